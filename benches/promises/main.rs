@@ -1,0 +1,47 @@
+//! The promises of a node agent at rest and at work, measured on a real containerd and printed beside their limits.
+//!
+//! `cargo bench --bench promises` takes about five minutes; `-- quick` measures less often and rests less long.
+//! What takes time is compared with the same CRI calls, made by a bare client of the same code to a containerd of its
+//! own, turn by turn on the same machine. A container runs from the moment that the runtime calls its start.
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a measurement: a panic here is its failure"
+)]
+
+mod at_rest;
+mod bare_client;
+mod latency;
+#[expect(dead_code, unused_imports, reason = "the tests ask more of a node")]
+#[path = "../../tests/containerd/node/mod.rs"]
+mod node;
+mod report;
+
+use std::time::Duration;
+
+use report::Report;
+
+/// How often and how long to measure.
+struct Effort {
+    rounds: usize,
+    crowd_rounds: usize,
+    rest: Duration,
+}
+
+fn main() {
+    let quick = std::env::args().any(|argument| argument == "quick");
+    let effort = if quick {
+        Effort { rounds: 5, crowd_rounds: 2, rest: Duration::from_secs(10) }
+    } else {
+        Effort { rounds: 21, crowd_rounds: 7, rest: Duration::from_secs(60) }
+    };
+    let mut report = Report::default();
+    report.binary_size(env!("CARGO_BIN_EXE_coracle"));
+    latency::measure(&effort, &mut report);
+    at_rest::measure(&effort, &mut report);
+    report.finish();
+}

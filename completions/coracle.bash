@@ -1,0 +1,50 @@
+# bash completion of coracle(8). tests/manual.rs holds it against the program's own help.
+
+_coracle() {
+    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command='' words=''
+    # Where = ends a word, a value stands two words after its flag.
+    [[ $current != = ]] || current=''
+    [[ $previous != = ]] || previous=${COMP_WORDS[COMP_CWORD - 2]}
+    ((COMP_CWORD == 1)) || command=${COMP_WORDS[1]}
+    COMPREPLY=()
+
+    case $previous in
+        -o | --output) words='json yaml'; [[ $command != pods ]] || words='wide json yaml' ;;
+        --cgroup-driver) words='cgroupfs systemd' ;;
+        --serialize-image-pulls | --cgroups-per-qos | --cpu-cfs-quota | --fail-swap-on | --seccomp-default)
+            [[ $current == -* ]] || words='true false' ;;
+        --config | --lock-file | --pod-manifest-path | --resolv-conf | --watchdog-device | --local-socket | \
+            --container-runtime-endpoint | --image-service-endpoint)
+            mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
+        --config-dir | --root-dir) mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
+        -n | --namespace | --file-check-frequency | --max-pods | --pod-max-pids | --runtime-request-timeout | --registry-qps | \
+            --registry-burst | --hostname-override | --node-ip | --cluster-dns | --cluster-domain | --healthz-port | \
+            --healthz-bind-address | -v | --v)
+            return ;;
+    esac
+
+    if [[ -z $words ]]; then
+        case $command in
+            pods) words='-o --output -n --namespace --local-socket -h --help' ;;
+            status) words='-o --output --local-socket -h --help' ;;
+            validate)
+                words='-h --help'
+                [[ $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
+                ;;
+            version) words='-h --help' ;;
+            help) words='pods status validate version' ;;
+            *)
+                words='--pod-manifest-path --file-check-frequency --max-pods --pod-max-pids --seccomp-default
+                    --container-runtime-endpoint --image-service-endpoint --runtime-request-timeout --serialize-image-pulls
+                    --registry-qps --registry-burst --hostname-override --node-ip --cluster-dns --cluster-domain
+                    --resolv-conf --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --config-dir
+                    --root-dir --local-socket --healthz-port --healthz-bind-address --lock-file --watchdog-device -v --v
+                    -h --help --version'
+                [[ -n $command || $current == -* ]] || words='pods status validate version help'
+                ;;
+        esac
+    fi
+    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+}
+
+complete -o filenames -F _coracle coracle

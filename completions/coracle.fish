@@ -1,0 +1,48 @@
+# fish completion of coracle(8). tests/manual.rs holds it against the program's own help.
+
+set -l commands help pods status validate version
+complete -c coracle -f
+complete -c coracle -n __fish_use_subcommand -a help -d 'What --help says'
+complete -c coracle -n __fish_use_subcommand -a pods -d 'The pods of this node'
+complete -c coracle -n __fish_use_subcommand -a status -d 'The node, its runtime, its manifests, what went wrong last'
+complete -c coracle -n __fish_use_subcommand -a validate -d 'Check manifests before they are put in place'
+complete -c coracle -n __fish_use_subcommand -a version -d 'The version'
+
+complete -c coracle -s h -l help -d 'What there is'
+complete -c coracle -n '__fish_seen_subcommand_from help' -a 'pods status validate version'
+complete -c coracle -n '__fish_seen_subcommand_from validate' -F
+complete -c coracle -n '__fish_seen_subcommand_from pods' -s o -l output -x -a 'wide json yaml' -d 'How they are shown'
+complete -c coracle -n '__fish_seen_subcommand_from status' -s o -l output -x -a 'json yaml' -d 'How it is shown'
+complete -c coracle -n '__fish_seen_subcommand_from pods' -s n -l namespace -x -d 'Only the pods of this one'
+complete -c coracle -n "not __fish_seen_subcommand_from help validate version" -l local-socket -r -F -d 'Where coracle listens'
+
+set -l agent "not __fish_seen_subcommand_from $commands"
+complete -c coracle -n $agent -l pod-manifest-path -r -F -d 'Manifests, a directory or a file'
+complete -c coracle -n $agent -l file-check-frequency -x -d 'Look at the manifests again after this'
+complete -c coracle -n $agent -l max-pods -x -d 'How many pods this node runs'
+complete -c coracle -n $agent -l pod-max-pids -x -d 'Processes of one pod'
+complete -c coracle -n $agent -l seccomp-default -d 'RuntimeDefault where a pod says nothing'
+complete -c coracle -n $agent -l container-runtime-endpoint -r -F -d 'The runtime'
+complete -c coracle -n $agent -l image-service-endpoint -r -F -d 'Where images are pulled'
+complete -c coracle -n $agent -l runtime-request-timeout -x -d 'How long the runtime may take'
+complete -c coracle -n $agent -l serialize-image-pulls -a 'true false' -d 'One image at a time'
+complete -c coracle -n $agent -l registry-qps -x -d 'Pulls per second'
+complete -c coracle -n $agent -l registry-burst -x -d 'Pulls at once'
+complete -c coracle -n $agent -l hostname-override -x -d 'Name of the node'
+complete -c coracle -n $agent -l node-ip -x -d 'Addresses of the node'
+complete -c coracle -n $agent -l cluster-dns -x -d 'Resolvers of the cluster'
+complete -c coracle -n $agent -l cluster-domain -x -d 'Domain of the cluster'
+complete -c coracle -n $agent -l resolv-conf -r -F -d 'Resolver settings that pods inherit'
+complete -c coracle -n $agent -l cgroup-driver -x -a 'cgroupfs systemd' -d 'Who makes control groups'
+complete -c coracle -n $agent -l cgroups-per-qos -a 'true false' -d 'Control groups for the classes of pods'
+complete -c coracle -n $agent -l cpu-cfs-quota -a 'true false' -d 'Keep containers to their CPU limits'
+complete -c coracle -n $agent -l fail-swap-on -a 'true false' -d 'Do not start where swap is on'
+complete -c coracle -n $agent -l config -r -F -d 'A KubeletConfiguration'
+complete -c coracle -n $agent -l config-dir -r -F -d 'Files laid over it'
+complete -c coracle -n $agent -l root-dir -r -F -d 'State'
+complete -c coracle -n $agent -l healthz-port -x -d 'Where /healthz is answered'
+complete -c coracle -n $agent -l healthz-bind-address -x -d 'Where /healthz is answered'
+complete -c coracle -n $agent -l lock-file -r -F -d 'Held while this process runs'
+complete -c coracle -n $agent -l watchdog-device -r -F -d 'Pet this one while the sync loop moves'
+complete -c coracle -n $agent -s v -l v -x -d 'Verbosity'
+complete -c coracle -n $agent -l version -d 'The version'

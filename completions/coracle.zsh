@@ -1,0 +1,75 @@
+#compdef coracle
+# zsh completion of coracle(8). tests/manual.rs holds it against the program's own help.
+
+_coracle() {
+    local -a socket
+    socket=('--local-socket[where coracle listens]:socket:_files')
+    if (( CURRENT > 2 )); then
+        case $words[2] in
+            pods)
+                _arguments '2:: :' '(-o --output)'{-o,--output}'[how they are shown]:output:(wide json yaml)' \
+                    '(-n --namespace)'{-n,--namespace}'[only the pods of this one]:namespace:' $socket '(-h --help)'{-h,--help}
+                return ;;
+            status)
+                _arguments '2:: :' '(-o --output)'{-o,--output}'[how it is shown]:output:(json yaml)' $socket '(-h --help)'{-h,--help}
+                return ;;
+            validate)
+                _arguments '(-h --help)'{-h,--help} '*:manifest:_files'
+                return ;;
+            version)
+                _arguments '2:: :' '(-h --help)'{-h,--help}
+                return ;;
+            help)
+                _values command pods status validate version
+                return ;;
+        esac
+    fi
+    local -a commands flags
+    commands=(
+        'help:what --help says'
+        'pods:the pods of this node'
+        'status:the node, its runtime, its manifests, and what went wrong last'
+        'validate:check manifests before they are put in place'
+        'version:the version'
+    )
+    flags=(
+        '--pod-manifest-path[manifests, a directory or a file]:path:_files'
+        '--file-check-frequency[look at the manifests again after this]:duration:'
+        '--max-pods[how many pods this node runs]:number:'
+        '--pod-max-pids[processes of one pod]:number:'
+        '--seccomp-default[RuntimeDefault where a pod says nothing]'
+        '--container-runtime-endpoint[the runtime]:socket:_files'
+        '--image-service-endpoint[where images are pulled]:socket:_files'
+        '--runtime-request-timeout[how long the runtime may take]:duration:'
+        '--serialize-image-pulls=-[one image at a time]::bool:(true false)'
+        '--registry-qps[pulls per second]:number:'
+        '--registry-burst[pulls at once]:number:'
+        '--hostname-override[name of the node]:name:'
+        '--node-ip[addresses of the node]:address:'
+        '--cluster-dns[resolvers of the cluster]:address:'
+        '--cluster-domain[domain of the cluster]:name:'
+        '--resolv-conf[resolver settings that pods inherit]:path:_files'
+        '--cgroup-driver[who makes control groups]:driver:(cgroupfs systemd)'
+        '--cgroups-per-qos=-[control groups for the classes of pods]::bool:(true false)'
+        '--cpu-cfs-quota=-[keep containers to their CPU limits]::bool:(true false)'
+        '--fail-swap-on=-[do not start where swap is on]::bool:(true false)'
+        '--config[a KubeletConfiguration]:file:_files'
+        '--config-dir[files laid over it]:directory:_files -/'
+        '--root-dir[state]:directory:_files -/'
+        $socket
+        '--healthz-port[where /healthz is answered]:port:'
+        '--healthz-bind-address[where /healthz is answered]:address:'
+        '--lock-file[held while this process runs]:file:_files'
+        '--watchdog-device[pet this one while the sync loop moves]:device:_files'
+        '(-v --v)'{-v,--v}'[verbosity]:number:'
+        '(-h --help)'{-h,--help}'[what there is]'
+        '--version[the version]'
+    )
+    if (( CURRENT == 2 )) && [[ $PREFIX != -* ]]; then
+        _describe command commands
+    else
+        _arguments $flags
+    fi
+}
+
+_coracle "$@"

@@ -1,0 +1,201 @@
+# shellcheck shell=sh
+# What tests of a guest are written with. Waiting is done by looking, ten times a second.
+
+export PATH=/var/lib/coracle-tests:/usr/sbin:/usr/bin
+LOGS=/var/log/coracle-tests
+MANIFESTS=/etc/kubernetes/manifests
+TASKS=/run/containerd/io.containerd.runtime.v2.task/k8s.io
+
+# --- to the host
+
+say() { printf '\ncoracle-tests: %s\n' "$*" >/dev/console; }
+
+# A test that ends with this failed.
+fail() {
+    echo "$*"
+    exit 1
+}
+
+# figure NAME VALUE LIMIT UNIT: shown by the host; beyond the limit the test has failed. A limit of - is none.
+figure() {
+    echo "figure $*"
+    [ "$3" = - ] || at_most "$2" "$3" || fail "$1 is $2 $4, more than $3"
+}
+
+at_most() { awk -v value="$1" -v limit="$2" 'BEGIN { exit !(value <= limit) }'; }
+
+# expect_equal WHAT FOUND WANTED
+expect_equal() { [ "$2" = "$3" ] || fail "$1 is '$2', not '$3'"; }
+
+# --- time
+
+uptime_seconds() { cut -d' ' -f1 /proc/uptime; }
+
+# Seconds since a moment of uptime_seconds.
+elapsed_since() { awk -v begun="$1" '{ printf "%.1f", $1 - begun }' /proc/uptime; }
+
+# within SECONDS COMMAND...: whether it succeeds in that time.
+within() {
+    end=$(($(cut -d. -f1 /proc/uptime) + $1))
+    shift
+    until "$@"; do
+        [ "$(cut -d. -f1 /proc/uptime)" -lt $end ] || return 1
+        sleep 0.1
+    done
+}
+
+# wait_for WHAT SECONDS COMMAND...: fails when it does not come true.
+wait_for() {
+    what=$1 seconds=$2
+    shift 2
+    within "$seconds" "$@" || fail "waited $seconds s in vain until $what"
+}
+
+# --- the runtime
+
+start_containerd() {
+    containerd --config guest/containerd.toml >>"$LOGS/containerd.log" 2>&1 &
+    within 60 ctr version >/dev/null 2>&1
+}
+
+no_containers() { [ -z "$(ls $TASKS 2>/dev/null)" ]; }
+
+# --- the agent
+
+# start_agent [FLAG...]: in the background, and waits until it answers.
+start_agent() {
+    launch_agent "$@"
+    within 30 coracle pods >/dev/null 2>&1 || fail "the agent does not answer: $(tail -n1 "$LOGS/$TEST/agent.log")"
+}
+
+# launch_agent [FLAG...]: does not wait.
+launch_agent() {
+    mkdir -p "$LOGS/$TEST"
+    # shellcheck disable=SC2086
+    ${LAUNCHER-} coracle "$@" >>"$LOGS/$TEST/agent.log" 2>&1 &
+}
+
+# There is never more than one; one that was only just started, or runs in a tracer, has its name after a moment.
+agent_pid() { pidof coracle; }
+
+# Asks it to end, and waits until it has.
+stop_agent() {
+    kill "$(agent_pid)"
+    wait_for "the agent ends" 30 agent_is_gone
+}
+
+kill_agent() {
+    pid=$(agent_pid) || return 0
+    kill -KILL "$pid"
+    within 10 agent_is_gone
+}
+
+agent_is_gone() { ! agent_pid >/dev/null; }
+
+# Its first thread, which does everything asynchronous, is frozen; the others run on.
+stall_agent() {
+    pid=$(agent_pid)
+    held=/sys/fs/cgroup$(sed -n 's/^0:://p' "/proc/$pid/cgroup")/held
+    mkdir "$held"
+    echo threaded >"$held/cgroup.type"
+    echo "$pid" >"$held/cgroup.threads"
+    echo 1 >"$held/cgroup.freeze"
+}
+
+last_stall() { coracle status -o json | jq -r ".lastStall$1"; }
+
+# --- pods; they are called by their manifests' names
+
+# apply NAME <<manifest
+apply() {
+    cat >"/etc/kubernetes/$1.new"
+    mv "/etc/kubernetes/$1.new" "$MANIFESTS/$1.yaml"
+}
+
+# simple_pod NAME [SCRIPT [LINES OF THE CONTAINER]]: a manifest on the machine's own network, with one container.
+simple_pod() {
+    cat <<END
+apiVersion: v1
+kind: Pod
+metadata: {name: $1}
+spec:
+  hostNetwork: true
+  terminationGracePeriodSeconds: 1
+  containers:
+    - name: $1
+      image: localhost/coracle/busybox:1
+      command: [sh, -c, "${2-$STAY}"]
+${3-}
+END
+}
+
+# Runs until it is asked to end, and then ends at once.
+STAY='trap exit TERM; while :; do sleep 1000 & wait; done'
+
+remove() { rm "$MANIFESTS/$1.yaml"; }
+
+# pod NAME FILTER: a jq filter on the pod as the API would show it.
+pod() {
+    coracle pods -o json | jq -r --arg name "$1-guest" ".items[] | select(.metadata.name == \$name) | $2"
+}
+
+is_ready() { [ "$(pod "$1" '.status.conditions[]? | select(.type == "Ready") | .status')" = True ]; }
+has_phase() { [ "$(pod "$1" .status.phase)" = "$2" ]; }
+is_gone() { [ -z "$(pod "$1" .metadata.name)" ] && no_containers; }
+wait_ready() { wait_for "pod $1 is ready" "${2:-60}" is_ready "$1"; }
+# wait_all_ready NUMBER SECONDS: so many pods are ready, and no other is there.
+wait_all_ready() { wait_for "$1 pods are ready" "$2" all_ready "$1"; }
+all_ready() {
+    [ "$(coracle pods -o json | jq '[.items[] | any(.status.conditions[]?; .type == "Ready" and .status == "True")] |
+        "\(length) \(map(select(.)) | length)"')" = "\"$1 $1\"" ]
+}
+wait_phase() { wait_for "pod $1 is $2" 60 has_phase "$1" "$2"; }
+
+# restarts POD: of its first container.
+restarts() { pod "$1" '.status.containerStatuses[0].restartCount'; }
+wait_restarts() { wait_for "pod $1 was restarted $2 times" 60 has_restarts "$1" "$2"; }
+has_restarts() { [ "$(restarts "$1")" = "$2" ] && is_ready "$1"; }
+
+# container_id POD [INDEX]
+container_id() { pod "$1" ".status.containerStatuses[${2:-0}].containerID" | sed 's,.*//,,'; }
+
+# The first process of a pod's container.
+container_pid() { cat "$TASKS/$(container_id "$@")/init.pid"; }
+
+# container_cgroup POD FILE: what the kernel says of the container.
+container_cgroup() {
+    cat "/sys/fs/cgroup$(sed -n 's/^0:://p' "/proc/$(container_pid "$1")/cgroup")/$2"
+}
+
+# --- what the agent costs
+
+# Resident memory, in KiB.
+agent_rss() { awk '/^Rss:/ { print $2 }' "/proc/$(agent_pid)/smaps_rollup"; }
+
+# How often a thread of it was woken, and nanoseconds on a processor, until now.
+agent_wakes() { cat /proc/"$(agent_pid)"/task/*/status | awk '/^voluntary_ctxt/ { sum += $2 } END { print sum }'; }
+agent_cpu() { cat /proc/"$(agent_pid)"/task/*/schedstat | awk '{ sum += $1 } END { print sum }'; }
+
+# In bytes, to any disk.
+agent_written() { awk '/^write_bytes/ { print $2 }' "/proc/$(agent_pid)/io"; }
+
+# at_rest SECONDS: figures of an agent that has nothing to do. Sets WAKES_PER_SECOND, CPU_PERCENT, WRITTEN.
+at_rest() {
+    wakes=$(agent_wakes) cpu=$(agent_cpu) written=$(agent_written) since=$(uptime_seconds)
+    sleep "$1"
+    WAKES_PER_SECOND=$(awk -v a="$wakes" -v b="$(agent_wakes)" -v t="$since" '{ printf "%.2f", (b - a) / ($1 - t) }' /proc/uptime)
+    CPU_PERCENT=$(awk -v a="$cpu" -v b="$(agent_cpu)" -v t="$since" '{ printf "%.3f", (b - a) / ($1 - t) / 1e7 }' /proc/uptime)
+    WRITTEN=$(($(agent_written) - written))
+}
+
+# --- inside
+
+# in_container POD COMMAND...
+in_container() {
+    inside=$(container_pid "$1")
+    shift
+    nsenter -t "$inside" -m -u -i -n -p -r -w -- "$@"
+}
+
+# What a pod's container has written.
+container_log() { cut -d' ' -f4- "/var/log/pods/default_$1-guest_"*"/${2:-$1}/${3:-0}.log"; }

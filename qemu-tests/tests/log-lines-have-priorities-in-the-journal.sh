@@ -1,0 +1,35 @@
+# shellcheck shell=sh
+# guests: x86_64-systemd aarch64-systemd
+start_agent -v=4
+printf 'apiVersion: v1\nkind: Pod\nmetadata: {name: wrong}\nspec: {containers: 5}\n' | apply wrong
+# What goes wrong again and again is told once.
+apply mountless <<'END'
+apiVersion: v1
+kind: Pod
+metadata: {name: mountless}
+spec:
+  hostNetwork: true
+  volumes:
+    - name: missing
+      hostPath: {path: /nowhere, type: Directory}
+  containers:
+    - name: mountless
+      image: localhost/coracle/busybox:1
+      command: [sleep, "1000"]
+      volumeMounts:
+        - {name: missing, mountPath: /missing}
+END
+
+# told PRIORITY TEXT: whether a line of this agent has both.
+told() {
+    journalctl --unit coracle --output json _PID="$(agent_pid)" |
+        jq --exit-status --slurp --arg priority "$1" --arg text "$2" \
+            'any(.[]; .PRIORITY == $priority and (.MESSAGE | contains($text)))' >/dev/null
+}
+wait_for "a manifest that cannot be read is a warning" 30 told 4 wrong.yaml
+wait_for "what it does is information" 30 told 6 starting
+wait_for "a volume that cannot be had is a warning" 30 told 4 FailedMount
+wait_for "the same once more is for debugging" 60 told 7 FailedMount
+service_log --output cat _PID="$(agent_pid)" >/run/lines
+! grep '^<' /run/lines || fail "a priority stands in the line itself"
+! grep -v '^\(error\|warn\|info\|debug\) ' /run/lines || fail "that line has no level"

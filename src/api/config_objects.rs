@@ -1,0 +1,59 @@
+//! ConfigMaps and Secrets: named data that pods mount and take variables from. Pure.
+
+use super::bytes::Bytes;
+use super::map::Map;
+use super::metadata::ObjectMeta;
+use super::pod::V1;
+
+object! {
+    pub struct ConfigMap {
+        @always {
+            api_version: V1,
+            kind: ConfigMapKind,
+            metadata: ObjectMeta,
+        }
+        data: Map<String>,
+        binary_data: Map<Bytes>,
+        immutable: bool,
+    }
+}
+
+words! {
+    #[derive(Default)]
+    pub enum ConfigMapKind {
+        #[default]
+        ConfigMap = "ConfigMap",
+    }
+}
+
+object! {
+    pub struct Secret {
+        @always {
+            api_version: V1,
+            kind: SecretKind,
+            metadata: ObjectMeta,
+        }
+        data: Map<Bytes>,
+        /// Goes over `data`, and is for writing only: whoever reads a Secret finds it there.
+        string_data: Map<String>,
+        secret_type: String = "type",
+        immutable: bool,
+    }
+}
+
+words! {
+    #[derive(Default)]
+    pub enum SecretKind {
+        #[default]
+        Secret = "Secret",
+    }
+}
+
+impl Secret {
+    /// Puts `stringData` where the API server puts it.
+    pub fn merge_string_data(&mut self) {
+        let text = std::mem::take(&mut self.string_data).into_iter();
+        let text = text.map(|(key, text)| (key, Bytes(text.into_bytes())));
+        self.data = std::mem::take(&mut self.data).into_iter().chain(text).collect();
+    }
+}

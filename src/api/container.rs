@@ -1,0 +1,252 @@
+//! A container and what it is given: ports, environment, mounts, hooks. Pure.
+
+use super::pod::RestartPolicy;
+use super::probe::{Lifecycle, Probe};
+use super::quantity::Quantity;
+use super::resources::ResourceRequirements;
+use super::security::SecurityContext;
+
+object! {
+    pub struct Container {
+        @always {
+            name: String,
+            resources: ResourceRequirements,
+        }
+        image: String,
+        command: Vec<String>,
+        args: Vec<String>,
+        working_dir: String,
+        ports: Vec<ContainerPort>,
+        env_from: Vec<EnvFromSource>,
+        env: Vec<EnvVar>,
+        resize_policy: Vec<ContainerResizePolicy>,
+        restart_policy: Option<RestartPolicy>,
+        restart_policy_rules: Vec<ContainerRestartRule>,
+        volume_mounts: Vec<VolumeMount>,
+        volume_devices: Vec<VolumeDevice>,
+        liveness_probe: Option<Box<Probe>>,
+        readiness_probe: Option<Box<Probe>>,
+        startup_probe: Option<Box<Probe>>,
+        lifecycle: Option<Box<Lifecycle>>,
+        termination_message_path: String,
+        termination_message_policy: TerminationMessagePolicy,
+        image_pull_policy: Option<PullPolicy>,
+        security_context: Option<Box<SecurityContext>>,
+        stdin: bool,
+        stdin_once: bool,
+        tty: bool,
+        /// Of an ephemeral container only: the container whose processes it sees.
+        target_container_name: String,
+    }
+}
+
+words! {
+    pub enum PullPolicy {
+        Always = "Always",
+        IfNotPresent = "IfNotPresent",
+        Never = "Never",
+    }
+}
+
+words! {
+    #[derive(Default)]
+    pub enum TerminationMessagePolicy {
+        FallbackToLogsOnError = "FallbackToLogsOnError",
+        #[default]
+        File = "File",
+    }
+}
+
+object! {
+    pub struct ContainerPort {
+        name: String,
+        host_port: i32,
+        container_port: i32,
+        protocol: Protocol,
+        host_ip: String = "hostIP",
+    }
+}
+
+words! {
+    #[derive(Default, Hash)]
+    pub enum Protocol {
+        Sctp = "SCTP",
+        #[default]
+        Tcp = "TCP",
+        Udp = "UDP",
+    }
+}
+
+object! {
+    pub struct EnvVar {
+        @always {
+            name: String,
+        }
+        value: String,
+        value_from: Option<Box<ValueFrom>>,
+    }
+}
+
+/// Where the value of a variable comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValueFrom {
+    pub source: EnvVarSource,
+}
+
+one_of! {
+    pub enum EnvVarSource {
+        ConfigMapKey(KeySelector) = "configMapKeyRef",
+        Field(ObjectFieldSelector) = "fieldRef",
+        FileKey(FileKeySelector) = "fileKeyRef",
+        ResourceField(ResourceFieldSelector) = "resourceFieldRef",
+        SecretKey(KeySelector) = "secretKeyRef",
+    }
+}
+
+one_of_object!(ValueFrom { @one source: EnvVarSource, default None });
+
+object! {
+    /// A key of a ConfigMap or a Secret.
+    pub struct KeySelector {
+        name: String,
+        key: String,
+        optional: Option<bool>,
+    }
+}
+
+object! {
+    pub struct ObjectFieldSelector {
+        api_version: String,
+        field_path: String,
+    }
+}
+
+object! {
+    pub struct FileKeySelector {
+        volume_name: String,
+        path: String,
+        key: String,
+        optional: Option<bool>,
+    }
+}
+
+object! {
+    pub struct ResourceFieldSelector {
+        container_name: String,
+        resource: String,
+        divisor: Quantity,
+    }
+}
+
+/// Every key of a ConfigMap or a Secret as a variable.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EnvFromSource {
+    pub prefix: String,
+    pub source: EnvFromRef,
+}
+
+one_of! {
+    pub enum EnvFromRef {
+        ConfigMap(OptionalReference) = "configMapRef",
+        Secret(OptionalReference) = "secretRef",
+    }
+}
+
+one_of_object!(EnvFromSource { prefix: String, @one source: EnvFromRef, default None });
+
+object! {
+    pub struct OptionalReference {
+        name: String,
+        optional: Option<bool>,
+    }
+}
+
+object! {
+    pub struct VolumeMount {
+        name: String,
+        read_only: bool,
+        recursive_read_only: Option<RecursiveReadOnlyMode>,
+        mount_path: String,
+        sub_path: String,
+        mount_propagation: Option<MountPropagation>,
+        sub_path_expr: String,
+    }
+}
+
+words! {
+    pub enum RecursiveReadOnlyMode {
+        Disabled = "Disabled",
+        Enabled = "Enabled",
+        IfPossible = "IfPossible",
+    }
+}
+
+words! {
+    pub enum MountPropagation {
+        Bidirectional = "Bidirectional",
+        HostToContainer = "HostToContainer",
+        None = "None",
+    }
+}
+
+object! {
+    pub struct VolumeDevice {
+        name: String,
+        device_path: String,
+    }
+}
+
+object! {
+    pub struct ContainerResizePolicy {
+        resource_name: String,
+        restart_policy: ResizeRestartPolicy,
+    }
+}
+
+words! {
+    #[derive(Default)]
+    pub enum ResizeRestartPolicy {
+        #[default]
+        NotRequired = "NotRequired",
+        RestartContainer = "RestartContainer",
+    }
+}
+
+object! {
+    pub struct ContainerRestartRule {
+        action: RestartRuleAction,
+        exit_codes: Option<RestartRuleOnExitCodes>,
+    }
+}
+
+words! {
+    #[derive(Default)]
+    pub enum RestartRuleAction {
+        #[default]
+        Restart = "Restart",
+        RestartAllContainers = "RestartAllContainers",
+    }
+}
+
+object! {
+    pub struct RestartRuleOnExitCodes {
+        operator: ExitCodesOperator,
+        values: Vec<i32>,
+    }
+}
+
+words! {
+    #[derive(Default)]
+    pub enum ExitCodesOperator {
+        #[default]
+        In = "In",
+        NotIn = "NotIn",
+    }
+}
+
+impl Container {
+    /// An init container that goes on running beside the main containers.
+    pub fn is_sidecar(&self) -> bool {
+        self.restart_policy == Some(RestartPolicy::Always)
+    }
+}

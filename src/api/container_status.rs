@@ -1,0 +1,135 @@
+//! What is reported of a container. Pure.
+
+use serde_json::Value;
+
+use super::container::RecursiveReadOnlyMode;
+use super::decode::{Decode, DecodeError, Place};
+use super::encode::{Encode, Json};
+use super::map::Map;
+use super::quantity::Quantity;
+use super::reason::Reason;
+use super::resources::ResourceRequirements;
+use super::time::Time;
+
+object! {
+    pub struct ContainerStatus {
+        @always {
+            name: String,
+            state: Option<ContainerState>,
+            last_state: Option<ContainerState>,
+            ready: bool,
+            restart_count: i32,
+            image: String,
+            image_id: String = "imageID",
+        }
+        container_id: String = "containerID",
+        started: Option<bool>,
+        allocated_resources: Map<Quantity>,
+        resources: Option<Box<ResourceRequirements>>,
+        volume_mounts: Vec<VolumeMountStatus>,
+        user: Option<Box<ContainerUser>>,
+        allocated_resources_status: Vec<Value>,
+        stop_signal: Option<String>,
+    }
+}
+
+/// Where a container is in its life; in JSON an object with one of the keys, or with none for `None`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ContainerState {
+    Waiting(ContainerStateWaiting),
+    Running(ContainerStateRunning),
+    Terminated(Box<ContainerStateTerminated>),
+}
+
+object! {
+    pub struct ContainerStateWaiting {
+        reason: Reason,
+        message: String,
+    }
+}
+
+object! {
+    pub struct ContainerStateRunning {
+        @always {
+            started_at: Option<Time>,
+        }
+    }
+}
+
+object! {
+    pub struct ContainerStateTerminated {
+        @always {
+            exit_code: i32,
+            started_at: Option<Time>,
+            finished_at: Option<Time>,
+        }
+        signal: i32,
+        reason: Reason,
+        message: String,
+        container_id: String = "containerID",
+    }
+}
+
+object! {
+    struct AnyState {
+        waiting: Option<ContainerStateWaiting>,
+        running: Option<ContainerStateRunning>,
+        terminated: Option<Box<ContainerStateTerminated>>,
+    }
+}
+
+impl Decode for ContainerState {
+    fn decode(value: Value, place: Place<'_>) -> Result<Self, DecodeError> {
+        // Upstream's reading of an object without a key.
+        let waiting = || Self::Waiting(ContainerStateWaiting::default());
+        Self::decode_option(value, place).map(|state| state.unwrap_or_else(waiting))
+    }
+
+    fn decode_option(value: Value, place: Place<'_>) -> Result<Option<Self>, DecodeError> {
+        let AnyState { waiting, running, terminated } = AnyState::decode(value, place)?;
+        // An object that has more than one is out of order; what is furthest in life counts.
+        let terminated = terminated.map(Self::Terminated);
+        Ok(terminated.or(running.map(Self::Running)).or(waiting.map(Self::Waiting)))
+    }
+}
+
+impl Encode for ContainerState {
+    fn write(&self, json: &mut Json) {
+        json.begin_object();
+        match self {
+            Self::Waiting(state) => json.always("waiting", state),
+            Self::Running(state) => json.always("running", state),
+            Self::Terminated(state) => json.always("terminated", state),
+        }
+        json.end_object();
+    }
+
+    fn write_none(json: &mut Json) {
+        json.raw("{}");
+    }
+}
+
+object! {
+    pub struct VolumeMountStatus {
+        name: String,
+        mount_path: String,
+        read_only: bool,
+        recursive_read_only: Option<RecursiveReadOnlyMode>,
+    }
+}
+
+object! {
+    pub struct ContainerUser {
+        linux: Option<LinuxContainerUser>,
+    }
+}
+
+object! {
+    pub struct LinuxContainerUser {
+        @always {
+            uid: i64,
+            gid: i64,
+        }
+        supplemental_groups: Vec<i64>,
+    }
+}

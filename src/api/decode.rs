@@ -1,0 +1,324 @@
+//! From a JSON value to a type: by the rules of the API, with the path of what is wrong or unknown. Pure.
+//!
+//! Not by serde: for the eighty types of a pod its derived code is five times as large, and it does not read `null` as
+//! the API does, which is "not given".
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+/// A value of a type, and the fields of the input that the type does not have.
+#[derive(Clone, Debug)]
+pub struct Decoded<T> {
+    pub value: T,
+    /// Paths such as `spec.containers[0].imge`; at most [`UNKNOWN_LIMIT`] of them.
+    pub unknown: Vec<String>,
+}
+
+/// A type that is read from JSON.
+pub trait Decode: Sized {
+    fn decode(value: Value, place: Place<'_>) -> Result<Self, DecodeError>;
+
+    /// Where it may be absent, `null` says that it is.
+    fn decode_option(value: Value, place: Place<'_>) -> Result<Option<Self>, DecodeError> {
+        if value.is_null() { Ok(None) } else { Self::decode(value, place).map(Some) }
+    }
+}
+
+/// Reads `value` as a `T`; unknown fields are told, not refused.
+pub fn decode<T: Decode>(value: Value) -> Result<Decoded<T>, DecodeError> {
+    let unknown = RefCell::new(Vec::new());
+    let value = T::decode(value, Place { path: Path::Root, unknown: &unknown })?;
+    Ok(Decoded { value, unknown: unknown.into_inner() })
+}
+
+/// More unknown fields than these say nothing new.
+pub const UNKNOWN_LIMIT: usize = 64;
+
+/// A value that does not fit its type: where, and what was expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecodeError {
+    path: Option<String>,
+    problem: String,
+}
+
+impl DecodeError {
+    pub(super) fn new(problem: impl fmt::Display) -> Self {
+        Self { path: None, problem: problem.to_string() }
+    }
+
+    pub(super) fn expected(expected: &str, found: &Value) -> Self {
+        Self::new(format_args!("expected {expected}, found {}", kind(found)))
+    }
+
+    /// The innermost place counts: it is the first to be told.
+    fn at(mut self, path: &Path<'_>) -> Self {
+        self.path.get_or_insert_with(|| path.to_string());
+        self
+    }
+
+    /// The path of the field; empty for the document itself.
+    pub fn path(&self) -> &str {
+        self.path.as_deref().unwrap_or_default()
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.path() {
+            "" => f.write_str(&self.problem),
+            path => write!(f, "{path}: {}", self.problem),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// Where a value stands. Lives on the stack: it is written out only for an error or an unknown field.
+#[derive(Clone, Copy)]
+pub(super) enum Path<'a> {
+    Root,
+    Key(&'a Path<'a>, &'a str),
+    Index(&'a Path<'a>, usize),
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Key(parent, key) => {
+                parent.fmt(f)?;
+                // A key with dots in it (a label, an annotation) would read as several.
+                if key.is_empty() || key.contains(['.', '[', ']', ' ']) {
+                    write!(f, "[{key:?}]")
+                } else if matches!(parent, Self::Root) {
+                    f.write_str(key)
+                } else {
+                    write!(f, ".{key}")
+                }
+            }
+            Self::Index(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
+/// The place of a value in its document, and the list of what is unknown in it.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    path: Path<'a>,
+    unknown: &'a RefCell<Vec<String>>,
+}
+
+impl fmt::Debug for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Place({})", self.path)
+    }
+}
+
+/// A struct that takes in its entries one by one.
+pub(super) trait Object {
+    fn read(&mut self, entry: Entry<'_>) -> Result<(), DecodeError>;
+}
+
+/// One entry of an object: the key, the value, and where it stands.
+pub(super) struct Entry<'a> {
+    key: &'a str,
+    value: Value,
+    place: Place<'a>,
+}
+
+impl<'a> Entry<'a> {
+    pub(super) fn key(&self) -> &'a str {
+        self.key
+    }
+
+    /// Whether its key is `name`, or what `name` is in camelCase: `host_network` is `hostNetwork`.
+    pub(super) fn is(&self, name: &str) -> bool {
+        let mut key = self.key.bytes();
+        let mut upper = false;
+        for byte in name.bytes() {
+            if byte == b'_' {
+                upper = true;
+                continue;
+            }
+            let expected = if upper { byte.to_ascii_uppercase() } else { byte };
+            upper = false;
+            if key.next() != Some(expected) {
+                return false;
+            }
+        }
+        key.next().is_none()
+    }
+
+    pub(super) fn value<T: Decode>(self) -> Result<T, DecodeError> {
+        T::decode(self.value, self.place)
+    }
+
+    pub(super) fn read<T: Decode>(self, field: &mut T) -> Result<(), DecodeError> {
+        *field = self.value()?;
+        Ok(())
+    }
+
+    pub(super) fn unknown(&self) {
+        let mut unknown = self.place.unknown.borrow_mut();
+        if unknown.len() < UNKNOWN_LIMIT {
+            unknown.push(self.place.path.to_string());
+        }
+    }
+
+    /// An error of the object that the entry stands in.
+    pub(super) fn object_error(&self, problem: fmt::Arguments<'_>) -> DecodeError {
+        let error = DecodeError::new(problem);
+        match self.place.path {
+            Path::Key(object, _) => error.at(object),
+            Path::Root | Path::Index(..) => error,
+        }
+    }
+}
+
+/// Reads the entries of an object into `object`. A `null` is a field that is not given.
+pub(super) fn read_object(object: &mut dyn Object, value: Value, place: Place<'_>) -> Result<(), DecodeError> {
+    for (key, value) in entries(value)? {
+        if !value.is_null() {
+            let path = Path::Key(&place.path, &key);
+            let entry = Entry { key: &key, value, place: Place { path, ..place } };
+            object.read(entry).map_err(|error| error.at(&path))?;
+        }
+    }
+    Ok(())
+}
+
+fn entries(value: Value) -> Result<Map<String, Value>, DecodeError> {
+    match value {
+        Value::Object(map) => Ok(map),
+        Value::Null => Ok(Map::new()),
+        other => Err(DecodeError::expected("an object", &other)),
+    }
+}
+
+fn elements(value: Value) -> Result<Vec<Value>, DecodeError> {
+    match value {
+        Value::Array(array) => Ok(array),
+        Value::Null => Ok(Vec::new()),
+        other => Err(DecodeError::expected("a list", &other)),
+    }
+}
+
+pub(super) fn text(value: Value) -> Result<String, DecodeError> {
+    match value {
+        Value::String(text) => Ok(text),
+        Value::Null => Ok(String::new()),
+        other => Err(DecodeError::expected("a string", &other)),
+    }
+}
+
+fn integer(value: &Value) -> Result<i64, DecodeError> {
+    let number = match value {
+        Value::Number(number) => number,
+        Value::Null => return Ok(0),
+        other => return Err(DecodeError::expected("a number", other)),
+    };
+    match (number.as_i64(), number.as_u64()) {
+        (Some(number), _) => Ok(number),
+        (None, Some(_)) => Err(out_of_range(number)),
+        (None, None) => Err(DecodeError::new(format_args!("expected a whole number, found {number}"))),
+    }
+}
+
+fn out_of_range(number: impl fmt::Display) -> DecodeError {
+    DecodeError::new(format_args!("the number {number} is out of range"))
+}
+
+impl Decode for Value {
+    fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
+        Ok(value)
+    }
+}
+
+impl Decode for bool {
+    fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
+        match value {
+            Value::Bool(value) => Ok(value),
+            Value::Null => Ok(false),
+            other => Err(DecodeError::expected("a boolean", &other)),
+        }
+    }
+}
+
+impl Decode for i32 {
+    fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
+        let number = integer(&value)?;
+        Self::try_from(number).map_err(|_| out_of_range(number))
+    }
+}
+
+impl Decode for i64 {
+    fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
+        integer(&value)
+    }
+}
+
+impl Decode for String {
+    fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
+        text(value)
+    }
+}
+
+impl Decode for Cow<'static, str> {
+    fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
+        text(value).map(Cow::Owned)
+    }
+}
+
+impl<T: Decode> Decode for Box<T> {
+    fn decode(value: Value, place: Place<'_>) -> Result<Self, DecodeError> {
+        T::decode(value, place).map(Box::new)
+    }
+}
+
+impl<T: Decode> Decode for Option<T> {
+    fn decode(value: Value, place: Place<'_>) -> Result<Self, DecodeError> {
+        T::decode_option(value, place)
+    }
+}
+
+impl<T: Decode> Decode for Vec<T> {
+    fn decode(value: Value, place: Place<'_>) -> Result<Self, DecodeError> {
+        let elements = elements(value)?;
+        let mut list = Self::with_capacity(elements.len());
+        for (index, value) in elements.into_iter().enumerate() {
+            let path = Path::Index(&place.path, index);
+            list.push(T::decode(value, Place { path, ..place }).map_err(|error| error.at(&path))?);
+        }
+        Ok(list)
+    }
+}
+
+impl<V: Decode> Decode for super::Map<V> {
+    fn decode(value: Value, place: Place<'_>) -> Result<Self, DecodeError> {
+        let entries = entries(value)?;
+        let mut list = Vec::with_capacity(entries.len());
+        for (key, value) in entries {
+            let path = Path::Key(&place.path, &key);
+            let value = V::decode(value, Place { path, ..place }).map_err(|error| error.at(&path))?;
+            list.push((key, value));
+        }
+        Ok(list.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+use serde_json::json;
+
+use super::*;
+use crate::api::Pod;
+
+#[track_caller]
+fn check_error(value: Value, message: &str) {
+    assert_eq!(decode::<Pod>(value).unwrap_err().to_string(), message);
+}
+
+#[test]
+fn an_error_names_the_field_and_what_was_expected() {
+    check_error(
+        json!({"spec": {"containers": [{"image": 7}]}}),
+        "spec.containers[0].image: expected a string, found a number",
+    );
+    check_error(json!({"metadata": {"name": false}}), "metadata.name: expected a string, found a boolean");
+    check_error(
+        json!({"metadata": {"labels": {"a.b/c": 1}}}),
+        "metadata.labels[\"a.b/c\"]: expected a string, found a number",
+    );
+    check_error(json!({"spec": {"containers": {}}}), "spec.containers: expected a list, found an object");
+    check_error(json!({"spec": []}), "spec: expected an object, found a list");
+    check_error(json!([]), "expected an object, found a list");
+    check_error(json!({"spec": {"hostNetwork": "true"}}), "spec.hostNetwork: expected a boolean, found a string");
+    check_error(
+        json!({"spec": {"restartPolicy": "always"}}),
+        "spec.restartPolicy: expected \"Always\", \"Never\" or \"OnFailure\", found \"always\"",
+    );
+    check_error(
+        json!({"spec": {"priority": 2_147_483_648_u32}}),
+        "spec.priority: the number 2147483648 is out of range",
+    );
+    check_error(json!({"spec": {"priority": 1.5}}), "spec.priority: expected a whole number, found 1.5");
+    check_error(json!({"spec": {"priority": "1"}}), "spec.priority: expected a number, found a string");
+    check_error(
+        json!({"spec": {"containers": [{"resources": {"limits": {"cpu": "1x"}}}]}}),
+        "spec.containers[0].resources.limits.cpu: expected a quantity that ends in \
+         n, u, m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei or e<number>, found \"1x\"",
+    );
+    check_error(
+        json!({"metadata": {"creationTimestamp": "yesterday"}}),
+        "metadata.creationTimestamp: expected a time such as 2026-01-02T15:04:05Z, found \"yesterday\"",
+    );
+    check_error(json!({"kind": "Secret"}), "kind: expected \"Pod\", found \"Secret\"");
+}
+
+#[test]
+fn of_keys_that_exclude_each_other_exactly_one_is_taken() {
+    check_error(
+        json!({"spec": {"volumes": [{"name": "a", "emptyDir": {}, "hostPath": {"path": "/"}}]}}),
+        "spec.volumes[0]: only one of emptyDir and hostPath may be given",
+    );
+    check_error(
+        json!({"spec": {"containers": [{"livenessProbe": {"periodSeconds": 3}}]}}),
+        "spec.containers[0].livenessProbe: one of exec, grpc, httpGet or tcpSocket is required",
+    );
+    check_error(
+        json!({"spec": {"containers": [{"env": [{"name": "A", "valueFrom": {}}]}]}}),
+        "spec.containers[0].env[0].valueFrom: \
+         one of configMapKeyRef, fieldRef, fileKeyRef, resourceFieldRef or secretKeyRef is required",
+    );
+}
+
+#[test]
+fn unknown_fields_are_told_by_path_and_do_no_harm() {
+    let pod = decode::<Pod>(json!({
+        "metadata": {"name": "a", "managedFields": [{"manager": "x"}]},
+        "spec": {
+            "containers": [{"name": "b", "imge": "c", "Image": "d"}],
+            "volumes": [{"name": "v", "emptydir": {}}],
+            "affinity": {"whatever": [1, {"x": null}]},
+        },
+        "extra": {"deep": 1},
+    }))
+    .unwrap();
+    assert_eq!(
+        pod.unknown,
+        ["extra", "spec.containers[0].Image", "spec.containers[0].imge", "spec.volumes[0].emptydir"]
+    );
+    assert_eq!(pod.value.spec.affinity, Some(Box::new(json!({"whatever": [1, {"x": null}]}))));
+}
+
+#[test]
+fn only_so_many_unknown_fields_are_told() {
+    let many: Map<String, Value> =
+        (0..1000).map(|n| (format!("x{n}"), Value::Null)).chain([("y".into(), json!(1))]).collect();
+    assert_eq!(decode::<Pod>(Value::Object(many)).unwrap().unknown, ["y"]);
+    let many: Map<String, Value> = (0..1000).map(|n| (format!("x{n}"), json!(1))).collect();
+    assert_eq!(decode::<Pod>(Value::Object(many)).unwrap().unknown.len(), UNKNOWN_LIMIT);
+}
+
+#[test]
+fn null_means_not_given() {
+    let pod = decode::<Pod>(json!({
+        "apiVersion": null,
+        "metadata": {"name": null, "creationTimestamp": null, "labels": {"a": null}, "annotations": null},
+        "spec": {
+            "restartPolicy": null,
+            "priority": null,
+            "hostNetwork": null,
+            "containers": [{"name": "a", "command": ["x", null], "ports": null, "resources": {"limits": {"cpu": null}}}, null],
+            "volumes": [{"name": "v", "emptyDir": null, "hostPath": {"path": "/"}}],
+        },
+        "status": null,
+    }))
+    .unwrap();
+    assert!(pod.unknown.is_empty());
+    let pod = pod.value;
+    assert_eq!(pod.metadata.labels.get("a").map(String::as_str), Some(""));
+    assert_eq!(pod.spec.containers.len(), 2);
+    assert_eq!(pod.spec.containers[0].command, ["x", ""]);
+    assert!(pod.spec.containers[0].resources.limits.get("cpu").is_some_and(|cpu| cpu.is_zero()));
+    assert_eq!(pod.spec.volumes[0].source.key(), "hostPath");
+}

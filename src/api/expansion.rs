@@ -1,0 +1,75 @@
+//! `$(VAR)` in commands, arguments and values. Pure.
+
+/// `text` with each `$(NAME)` replaced by its value; a name without a value stays as it is written.
+///
+/// `$$` is a dollar sign, so `$$(NAME)` is never replaced.
+pub fn expand<'a>(text: &str, value: impl Fn(&str) -> Option<&'a str>) -> String {
+    let expanded = expand_bytes(text, |name| value(name).map(str::as_bytes));
+    String::from_utf8(expanded).unwrap_or_default()
+}
+
+/// The same with values that need not be text.
+pub fn expand_bytes<'a>(text: &str, mut value: impl FnMut(&str) -> Option<&'a [u8]>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        out.extend_from_slice(before.as_bytes());
+        let reference = after.strip_prefix('(').and_then(|open| open.split_once(')'));
+        rest = if let Some(after) = after.strip_prefix('$') {
+            out.push(b'$');
+            after
+        } else if let Some((name, after)) = reference {
+            match value(name) {
+                Some(value) => out.extend_from_slice(value),
+                None => out.extend(["$(", name, ")"].concat().into_bytes()),
+            }
+            after
+        } else {
+            out.push(b'$');
+            after
+        };
+    }
+    out.extend_from_slice(rest.as_bytes());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let value = |name: &str| match name {
+            "A" => Some(&b"1"[..]),
+            "EMPTY" => Some(&b""[..]),
+            "REF" => Some(&b"$(A)"[..]),
+            _ => None,
+        };
+        assert_eq!(expand_bytes(text, value), expected.as_bytes());
+    }
+
+    #[test]
+    fn a_reference_is_replaced_once_and_an_unknown_one_is_left() {
+        check("$(A)", "1");
+        check("x$(A)y$(A)", "x1y1");
+        check("$(A)-$(UNSET)-$$(A)", "1-$(UNSET)-$(A)");
+        check("[$(EMPTY)]", "[]");
+        check("$(REF)", "$(A)");
+        check("é$(A)é", "é1é");
+    }
+
+    #[test]
+    fn two_dollar_signs_are_one_and_what_is_no_reference_is_left() {
+        check("$$", "$");
+        check("$$$$(A)", "$$(A)");
+        check("$$$(A)", "$1");
+        check("$", "$");
+        check("5$", "5$");
+        check("$x", "$x");
+        check("$(A", "$(A");
+        check("$(", "$(");
+        check("$()", "$()");
+        check("$(A$(A)", "$(A$(A)");
+        check("$A", "$A");
+    }
+}

@@ -1,0 +1,48 @@
+//! A number or a name: the port of a probe. Pure.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::decode::{Decode, DecodeError, Place};
+use super::encode::{Encode, Json};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IntOrString {
+    Int(i32),
+    String(String),
+}
+
+impl Default for IntOrString {
+    fn default() -> Self {
+        Self::Int(0)
+    }
+}
+
+impl fmt::Display for IntOrString {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Int(number) => number.fmt(f),
+            Self::String(text) => f.write_str(text),
+        }
+    }
+}
+
+impl Decode for IntOrString {
+    fn decode(value: Value, place: Place<'_>) -> Result<Self, DecodeError> {
+        match value {
+            Value::String(text) => Ok(Self::String(text)),
+            Value::Number(_) | Value::Null => i32::decode(value, place).map(Self::Int),
+            other => Err(DecodeError::expected("a number or a string", &other)),
+        }
+    }
+}
+
+impl Encode for IntOrString {
+    fn write(&self, json: &mut Json) {
+        match self {
+            Self::Int(number) => json.raw(number),
+            Self::String(text) => json.string(text),
+        }
+    }
+}

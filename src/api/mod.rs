@@ -1,0 +1,65 @@
+//! Kubernetes nouns: the pod and its parts, quantities, reasons. Pure.
+//!
+//! The types are those of v1.Pod by name and JSON. Text becomes a [`serde_json::Value`] first, then a type, through
+//! [`decode`]; a type becomes text through [`encode_text`], or a value through [`encode`].
+
+#[macro_use]
+mod object;
+
+mod bytes;
+mod config_objects;
+mod container;
+mod container_hash;
+mod container_status;
+mod decode;
+pub mod defaults;
+mod encode;
+mod expansion;
+mod int_or_string;
+mod map;
+mod metadata;
+mod pod;
+mod pod_fields;
+mod pod_status;
+mod port_reference;
+mod probe;
+mod qos;
+mod quantity;
+mod reason;
+mod resources;
+mod security;
+mod storage_medium;
+mod time;
+pub mod validation;
+mod volume;
+pub mod yaml;
+mod yaml_out;
+
+pub use bytes::Bytes;
+pub use config_objects::*;
+pub use container::*;
+pub use container_hash::{container_hash, container_hash_text};
+pub use container_status::*;
+pub use decode::{Decode, DecodeError, Decoded, Place, UNKNOWN_LIMIT, decode};
+pub use encode::{Encode, Json, encode, encode_text};
+pub use expansion::{expand, expand_bytes};
+pub use int_or_string::IntOrString;
+pub use map::Map;
+pub use metadata::{Dropped, ObjectMeta, OwnerReference, PodUid};
+pub use pod::*;
+pub use pod_fields::{FieldProblem, metadata_field, resource_field};
+pub use pod_status::*;
+pub use port_reference::PortError;
+pub use probe::*;
+pub use qos::qos_class;
+pub use quantity::{Format, Quantity, QuantityError};
+pub use reason::Reason;
+pub use resources::*;
+pub use security::*;
+pub use storage_medium::StorageMedium;
+pub use time::Time;
+pub use volume::*;
+pub use yaml_out::to_yaml;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,251 @@
+//! How an API object is written down: the macros that keep one field to one line. Pure.
+//!
+//! `object!` makes a struct whose JSON is the one of the Go type of the same name: camelCase keys, every field may be
+//! absent, and an absent, empty or zero field is left out again. A field in `@always` is written even then. A field
+//! whose key is not its name in camelCase has the key behind it: `host_ip: String = "hostIP"`.
+
+use std::fmt;
+
+macro_rules! object {
+    (
+        $(#[$meta:meta])*
+        $visibility:vis struct $name:ident {
+            $(@always { $($(#[$always_meta:meta])* $always:ident: $always_type:ty $(= $always_key:literal)?,)* })?
+            $($(#[$field_meta:meta])* $field:ident: $type:ty $(= $key:literal)?,)*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, Default, PartialEq)]
+        $visibility struct $name {
+            $($($(#[$always_meta])* pub $always: $always_type,)*)?
+            $($(#[$field_meta])* pub $field: $type,)*
+        }
+
+        impl $crate::api::decode::Object for $name {
+            fn read(&mut self, entry: $crate::api::decode::Entry<'_>) -> Result<(), $crate::api::DecodeError> {
+                $($(
+                    if entry.is($crate::api::object::key!($always $($always_key)?)) {
+                        return entry.read(&mut self.$always);
+                    }
+                )*)?
+                $(
+                    if entry.is($crate::api::object::key!($field $($key)?)) {
+                        return entry.read(&mut self.$field);
+                    }
+                )*
+                entry.unknown();
+                Ok(())
+            }
+        }
+
+        impl $crate::api::decode::Decode for $name {
+            fn decode(
+                value: serde_json::Value,
+                place: $crate::api::decode::Place<'_>,
+            ) -> Result<Self, $crate::api::DecodeError> {
+                let mut object = Self::default();
+                $crate::api::decode::read_object(&mut object, value, place)?;
+                Ok(object)
+            }
+        }
+
+        impl $crate::api::encode::Encode for $name {
+            fn write(&self, json: &mut $crate::api::encode::Json) {
+                json.begin_object();
+                $($(json.always($crate::api::object::key!($always $($always_key)?), &self.$always);)*)?
+                $(json.field($crate::api::object::key!($field $($key)?), &self.$field);)*
+                json.end_object();
+            }
+        }
+    };
+}
+
+/// The key of a field: as given, or the field's name, which `Entry::is` and `Json::field` read as camelCase.
+macro_rules! key {
+    ($field:ident) => {
+        stringify!($field)
+    };
+    ($field:ident $key:literal) => {
+        $key
+    };
+}
+
+/// An enum whose variants are words of the API: `Variant = "Word"`; the one marked `#[default]` stands for absence.
+macro_rules! words {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)* }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name { $($(#[$variant_meta])* $variant,)* }
+
+        impl $name {
+            pub const WORDS: &'static [&'static str] = &[$($word),*];
+
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+
+            pub fn from_word(word: &str) -> Option<Self> {
+                match word { $($word => Some(Self::$variant),)* _ => None }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl $crate::api::decode::Decode for $name {
+            fn decode(
+                value: serde_json::Value,
+                _place: $crate::api::decode::Place<'_>,
+            ) -> Result<Self, $crate::api::DecodeError> {
+                let word = $crate::api::decode::text(value)?;
+                Self::from_word(&word)
+                    .ok_or_else(|| $crate::api::object::unexpected(&word, Self::WORDS))
+            }
+        }
+
+        impl $crate::api::encode::Encode for $name {
+            fn write(&self, json: &mut $crate::api::encode::Json) {
+                json.string(self.as_str());
+            }
+        }
+    };
+}
+
+/// An enum of objects of which exactly one key may be given: `Variant(Type) = "key"`.
+macro_rules! one_of {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident { $($(#[$variant_meta:meta])* $variant:ident($type:ty) = $key:literal,)* }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum $name { $($(#[$variant_meta])* $variant($type),)* }
+
+        impl $name {
+            pub const KEYS: &'static [&'static str] = &[$($key),*];
+
+            /// The key under which it stands in its object.
+            pub const fn key(&self) -> &'static str {
+                match self { $(Self::$variant(_) => $key,)* }
+            }
+
+            /// Reads an entry into `one`, which must be empty, if its key is one of these.
+            pub(super) fn read(
+                one: &mut Option<Self>,
+                entry: $crate::api::decode::Entry<'_>,
+            ) -> Result<(), $crate::api::DecodeError> {
+                if !Self::KEYS.contains(&entry.key()) {
+                    entry.unknown();
+                    return Ok(());
+                }
+                if let Some(one) = one {
+                    return Err($crate::api::object::two_of(one.key(), &entry));
+                }
+                *one = match entry.key() {
+                    $($key => Some(Self::$variant(entry.value()?)),)*
+                    _ => None,
+                };
+                Ok(())
+            }
+
+            pub(super) fn write(&self, json: &mut $crate::api::encode::Json) {
+                match self { $(Self::$variant(value) => json.always($key, value),)* }
+            }
+        }
+    };
+}
+
+/// An object that is a `one_of!` beside plain fields.
+macro_rules! one_of_object {
+    ($name:ident { $($field:ident: $type:ty,)* @one $one:ident: $one_type:ty, default $default:expr }) => {
+        impl $crate::api::decode::Decode for $name {
+            fn decode(
+                value: serde_json::Value,
+                place: $crate::api::decode::Place<'_>,
+            ) -> Result<Self, $crate::api::DecodeError> {
+                #[derive(Default)]
+                struct Parts {
+                    $($field: $type,)*
+                    one: Option<$one_type>,
+                }
+
+                impl $crate::api::decode::Object for Parts {
+                    fn read(&mut self, entry: $crate::api::decode::Entry<'_>) -> Result<(), $crate::api::DecodeError> {
+                        $(
+                            if entry.is(stringify!($field)) {
+                                return entry.read(&mut self.$field);
+                            }
+                        )*
+                        <$one_type>::read(&mut self.one, entry)
+                    }
+                }
+
+                let mut parts = Parts::default();
+                $crate::api::decode::read_object(&mut parts, value, place)?;
+                let none: Option<$one_type> = $default;
+                match parts.one.or(none) {
+                    Some($one) => Ok($name { $($field: parts.$field,)* $one }),
+                    None => Err($crate::api::object::none_of(<$one_type>::KEYS)),
+                }
+            }
+        }
+
+        impl $crate::api::encode::Encode for $name {
+            fn write(&self, json: &mut $crate::api::encode::Json) {
+                json.begin_object();
+                $(json.field(stringify!($field), &self.$field);)*
+                self.$one.write(json);
+                json.end_object();
+            }
+        }
+    };
+}
+
+pub(super) use key;
+
+use super::DecodeError;
+use super::decode::Entry;
+
+/// A word that is none of the known ones.
+pub(super) fn unexpected(word: &str, words: &[&str]) -> DecodeError {
+    DecodeError::new(format_args!("expected {}, found {word:?}", List { words, quoted: true }))
+}
+
+/// Two keys of which only one may be given: a fault of the object, not of the second key.
+pub(super) fn two_of(one: &str, other: &Entry<'_>) -> DecodeError {
+    other.object_error(format_args!("only one of {one} and {} may be given", other.key()))
+}
+
+/// None of the keys of which one must be given.
+pub(super) fn none_of(keys: &[&str]) -> DecodeError {
+    DecodeError::new(format_args!("one of {} is required", List { words: keys, quoted: false }))
+}
+
+struct List<'a> {
+    words: &'a [&'a str],
+    quoted: bool,
+}
+
+impl fmt::Display for List<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, word) in self.words.iter().enumerate() {
+            match index {
+                0 => {}
+                index if index + 1 == self.words.len() => f.write_str(" or ")?,
+                _ => f.write_str(", ")?,
+            }
+            if self.quoted {
+                write!(f, "{word:?}")?;
+            } else {
+                f.write_str(word)?;
+            }
+        }
+        Ok(())
+    }
+}

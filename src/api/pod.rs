@@ -1,0 +1,244 @@
+//! The pod, and what it wants of the node as a whole. Pure.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::container::Container;
+use super::map::Map;
+use super::metadata::{Dropped, ObjectMeta};
+use super::pod_status::PodStatus;
+use super::quantity::Quantity;
+use super::resources::ResourceRequirements;
+use super::security::PodSecurityContext;
+use super::volume::Volume;
+
+object! {
+    pub struct Pod {
+        @always {
+            api_version: V1,
+            kind: PodKind,
+            metadata: ObjectMeta,
+            spec: PodSpec,
+            status: PodStatus,
+        }
+    }
+}
+
+words! {
+    #[derive(Default)]
+    pub enum V1 {
+        #[default]
+        V1 = "v1",
+    }
+}
+
+words! {
+    #[derive(Default)]
+    pub enum PodKind {
+        #[default]
+        Pod = "Pod",
+    }
+}
+
+object! {
+    pub struct PodSpec {
+        @always {
+            containers: Vec<Container>,
+        }
+        init_containers: Vec<Container>,
+        ephemeral_containers: Vec<Container>,
+        volumes: Vec<Volume>,
+        restart_policy: RestartPolicy,
+        termination_grace_period_seconds: Option<i64>,
+        active_deadline_seconds: Option<i64>,
+        node_name: String,
+        node_selector: Map<String>,
+        service_account_name: String,
+        /// The old name of `serviceAccountName`.
+        service_account: String,
+        automount_service_account_token: Option<bool>,
+        host_network: bool,
+        host_pid: bool = "hostPID",
+        host_ipc: bool = "hostIPC",
+        host_users: Option<bool>,
+        share_process_namespace: Option<bool>,
+        security_context: Option<Box<PodSecurityContext>>,
+        image_pull_secrets: Vec<LocalObjectReference>,
+        hostname: String,
+        subdomain: String,
+        set_hostname_as_fqdn: Option<bool> = "setHostnameAsFQDN",
+        hostname_override: Option<String>,
+        dns_policy: DnsPolicy,
+        dns_config: Option<Box<PodDnsConfig>>,
+        host_aliases: Vec<HostAlias>,
+        enable_service_links: Option<bool>,
+        tolerations: Vec<Toleration>,
+        priority_class_name: String,
+        priority: Option<i32>,
+        preemption_policy: String,
+        readiness_gates: Vec<PodReadinessGate>,
+        runtime_class_name: Option<String>,
+        overhead: Map<Quantity>,
+        /// Pod-level resources.
+        resources: Option<Box<ResourceRequirements>>,
+        resource_claims: Vec<Value>,
+        os: Option<PodOs>,
+        scheduler_name: String,
+        affinity: Option<Box<Value>>,
+        topology_spread_constraints: Vec<Value>,
+        scheduling_gates: Vec<Value>,
+        scheduling_group: Option<Box<Value>>,
+        workload_ref: Option<Box<Value>>,
+        deprecated_service_account: Dropped,
+    }
+}
+
+words! {
+    /// What happens when a container ends; also of one container (`Always` makes an init container a sidecar).
+    #[derive(Default)]
+    pub enum RestartPolicy {
+        #[default]
+        Always = "Always",
+        Never = "Never",
+        OnFailure = "OnFailure",
+    }
+}
+
+words! {
+    #[derive(Default)]
+    pub enum DnsPolicy {
+        #[default]
+        ClusterFirst = "ClusterFirst",
+        ClusterFirstWithHostNet = "ClusterFirstWithHostNet",
+        Default = "Default",
+        None = "None",
+    }
+}
+
+object! {
+    pub struct PodDnsConfig {
+        nameservers: Vec<String>,
+        searches: Vec<String>,
+        options: Vec<PodDnsConfigOption>,
+    }
+}
+
+object! {
+    pub struct PodDnsConfigOption {
+        name: String,
+        value: Option<String>,
+    }
+}
+
+object! {
+    pub struct HostAlias {
+        ip: String,
+        hostnames: Vec<String>,
+    }
+}
+
+object! {
+    pub struct LocalObjectReference {
+        name: String,
+    }
+}
+
+object! {
+    pub struct PodReadinessGate {
+        condition_type: String,
+    }
+}
+
+object! {
+    pub struct PodOs {
+        name: String,
+    }
+}
+
+object! {
+    pub struct Toleration {
+        key: String,
+        /// Absent means `Equal`.
+        operator: Option<TolerationOperator>,
+        value: String,
+        /// Absent means every effect.
+        effect: Option<TaintEffect>,
+        toleration_seconds: Option<i64>,
+    }
+}
+
+words! {
+    pub enum TolerationOperator {
+        Equal = "Equal",
+        Exists = "Exists",
+        Gt = "Gt",
+        Lt = "Lt",
+    }
+}
+
+words! {
+    pub enum TaintEffect {
+        NoExecute = "NoExecute",
+        NoSchedule = "NoSchedule",
+        PreferNoSchedule = "PreferNoSchedule",
+    }
+}
+
+impl PodSpec {
+    /// What the containers are given to stop; where nothing was said, the API's default.
+    pub fn termination_grace(&self) -> Duration {
+        let seconds = self.termination_grace_period_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        seconds.map_or(Duration::from_secs(30), Duration::from_secs)
+    }
+
+    /// Every container in the order in which they may start: init, main, ephemeral.
+    pub fn all_containers(&self) -> impl Iterator<Item = &Container> {
+        self.init_containers.iter().chain(&self.containers).chain(&self.ephemeral_containers)
+    }
+}
+
+/// The full name of a pod, as the kubelet's books and logs have it.
+pub fn full_name(name: &str, namespace: &str) -> String {
+    [name, "_", namespace].concat()
+}
+
+impl Pod {
+    pub fn full_name(&self) -> String {
+        full_name(&self.metadata.name, &self.metadata.namespace)
+    }
+
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata.annotations.get(key).map(String::as_str)
+    }
+
+    /// A static pod comes from anywhere but the API server.
+    pub fn is_static(&self) -> bool {
+        self.annotation(annotations::CONFIG_SOURCE).is_some_and(|source| source != "api")
+    }
+
+    /// A mirror pod stands in the API server for a static pod.
+    pub fn is_mirror(&self) -> bool {
+        self.metadata.annotations.contains_key(annotations::CONFIG_MIRROR)
+    }
+
+    /// A pod that may displace others, and that eviction leaves alone.
+    pub fn is_critical(&self) -> bool {
+        self.is_static() || self.is_mirror() || self.spec.priority.is_some_and(|priority| priority >= SYSTEM_CRITICAL)
+    }
+}
+
+/// The lowest priority of the classes `system-cluster-critical` and `system-node-critical`.
+const SYSTEM_CRITICAL: i32 = 2_000_000_000;
+
+/// The names of the annotations that a kubelet reads or writes.
+pub mod annotations {
+    /// The source that the pod came from: `file`, `http`, `api`.
+    pub const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
+    /// When the source first saw the pod.
+    pub const CONFIG_SEEN: &str = "kubernetes.io/config.seen";
+    /// The hash of a static pod's content: its uid as given by this node.
+    pub const CONFIG_HASH: &str = "kubernetes.io/config.hash";
+    /// In a mirror pod: the hash of the static pod that it stands for.
+    pub const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
+}

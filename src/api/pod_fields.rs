@@ -1,0 +1,165 @@
+//! What a pod may be told of itself, in variables and files: its metadata, and the resources of its containers. Pure.
+
+use std::fmt;
+
+use super::container::{Container, ResourceFieldSelector};
+use super::map::Map;
+use super::pod::Pod;
+use super::quantity::Quantity;
+use super::resources::{CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, ResourceList};
+
+/// A field that cannot be told. The words are upstream's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FieldProblem {
+    NoSuchContainer { name: String },
+    NoSuchField { path: String },
+    NoSuchResource { resource: String },
+}
+
+/// A field of the metadata: a map as lines `key="value"`, or one value of it (`metadata.labels['app']`).
+pub fn metadata_field(pod: &Pod, path: &str) -> Result<String, FieldProblem> {
+    let no_such = || FieldProblem::NoSuchField { path: path.to_owned() };
+    let meta = &pod.metadata;
+    let map = |name: &str| match name {
+        "metadata.annotations" => Ok(&meta.annotations),
+        "metadata.labels" => Ok(&meta.labels),
+        _ => Err(no_such()),
+    };
+    if let Some((name, key)) = path.strip_suffix("']").and_then(|path| path.split_once("['")) {
+        return Ok(map(name)?.get(key).cloned().unwrap_or_default());
+    }
+    match path {
+        "metadata.name" => Ok(meta.name.clone()),
+        "metadata.namespace" => Ok(meta.namespace.clone()),
+        "metadata.uid" => Ok(meta.uid.to_string()),
+        _ => Ok(lines(map(path)?)),
+    }
+}
+
+/// A request or limit of a container, in units of the divisor, rounded up. `own` is the container that asks, if one
+/// does; a container without a limit is told what its pod may use, or else what pods may use of the node.
+pub fn resource_field(
+    pod: &Pod,
+    own: Option<&Container>,
+    field: &ResourceFieldSelector,
+    allocatable: &ResourceList,
+) -> Result<String, FieldProblem> {
+    let name = field.container_name.as_str();
+    let named = || pod.spec.all_containers().find(|container| container.name == name);
+    let container = own.filter(|_| name.is_empty()).or_else(named);
+    let container = container.ok_or_else(|| FieldProblem::NoSuchContainer { name: name.to_owned() })?;
+    let no_such = || FieldProblem::NoSuchResource { resource: field.resource.clone() };
+    let (list, resource) = field.resource.split_once('.').ok_or_else(no_such)?;
+    if !matches!(resource, CPU | MEMORY | EPHEMERAL_STORAGE) && !resource.starts_with(HUGE_PAGES_PREFIX) {
+        return Err(no_such());
+    }
+    let quantity = match list {
+        "limits" => limit(pod, container, resource, allocatable),
+        "requests" => container.resources.request(resource),
+        _ => return Err(no_such()),
+    };
+    let amount: fn(Quantity) -> i64 = if resource == CPU { Quantity::milli_value } else { Quantity::value };
+    let one = if resource == CPU { 1000 } else { 1 };
+    let divisor = if field.divisor.is_zero() { one } else { amount(field.divisor).max(1) };
+    let value = quantity.map_or(0, amount);
+    Ok((value / divisor + i64::from(value % divisor > 0)).to_string())
+}
+
+fn limit(pod: &Pod, container: &Container, resource: &str, allocatable: &ResourceList) -> Option<Quantity> {
+    let own = container.resources.limit(resource).filter(|limit| !limit.is_zero());
+    if !matches!(resource, CPU | MEMORY | EPHEMERAL_STORAGE) {
+        return own;
+    }
+    let whole = || pod.spec.resources.as_ref()?.limit(resource).filter(|limit| !limit.is_zero());
+    own.or_else(whole).or_else(|| allocatable.get(resource).copied())
+}
+
+fn lines(map: &Map<String>) -> String {
+    let lines: Vec<String> = map.iter().map(|(key, value)| format!("{key}={}", quoted(value))).collect();
+    lines.join("\n")
+}
+
+/// As Go quotes a string (`%q`).
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\t' => out.push_str("\\t"),
+            '\n' => out.push_str("\\n"),
+            '\u{b}' => out.push_str("\\v"),
+            '\u{c}' => out.push_str("\\f"),
+            '\r' => out.push_str("\\r"),
+            ' '..='~' => out.push(c),
+            '\0'..='\u{7f}' => out.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c if is_printable(c) => out.push(c),
+            c if u32::from(c) < 0x1_0000 => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push_str(&format!("\\U{:08x}", u32::from(c))),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// What Rust escapes in a string is what Go does not print. A mark that joins the letter before it is escaped only where
+/// there is none.
+fn is_printable(c: char) -> bool {
+    let text = String::from_iter(['a', c]);
+    text.escape_debug().count() == 2
+}
+
+impl fmt::Display for FieldProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchContainer { name } => write!(f, "container {name} not found"),
+            Self::NoSuchField { path } => write!(f, "unsupported fieldPath: {path}"),
+            Self::NoSuchResource { resource } => write!(f, "unsupported container resource : {resource}"),
+        }
+    }
+}
+
+impl std::error::Error for FieldProblem {}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::decode;
+
+    fn pod() -> Pod {
+        let spec = json!({
+            "metadata": {
+                "name": "web", "namespace": "boats", "uid": "u1", "labels": {"case": "13", "app": "golden"},
+                "annotations": {"a": "x\"\\\n\u{1}\u{7f}é\u{301}\u{a0}\u{200b}\u{1f600}\u{e0001}"},
+            },
+            "spec": {"containers": [{"name": "main", "resources": {"limits": {"memory": "1Gi"}}}]}
+        });
+        decode(spec).unwrap().value
+    }
+
+    #[test]
+    fn a_map_is_told_line_by_line_as_go_quotes_it() {
+        let field = |path| metadata_field(&pod(), path).unwrap();
+        assert_eq!(field("metadata.labels"), "app=\"golden\"\ncase=\"13\"");
+        assert_eq!(
+            field("metadata.annotations"),
+            "a=\"x\\\"\\\\\\n\\x01\\x7fé\u{301}\\u00a0\\u200b\u{1f600}\\U000e0001\""
+        );
+        assert_eq!(field("metadata.labels['app']"), "golden");
+        assert_eq!(field("metadata.labels['none']"), "");
+    }
+
+    #[test]
+    fn a_file_names_the_container_whose_resources_it_tells() {
+        let field = |container: &str| {
+            let field = json!({"containerName": container, "resource": "limits.memory", "divisor": "1Mi"});
+            resource_field(&pod(), None, &decode(field).unwrap().value, &ResourceList::new())
+        };
+        assert_eq!(field("main"), Ok("1024".to_owned()));
+        assert_eq!(field("").unwrap_err().to_string(), "container  not found");
+    }
+}

@@ -1,0 +1,51 @@
+//! The quality of service class: how much of what it uses a pod has asked for. Pure.
+
+use super::pod::Pod;
+use super::pod_status::QosClass;
+use super::resources::{CPU, MEMORY, ResourceList};
+
+/// The class of `pod`; one that its status already tells stays.
+pub fn qos_class(pod: &Pod) -> QosClass {
+    pod.status.qos_class.unwrap_or_else(|| compute(pod))
+}
+
+fn compute(pod: &Pod) -> QosClass {
+    let mut requests = Sum::default();
+    let mut limits = Sum::default();
+    // Guaranteed is only who limits both everywhere.
+    let mut all_limited = true;
+    if let Some(resources) = &pod.spec.resources {
+        requests.add(&resources.requests);
+        all_limited = limits.add(&resources.limits);
+    } else {
+        for container in pod.spec.containers.iter().chain(&pod.spec.init_containers) {
+            requests.add(&container.resources.requests);
+            all_limited &= limits.add(&container.resources.limits);
+        }
+    }
+    if requests == Sum::default() && limits == Sum::default() {
+        QosClass::BestEffort
+    } else if all_limited && requests == limits {
+        QosClass::Guaranteed
+    } else {
+        QosClass::Burstable
+    }
+}
+
+/// CPU and memory added up; 0 means that nobody named it, and no positive quantity is 0.
+#[derive(Default, PartialEq, Eq)]
+struct Sum {
+    cpu: i128,
+    memory: i128,
+}
+
+impl Sum {
+    /// Adds a list; whether it had both resources.
+    fn add(&mut self, list: &ResourceList) -> bool {
+        let positive = |resource| list.get(resource).map(|quantity| quantity.nanos()).filter(|nanos| *nanos > 0);
+        let (cpu, memory) = (positive(CPU), positive(MEMORY));
+        self.cpu = self.cpu.saturating_add(cpu.unwrap_or(0));
+        self.memory = self.memory.saturating_add(memory.unwrap_or(0));
+        cpu.is_some() && memory.is_some()
+    }
+}

@@ -1,0 +1,170 @@
+//! The reasons that Kubernetes shows: one place for every such word. Pure.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde_json::Value;
+
+use super::decode::{Decode, DecodeError, Place, text};
+use super::encode::{Encode, Json};
+
+/// Why something is as it is, in one word. Runtimes and other controllers have words of their own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reason(Cow<'static, str>);
+
+impl Reason {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+macro_rules! reasons {
+    ($($(#[$meta:meta])* $name:ident = $word:literal;)*) => {
+        impl Reason {
+            $($(#[$meta])* pub const $name: Self = Self(Cow::Borrowed($word));)*
+
+            /// The words above; a reason read from outside needs no memory when it is one of them.
+            const KNOWN: &'static [&'static str] = &[$($word),*];
+        }
+    };
+}
+
+// Of a container that waits.
+reasons! {
+    CONTAINER_CREATING = "ContainerCreating";
+    CRASH_LOOP_BACK_OFF = "CrashLoopBackOff";
+    CREATE_CONTAINER_CONFIG_ERROR = "CreateContainerConfigError";
+    CREATE_CONTAINER_ERROR = "CreateContainerError";
+    ERR_IMAGE_NEVER_PULL = "ErrImageNeverPull";
+    ERR_IMAGE_PULL = "ErrImagePull";
+    IMAGE_INSPECT_ERROR = "ImageInspectError";
+    IMAGE_PULL_BACK_OFF = "ImagePullBackOff";
+    INVALID_IMAGE_NAME = "InvalidImageName";
+    POD_INITIALIZING = "PodInitializing";
+    POST_START_HOOK_ERROR = "PostStartHookError";
+    PRE_CREATE_HOOK_ERROR = "PreCreateHookError";
+    PRE_START_HOOK_ERROR = "PreStartHookError";
+    REGISTRY_UNAVAILABLE = "RegistryUnavailable";
+    RUN_CONTAINER_ERROR = "RunContainerError";
+    SIGNATURE_VALIDATION_FAILED = "SignatureValidationFailed";
+
+    // Of a container that has ended.
+    COMPLETED = "Completed";
+    CONTAINER_CANNOT_RUN = "ContainerCannotRun";
+    CONTAINER_STATUS_UNKNOWN = "ContainerStatusUnknown";
+    ERROR = "Error";
+    OOM_KILLED = "OOMKilled";
+
+    // Of a pod's conditions.
+    CONTAINERS_NOT_INITIALIZED = "ContainersNotInitialized";
+    CONTAINERS_NOT_READY = "ContainersNotReady";
+    POD_COMPLETED = "PodCompleted";
+    POD_FAILED = "PodFailed";
+    READINESS_GATES_NOT_READY = "ReadinessGatesNotReady";
+    TERMINATION_BY_KUBELET = "TerminationByKubelet";
+    UNKNOWN_CONTAINER_STATUSES = "UnknownContainerStatuses";
+
+    // Of a pod that the node does not take, or ends.
+    APP_ARMOR = "AppArmor";
+    DEADLINE_EXCEEDED = "DeadlineExceeded";
+    EVICTED = "Evicted";
+    NODE_AFFINITY = "NodeAffinity";
+    NODE_NAME = "NodeName";
+    NODE_PORTS = "NodePorts";
+    NODE_SHUTDOWN = "NodeShutdown";
+    OUT_OF_CPU = "OutOfcpu";
+    OUT_OF_EPHEMERAL_STORAGE = "OutOfephemeral-storage";
+    OUT_OF_MEMORY = "OutOfmemory";
+    OUT_OF_PODS = "OutOfpods";
+    POD_FEATURE_UNSUPPORTED = "PodFeatureUnsupported";
+    POD_LEVEL_RESOURCES_NOT_SUPPORTED = "PodLevelResourcesNotSupported";
+    POD_OS_NOT_SUPPORTED = "PodOSNotSupported";
+    POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH = "PodOSSelectorNodeLabelDoesNotMatch";
+    SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED = "SupplementalGroupsPolicyNotSupported";
+    SYSCTL_FORBIDDEN = "SysctlForbidden";
+    TERMINATED = "Terminated";
+    TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError";
+    UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError";
+    VOLUME_ATTACHMENT_LIMIT_EXCEEDED = "VolumeAttachmentLimitExceeded";
+
+    // Of events.
+    ALREADY_MOUNTED_VOLUME = "AlreadyMountedVolume";
+    BACK_OFF = "BackOff";
+    CGROUP_V1 = "CgroupV1";
+    CHECK_LIMITS_FOR_RESOLV_CONF = "CheckLimitsForResolvConf";
+    CONTAINER_GC_FAILED = "ContainerGCFailed";
+    CREATED = "Created";
+    DNS_CONFIG_FORMING = "DNSConfigForming";
+    EVICTION_THRESHOLD_MET = "EvictionThresholdMet";
+    EXCEEDED_GRACE_PERIOD = "ExceededGracePeriod";
+    FAILED = "Failed";
+    FAILED_ATTACH_VOLUME = "FailedAttachVolume";
+    FAILED_CREATE_POD_CONTAINER = "FailedCreatePodContainer";
+    FAILED_CREATE_POD_SANDBOX = "FailedCreatePodSandBox";
+    FAILED_KILL_POD = "FailedKillPod";
+    FAILED_MAP_VOLUME = "FailedMapVolume";
+    FAILED_MOUNT = "FailedMount";
+    FAILED_NODE_ALLOCATABLE_ENFORCEMENT = "FailedNodeAllocatableEnforcement";
+    FAILED_POD_SANDBOX_STATUS = "FailedPodSandBoxStatus";
+    FAILED_POST_START_HOOK = "FailedPostStartHook";
+    FAILED_PRE_STOP_HOOK = "FailedPreStopHook";
+    FAILED_SYNC = "FailedSync";
+    FAILED_VALIDATION = "FailedValidation";
+    FREE_DISK_SPACE_FAILED = "FreeDiskSpaceFailed";
+    IMAGE_GC_FAILED = "ImageGCFailed";
+    INSPECT_FAILED = "InspectFailed";
+    INVALID_DISK_CAPACITY = "InvalidDiskCapacity";
+    INVALID_IMAGE_ID = "InvalidImageID";
+    KILLING = "Killing";
+    KUBELET_SETUP_FAILED = "KubeletSetupFailed";
+    LIFECYCLE_HTTP_FALLBACK = "LifecycleHTTPFallback";
+    MISSING_CLUSTER_DNS = "MissingClusterDNS";
+    NETWORK_NOT_READY = "NetworkNotReady";
+    NODE_ALLOCATABLE_ENFORCED = "NodeAllocatableEnforced";
+    PREEMPTING = "Preempting";
+    PROBE_WARNING = "ProbeWarning";
+    PULLED = "Pulled";
+    PULLING = "Pulling";
+    REBOOTED = "Rebooted";
+    SANDBOX_CHANGED = "SandboxChanged";
+    STARTED = "Started";
+    STARTING = "Starting";
+    SYSTEM_OOM = "SystemOOM";
+    UNHEALTHY = "Unhealthy";
+    VOLUME_PERMISSION_CHANGE_IN_PROGRESS = "VolumePermissionChangeInProgress";
+}
+
+impl From<String> for Reason {
+    fn from(word: String) -> Self {
+        match Self::KNOWN.iter().find(|known| **known == word) {
+            Some(known) => Self(Cow::Borrowed(known)),
+            None => Self(Cow::Owned(word)),
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Decode for Reason {
+    fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
+        text(value).map(Self::from)
+    }
+}
+
+impl Encode for Reason {
+    fn write(&self, json: &mut Json) {
+        json.string(&self.0);
+    }
+
+    fn omit(&self) -> bool {
+        self.is_empty()
+    }
+}

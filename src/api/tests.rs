@@ -1,0 +1,222 @@
+//! Pods as the upstream kubelet and API server write them, read and written again.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn recorded_pods() -> Vec<(String, Value)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/upstream-1.36/pods");
+    let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    files
+        .map(|file| {
+            let value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+            (file.file_stem().unwrap().to_string_lossy().into_owned(), value)
+        })
+        .collect()
+}
+
+#[test]
+fn a_recorded_pod_comes_out_as_it_went_in() {
+    let pods = recorded_pods();
+    assert_eq!(pods.len(), 27);
+    for (name, value) in pods {
+        let pod = decode::<Pod>(value.clone()).unwrap();
+        assert!(pod.unknown.is_empty(), "{name}: {:?}", pod.unknown);
+        assert_eq!(encode(&pod.value), value, "{name}");
+    }
+}
+
+#[test]
+fn the_computed_quality_of_service_is_the_recorded_one() {
+    for (name, value) in recorded_pods() {
+        let mut pod = decode::<Pod>(value).unwrap().value;
+        let recorded = pod.status.qos_class.take();
+        assert_eq!(Some(qos_class(&pod)), recorded, "{name}");
+    }
+}
+
+#[test]
+fn the_computed_totals_are_the_recorded_ones() {
+    for (name, value) in recorded_pods() {
+        let pod = decode::<Pod>(value).unwrap().value;
+        let recorded = pod.status.resources.clone().unwrap_or_default();
+        let mut requests = pod_requests(&pod.spec);
+        // The status tells CPU and memory only.
+        requests.remove(EPHEMERAL_STORAGE);
+        let mut limits = pod_limits(&pod.spec);
+        limits.remove(EPHEMERAL_STORAGE);
+        // The limits in a status come from running containers.
+        if pod.status.phase.is_terminal() {
+            limits = recorded.limits.clone();
+        }
+        assert_eq!((requests, limits), (recorded.requests, recorded.limits), "{name}");
+    }
+}
+
+#[test]
+fn a_static_pod_is_one_that_did_not_come_from_the_api_server() {
+    let mut pod = Pod::default();
+    assert!(!pod.is_static());
+    pod.metadata.annotations.insert(annotations::CONFIG_SOURCE, "api".to_owned());
+    assert!(!pod.is_static() && !pod.is_critical());
+    pod.metadata.annotations.insert(annotations::CONFIG_SOURCE, "file".to_owned());
+    assert!(pod.is_static() && pod.is_critical());
+    pod.metadata.name = "web".to_owned();
+    pod.metadata.namespace = "default".to_owned();
+    assert_eq!(pod.full_name(), "web_default");
+}
+
+#[test]
+fn a_pod_stays_small_in_memory() {
+    // Thirty pods shall not be felt: a promise counts kilobytes for each.
+    assert!(size_of::<Pod>() <= 1400, "{}", size_of::<Pod>());
+    assert!(size_of::<Container>() <= 480, "{}", size_of::<Container>());
+    assert!(size_of::<ContainerStatus>() <= 320, "{}", size_of::<ContainerStatus>());
+    assert!(size_of::<Volume>() <= 40, "{}", size_of::<Volume>());
+}
+
+/// A spec from JSON: `{"containers": [...], ...}`.
+fn spec(value: Value) -> PodSpec {
+    decode::<Pod>(json!({"spec": value})).unwrap().value.spec
+}
+
+/// A container that asks for `cpu` and may use `limit` of it.
+fn cpu(cpu: &str, limit: &str) -> Value {
+    json!({"resources": {"requests": {"cpu": cpu}, "limits": {"cpu": limit}}})
+}
+
+#[track_caller]
+fn check_totals(value: Value, requests: Value, limits: Value) {
+    let spec = spec(value);
+    assert_eq!((encode(&pod_requests(&spec)), encode(&pod_limits(&spec))), (requests, limits));
+}
+
+#[test]
+fn a_pod_needs_the_most_that_runs_at_any_time() {
+    let sidecar = |text: &str| {
+        let mut container = cpu(text, text);
+        container["restartPolicy"] = json!("Always");
+        container
+    };
+    let main = json!([cpu("100m", "200m"), cpu("300m", "1")]);
+    check_totals(json!({"containers": main}), json!({"cpu": "400m"}), json!({"cpu": "1200m"}));
+    // Init containers run one at a time and before the others.
+    check_totals(
+        json!({"containers": main, "initContainers": [cpu("350m", "1"), cpu("100m", "2")]}),
+        json!({"cpu": "400m"}),
+        json!({"cpu": "2"}),
+    );
+    // A sidecar runs beside the main containers, and beside the init containers after it.
+    check_totals(
+        json!({"containers": main, "initContainers": [sidecar("50m")]}),
+        json!({"cpu": "450m"}),
+        json!({"cpu": "1250m"}),
+    );
+    check_totals(
+        json!({"containers": main, "initContainers": [cpu("460m", "1"), sidecar("50m"), cpu("420m", "1"), sidecar("5m")]}),
+        json!({"cpu": "470m"}),
+        json!({"cpu": "1255m"}),
+    );
+}
+
+#[test]
+fn overhead_is_added_to_requests_and_to_the_limits_that_are_there() {
+    check_totals(
+        json!({"containers": [cpu("100m", "200m")], "overhead": {"cpu": "10m", "memory": "16Mi"}}),
+        json!({"cpu": "110m", "memory": "16Mi"}),
+        json!({"cpu": "210m"}),
+    );
+}
+
+#[test]
+fn pod_level_resources_stand_in_place_of_the_sum() {
+    check_totals(
+        json!({
+            "containers": [cpu("100m", "200m")],
+            "resources": {"requests": {"cpu": "1", "example.com/x": "3"}, "limits": {"memory": "1Gi"}},
+            "overhead": {"cpu": "10m"},
+        }),
+        json!({"cpu": "1010m"}),
+        json!({"cpu": "210m", "memory": "1Gi"}),
+    );
+}
+
+#[track_caller]
+fn check_qos(value: Value, expected: QosClass) {
+    let pod = Pod { spec: spec(value.clone()), ..Pod::default() };
+    assert_eq!(qos_class(&pod), expected, "{value}");
+}
+
+#[test]
+fn only_who_limits_everything_to_what_it_asks_for_is_guaranteed() {
+    let full = |cpu: &str, memory: &str| {
+        let list = json!({"cpu": cpu, "memory": memory});
+        json!({"resources": {"requests": list, "limits": list}})
+    };
+    let none = json!({"name": "x"});
+    let zero = json!({"resources": {"requests": {"cpu": "0", "memory": "0"}}});
+    check_qos(json!({"containers": [none]}), QosClass::BestEffort);
+    check_qos(json!({"containers": [zero]}), QosClass::BestEffort);
+    check_qos(json!({"containers": [{"resources": {"limits": {"example.com/x": "1"}}}]}), QosClass::BestEffort);
+    check_qos(json!({"containers": [full("1", "1Gi"), full("100m", "1Mi")]}), QosClass::Guaranteed);
+    check_qos(json!({"containers": [full("1", "1Gi"), none]}), QosClass::Burstable);
+    check_qos(json!({"containers": [full("1", "1Gi")], "initContainers": [none]}), QosClass::Burstable);
+    check_qos(json!({"containers": [full("1", "1Gi")], "ephemeralContainers": [none]}), QosClass::Guaranteed);
+    check_qos(json!({"containers": [cpu("1", "1")]}), QosClass::Burstable);
+    check_qos(
+        json!({"containers": [{"resources": {
+            "requests": {"cpu": "1", "memory": "1Gi"},
+            "limits": {"cpu": "2", "memory": "1Gi"},
+        }}]}),
+        QosClass::Burstable,
+    );
+    check_qos(
+        json!({"containers": [none], "resources": {
+            "requests": {"cpu": "1", "memory": "1Gi"},
+            "limits": {"cpu": "1000m", "memory": "1024Mi"},
+        }}),
+        QosClass::Guaranteed,
+    );
+    let told = PodStatus { qos_class: Some(QosClass::Guaranteed), ..PodStatus::default() };
+    assert_eq!(qos_class(&Pod { status: told, ..Pod::default() }), QosClass::Guaranteed);
+}
+
+#[test]
+fn a_known_reason_is_itself_again_after_a_round_trip() {
+    let reason: Reason = decode(json!("CrashLoopBackOff")).unwrap().value;
+    assert_eq!(reason, Reason::CRASH_LOOP_BACK_OFF);
+    let reason: Reason = decode(json!("SomethingElse")).unwrap().value;
+    assert_eq!(reason.as_str(), "SomethingElse");
+}
+
+#[test]
+fn every_volume_source_is_written_under_its_own_key() {
+    for key in VolumeSource::KEYS {
+        let value = json!({"name": "v", *key: {}});
+        let volume = decode::<Volume>(value).unwrap();
+        assert!(volume.unknown.is_empty());
+        assert_eq!(volume.value.source.key(), *key);
+        assert!(encode(&volume.value)[key].is_object(), "{key}");
+    }
+    let unset = decode::<Volume>(json!({"name": "v"})).unwrap().value;
+    assert_eq!(unset.source.key(), "emptyDir");
+}
+
+#[test]
+fn a_medium_is_read_and_written() {
+    for (text, medium) in [
+        ("", StorageMedium::Disk),
+        ("Memory", StorageMedium::Memory),
+        ("HugePages", StorageMedium::HugePages { page_size: None }),
+        ("HugePages-2Mi", StorageMedium::HugePages { page_size: "2Mi".parse().ok() }),
+    ] {
+        assert_eq!(decode::<StorageMedium>(json!(text)).unwrap().value, medium);
+        assert_eq!(encode(&medium), json!(text));
+    }
+    for text in ["memory", "HugePages-", "HugePages-x"] {
+        assert!(decode::<StorageMedium>(json!(text)).is_err(), "{text}");
+    }
+}

@@ -1,0 +1,74 @@
+//! Moments as the API writes them: RFC 3339, whole seconds, UTC. Pure.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::decode::{Decode, DecodeError, Place, text};
+use super::encode::{Encode, Json};
+
+/// A moment with the precision of the API: one second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(Timestamp);
+
+impl Time {
+    /// The second in which `moment` lies.
+    pub fn from_timestamp(moment: Timestamp) -> Self {
+        Self::from_unix_seconds(moment.as_nanosecond().div_euclid(1_000_000_000))
+    }
+
+    /// As the CRI gives moments. 0 stands for "not yet" there: ask before.
+    pub fn from_unix_nanos(nanos: i64) -> Self {
+        Self::from_unix_seconds(i128::from(nanos.div_euclid(1_000_000_000)))
+    }
+
+    fn from_unix_seconds(seconds: i128) -> Self {
+        // A moment before the year -9999 or after 9999 becomes the epoch: such a clock says nothing.
+        Self(i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok()).unwrap_or_default())
+    }
+
+    pub fn as_timestamp(self) -> Timestamp {
+        self.0
+    }
+
+    pub fn unix_seconds(self) -> i64 {
+        self.0.as_second()
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Decode for Time {
+    fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
+        let text = text(value)?;
+        match text.parse() {
+            Ok(moment) => Ok(Self::from_timestamp(moment)),
+            Err(_) => {
+                Err(DecodeError::new(format_args!("expected a time such as 2026-01-02T15:04:05Z, found {text:?}")))
+            }
+        }
+    }
+}
+
+impl Encode for Time {
+    fn write(&self, json: &mut Json) {
+        json.raw(format_args!("\"{self}\""));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_cut_to_its_second_also_before_the_epoch() {
+        assert_eq!(Time::from_unix_nanos(1_700_000_000_999_999_999).to_string(), "2023-11-14T22:13:20Z");
+        assert_eq!(Time::from_unix_nanos(-1).to_string(), "1969-12-31T23:59:59Z");
+        assert_eq!(Time::from_timestamp(Timestamp::MAX).to_string(), "9999-12-30T22:00:00Z");
+    }
+}

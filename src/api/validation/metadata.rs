@@ -1,0 +1,62 @@
+//! A pod's name, labels and annotations. Pure.
+
+use super::faults::Faults;
+use super::names::{ANNOTATION_KEY, DNS_LABEL, DNS_SUBDOMAIN, LABEL_KEY, LABEL_VALUE, NAME_PREFIX};
+use crate::api::decode::Path;
+use crate::api::{Map, ObjectMeta, OwnerReference};
+
+/// As much as all annotations of an object may hold, keys and values together.
+const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+
+pub(super) fn check(meta: &ObjectMeta, path: &Path<'_>, faults: &mut Faults) {
+    faults.optional_name(&path.key("generateName"), &meta.generate_name, &NAME_PREFIX);
+    faults.required_name(&path.key("name"), &meta.name, &DNS_SUBDOMAIN);
+    faults.required_name(&path.key("namespace"), &meta.namespace, &DNS_LABEL);
+    if meta.generation < 0 {
+        faults.out_of_range(&path.key("generation"), meta.generation, "must not be negative");
+    }
+    check_labels(&meta.labels, &path.key("labels"), faults);
+    check_annotations(&meta.annotations, &path.key("annotations"), faults);
+    for (index, owner) in meta.owner_references.iter().enumerate() {
+        check_owner(owner, &path.key("ownerReferences").index(index), faults);
+    }
+    for (index, finalizer) in meta.finalizers.iter().enumerate() {
+        check_finalizer(finalizer, &path.key("finalizers").index(index), faults);
+    }
+}
+
+/// Labels, and the labels that a node must have.
+pub(super) fn check_labels(labels: &Map<String>, path: &Path<'_>, faults: &mut Faults) {
+    for (key, value) in labels.iter() {
+        faults.name(path, key, &LABEL_KEY);
+        faults.name(&path.key(key), value, &LABEL_VALUE);
+    }
+}
+
+fn check_annotations(annotations: &Map<String>, path: &Path<'_>, faults: &mut Faults) {
+    let mut size = 0_usize;
+    for (key, value) in annotations.iter() {
+        faults.name(path, key, &ANNOTATION_KEY);
+        size = size.saturating_add(key.len()).saturating_add(value.len());
+    }
+    if size > ANNOTATIONS_LIMIT {
+        faults.other(path, format_args!("{size} bytes: must be at most {ANNOTATIONS_LIMIT} in all"));
+    }
+}
+
+fn check_owner(owner: &OwnerReference, path: &Path<'_>, faults: &mut Faults) {
+    let fields =
+        [("apiVersion", &owner.api_version), ("kind", &owner.kind), ("name", &owner.name), ("uid", &owner.uid)];
+    for (field, value) in fields {
+        if value.is_empty() {
+            faults.required(&path.key(field));
+        }
+    }
+}
+
+fn check_finalizer(finalizer: &str, path: &Path<'_>, faults: &mut Faults) {
+    faults.name(path, finalizer, &LABEL_KEY);
+    if !finalizer.contains('/') && !["foregroundDeletion", "kubernetes", "orphan"].contains(&finalizer) {
+        faults.invalid(path, finalizer, "must have a domain before it, as in example.com/name");
+    }
+}

@@ -1,0 +1,128 @@
+//! Volumes whose files the kubelet writes: ConfigMaps, Secrets, fields of the pod, tokens. Pure.
+
+use std::collections::BTreeSet;
+
+use super::faults::Faults;
+use super::field_selectors::{self, Into};
+use super::file_paths;
+use super::scope::Scope;
+use crate::api::decode::Path;
+use crate::api::{
+    ConfigMapVolumeSource, DownwardApiVolumeFile, DownwardApiVolumeSource, KeyToPath, ProjectedVolumeSource,
+    ProjectionSource, SecretVolumeSource, ServiceAccountTokenProjection,
+};
+
+pub(super) fn check_config_map(source: &ConfigMapVolumeSource, path: &Path<'_>, faults: &mut Faults) {
+    check_object(&source.name, "name", &source.items, path, faults);
+    check_mode(source.default_mode, &path.key("defaultMode"), faults);
+}
+
+pub(super) fn check_secret(source: &SecretVolumeSource, path: &Path<'_>, faults: &mut Faults) {
+    check_object(&source.secret_name, "secretName", &source.items, path, faults);
+    check_mode(source.default_mode, &path.key("defaultMode"), faults);
+}
+
+pub(super) fn check_downward_api(
+    source: &DownwardApiVolumeSource,
+    scope: &Scope<'_>,
+    path: &Path<'_>,
+    faults: &mut Faults,
+) {
+    check_mode(source.default_mode, &path.key("defaultMode"), faults);
+    check_files(&source.items, scope, path, faults);
+}
+
+pub(super) fn check_projected(volume: &ProjectedVolumeSource, scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {
+    check_mode(volume.default_mode, &path.key("defaultMode"), faults);
+    // Every file that one of the sources writes.
+    let mut files = BTreeSet::new();
+    let sources = path.key("sources");
+    for (index, projection) in volume.sources.iter().enumerate() {
+        let path = sources.index(index);
+        let path = path.key(projection.source.key());
+        match &projection.source {
+            ProjectionSource::ConfigMap(object) | ProjectionSource::Secret(object) => {
+                check_object(&object.name, "name", &object.items, &path, faults);
+                for (index, item) in object.items.iter().enumerate() {
+                    take(&mut files, &item.path, &path.key("items").index(index).key("path"), faults);
+                }
+            }
+            ProjectionSource::DownwardApi(fields) => {
+                check_files(&fields.items, scope, &path, faults);
+                for (index, item) in fields.items.iter().enumerate() {
+                    take(&mut files, &item.path, &path.key("items").index(index).key("path"), faults);
+                }
+            }
+            ProjectionSource::ServiceAccountToken(token) => {
+                check_token(token, scope, &path, faults);
+                take(&mut files, &token.path, &path.key("path"), faults);
+            }
+            ProjectionSource::ClusterTrustBundle(bundle) => {
+                let file = bundle.get("path").and_then(serde_json::Value::as_str).unwrap_or_default();
+                file_paths::in_volume(file, &path.key("path"), faults);
+                take(&mut files, file, &path.key("path"), faults);
+            }
+            // Its paths are the business of the API server that signs it.
+            ProjectionSource::PodCertificate(_) => {}
+        }
+    }
+}
+
+fn take<'a>(files: &mut BTreeSet<&'a str>, file: &'a str, path: &Path<'_>, faults: &mut Faults) {
+    if !file.is_empty() && !files.insert(file) {
+        faults.duplicate(path, file);
+    }
+}
+
+fn check_object(name: &str, field: &str, items: &[KeyToPath], path: &Path<'_>, faults: &mut Faults) {
+    if name.is_empty() {
+        faults.required(&path.key(field));
+    }
+    let list = path.key("items");
+    for (index, item) in items.iter().enumerate() {
+        let path = list.index(index);
+        if item.key.is_empty() {
+            faults.required(&path.key("key"));
+        }
+        file_paths::in_volume(&item.path, &path.key("path"), faults);
+        check_mode(item.mode, &path.key("mode"), faults);
+    }
+}
+
+fn check_files(files: &[DownwardApiVolumeFile], scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {
+    let list = path.key("items");
+    for (index, file) in files.iter().enumerate() {
+        let path = list.index(index);
+        file_paths::in_volume(&file.path, &path.key("path"), faults);
+        check_mode(file.mode, &path.key("mode"), faults);
+        match (&file.field_ref, &file.resource_field_ref) {
+            (Some(field), None) => {
+                field_selectors::check_field(field, Into::File, &path.key("fieldRef"), faults);
+            }
+            (None, Some(field)) => {
+                field_selectors::check_resource(field, Into::File, scope, &path.key("resourceFieldRef"), faults);
+            }
+            (None, None) => faults.required_as(&path, "one of fieldRef and resourceFieldRef"),
+            (Some(_), Some(_)) => faults.other(&path, "only one of fieldRef and resourceFieldRef may be given"),
+        }
+    }
+}
+
+fn check_mode(mode: Option<i32>, path: &Path<'_>, faults: &mut Faults) {
+    if let Some(mode) = mode.filter(|mode| !(0..=0o777).contains(mode)) {
+        faults.out_of_range(path, mode, "must be from 0 to 0777 (octal; 511)");
+    }
+}
+
+fn check_token(token: &ServiceAccountTokenProjection, scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {
+    const SHORTEST: i64 = 10 * 60;
+    const LONGEST: i64 = 1 << 32;
+    if scope.spec.service_account_name.is_empty() {
+        faults.forbidden(path, "without serviceAccountName");
+    }
+    if let Some(seconds) = token.expiration_seconds.filter(|seconds| !(SHORTEST..=LONGEST).contains(seconds)) {
+        let wanted = format_args!("must be from {SHORTEST} to {LONGEST}");
+        faults.out_of_range(&path.key("expirationSeconds"), seconds, wanted);
+    }
+    file_paths::in_volume(&token.path, &path.key("path"), faults);
+}

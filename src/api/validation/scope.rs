@@ -1,0 +1,31 @@
+//! What the fields of a container may refer to: the pod's volumes, containers and claims. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::api::{PodSpec, VolumeSource};
+
+/// Collected once for a pod: a lookup for each mount in a list of volumes would be quadratic.
+#[derive(Debug)]
+pub(super) struct Scope<'a> {
+    pub(super) spec: &'a PodSpec,
+    pub(super) volumes: BTreeMap<&'a str, &'a VolumeSource>,
+    pub(super) containers: BTreeSet<&'a str>,
+    pub(super) claims: BTreeSet<&'a str>,
+}
+
+impl<'a> Scope<'a> {
+    pub(super) fn new(spec: &'a PodSpec) -> Self {
+        let claims = spec.resource_claims.iter().filter_map(|claim| claim.get("name")?.as_str());
+        Self {
+            spec,
+            volumes: spec.volumes.iter().map(|volume| (volume.name.as_str(), &volume.source)).collect(),
+            containers: spec.all_containers().map(|container| container.name.as_str()).collect(),
+            claims: claims.collect(),
+        }
+    }
+
+    /// Whether the pod's processes have the users of the host.
+    pub(super) fn host_users(&self) -> bool {
+        self.spec.host_users.unwrap_or(true)
+    }
+}

@@ -1,0 +1,94 @@
+//! What a pod from a manifest must not refer to: objects that only an API server has. Pure.
+//!
+//! ConfigMaps and Secrets stand in manifests beside the pods: volumes and variables may refer to them.
+
+use serde_json::Value;
+
+use super::faults::{Faults, FieldError};
+use crate::api::decode::Path;
+use crate::api::{Pod, ProjectionSource, VolumeSource};
+
+/// The references of a static pod to objects of the API, each a fault; the words are those of
+/// `PreventStaticPodAPIReferences`.
+pub fn static_pod_api_references(pod: &Pod) -> Vec<FieldError> {
+    let mut faults = Faults::default();
+    let spec = &pod.spec;
+    let path = Path::Root.key("spec");
+    for (field, name) in [("serviceAccountName", &spec.service_account_name), ("serviceAccount", &spec.service_account)]
+    {
+        if !name.is_empty() {
+            refuse("serviceaccounts", &path.key(field), &mut faults);
+        }
+    }
+    if !spec.image_pull_secrets.is_empty() {
+        refuse("secrets", &path.key("imagePullSecrets"), &mut faults);
+    }
+    if !spec.resource_claims.is_empty() {
+        refuse("resourceclaims", &path.key("resourceClaims"), &mut faults);
+    }
+    for (index, volume) in spec.volumes.iter().enumerate() {
+        let list = path.key("volumes");
+        let path = list.index(index);
+        check_volume(&volume.source, &path.key(volume.source.key()), &mut faults);
+    }
+    faults.into_list()
+}
+
+fn refuse(resource: &str, path: &Path<'_>, faults: &mut Faults) {
+    faults.other(path, format_args!("static pods may not reference {resource}"));
+}
+
+fn check_volume(source: &VolumeSource, path: &Path<'_>, faults: &mut Faults) {
+    match source {
+        VolumeSource::AzureFile(_) => refuse("secrets", path, faults),
+        VolumeSource::Csi(_) => refuse("csidrivers (via CSI volumes)", path, faults),
+        VolumeSource::Ephemeral(_) => refuse("persistentvolumeclaims (via ephemeral volumes)", path, faults),
+        VolumeSource::Glusterfs(_) => refuse("endpoints (via glusterFS volumes)", path, faults),
+        VolumeSource::PersistentVolumeClaim(_) => refuse("persistentvolumeclaims", path, faults),
+        VolumeSource::Projected(volume) => {
+            for (index, projection) in volume.sources.iter().enumerate() {
+                let list = path.key("sources");
+                let path = list.index(index);
+                check_projection(&projection.source, &path.key(projection.source.key()), faults);
+            }
+        }
+        VolumeSource::CephFs(fields)
+        | VolumeSource::Cinder(fields)
+        | VolumeSource::FlexVolume(fields)
+        | VolumeSource::Iscsi(fields)
+        | VolumeSource::Rbd(fields)
+        | VolumeSource::ScaleIo(fields)
+        | VolumeSource::StorageOs(fields) => {
+            if !fields.get("secretRef").is_none_or(Value::is_null) {
+                refuse("secrets", &path.key("secretRef"), faults);
+            }
+        }
+        VolumeSource::AwsElasticBlockStore(_)
+        | VolumeSource::AzureDisk(_)
+        | VolumeSource::ConfigMap(_)
+        | VolumeSource::DownwardApi(_)
+        | VolumeSource::EmptyDir(_)
+        | VolumeSource::Fc(_)
+        | VolumeSource::Flocker(_)
+        | VolumeSource::GcePersistentDisk(_)
+        | VolumeSource::GitRepo(_)
+        | VolumeSource::HostPath(_)
+        | VolumeSource::Image(_)
+        | VolumeSource::Nfs(_)
+        | VolumeSource::PhotonPersistentDisk(_)
+        | VolumeSource::PortworxVolume(_)
+        | VolumeSource::Quobyte(_)
+        | VolumeSource::Secret(_)
+        | VolumeSource::VsphereVolume(_) => {}
+    }
+}
+
+fn check_projection(source: &ProjectionSource, path: &Path<'_>, faults: &mut Faults) {
+    let resource = match source {
+        ProjectionSource::ClusterTrustBundle(_) => "clustertrustbundles",
+        ProjectionSource::ConfigMap(_) | ProjectionSource::DownwardApi(_) | ProjectionSource::Secret(_) => return,
+        ProjectionSource::PodCertificate(_) => "podcertificates",
+        ProjectionSource::ServiceAccountToken(_) => "serviceaccounts (via projected volumes)",
+    };
+    refuse(resource, path, faults);
+}

@@ -1,0 +1,157 @@
+//! Deadlines, names, namespaces, tolerations and gates.
+
+use super::*;
+
+#[test]
+fn deadlines_and_grace_periods_are_in_range() {
+    passes_spec(json!({"activeDeadlineSeconds": i32::MAX, "terminationGracePeriodSeconds": 0}));
+    passes_spec(json!({"activeDeadlineSeconds": 1}));
+    for seconds in [0, i64::from(i32::MAX) + 1] {
+        check_spec(
+            json!({"activeDeadlineSeconds": seconds}),
+            &[format!("spec.activeDeadlineSeconds: {seconds}: must be from 1 to 2147483647")],
+        );
+    }
+    check_spec(
+        json!({"terminationGracePeriodSeconds": -1}),
+        &["spec.terminationGracePeriodSeconds: -1: must not be negative"],
+    );
+}
+
+#[test]
+fn names_of_other_objects_are_subdomains() {
+    passes_spec(json!({
+        "serviceAccountName": "a.b", "nodeName": "Node1", "priorityClassName": "system-node-critical",
+        "runtimeClassName": "kata", "preemptionPolicy": "Never",
+    }));
+    for field in ["serviceAccountName", "priorityClassName", "runtimeClassName"] {
+        check_spec(json!({field: "A"}), &[format!("spec.{field}: \"A\": {DNS_SUBDOMAIN}")]);
+    }
+    check_spec(json!({"runtimeClassName": ""}), &[format!("spec.runtimeClassName: \"\": {DNS_SUBDOMAIN}")]);
+    check_spec(
+        json!({"preemptionPolicy": "Always"}),
+        &["spec.preemptionPolicy: \"Always\": must be \"Never\" or \"PreemptLowerPriority\""],
+    );
+}
+
+#[test]
+fn a_pod_with_users_of_its_own_shares_no_namespace_of_the_host() {
+    passes_spec(json!({"hostUsers": false}));
+    passes_spec(json!({"hostUsers": true, "hostNetwork": true, "hostPID": true, "hostIPC": true}));
+    check_spec(
+        json!({"hostUsers": false, "hostNetwork": true, "hostPID": true, "hostIPC": true}),
+        &[
+            "spec.hostNetwork: must not be set when hostUsers is false",
+            "spec.hostPID: must not be set when hostUsers is false",
+            "spec.hostIPC: must not be set when hostUsers is false",
+        ],
+    );
+    let mut spec = container(json!({"volumeDevices": [{"name": "v", "devicePath": "/d"}]}));
+    spec["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
+    passes_spec(spec.clone());
+    spec["hostUsers"] = json!(false);
+    check_spec(spec, &["spec.containers[0].volumeDevices: must not be set when hostUsers is false"]);
+}
+
+#[test]
+fn the_operating_system_is_linux() {
+    passes_spec(json!({"os": {"name": "linux"}}));
+    check_spec(json!({"os": {}}), &["spec.os.name: required"]);
+    check_spec(json!({"os": {"name": "plan9"}}), &["spec.os.name: \"plan9\": must be \"linux\" or \"windows\""]);
+    check_spec(json!({"os": {"name": "windows"}}), &["spec.os.name: \"windows\": this node runs \"linux\" pods only"]);
+}
+
+#[test]
+fn a_node_selector_is_made_of_labels() {
+    passes_spec(json!({"nodeSelector": {"kubernetes.io/arch": "arm64"}}));
+    check_spec(
+        json!({"nodeSelector": {"a b": "c", "d": "e f"}}),
+        &[format!("spec.nodeSelector: \"a b\": {LABEL_KEY}"), format!("spec.nodeSelector.d: \"e f\": {LABEL_VALUE}")],
+    );
+}
+
+#[test]
+fn tolerations_say_what_they_tolerate() {
+    passes_spec(json!({"tolerations": [
+        {"operator": "Exists"},
+        {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5},
+        {"key": "example.com/a", "value": "b"},
+        {"key": "a", "operator": "Gt", "value": "5"},
+        {"key": "a", "operator": "Equal", "effect": "NoSchedule"},
+    ]}));
+    let cases = [
+        (json!({"key": "a b", "operator": "Exists"}), format!("key: \"a b\": {LABEL_KEY}")),
+        (json!({}), "operator: \"Equal\": must be \"Exists\" when there is no key".to_owned()),
+        (
+            json!({"key": "a", "effect": "NoSchedule", "tolerationSeconds": 1}),
+            "effect: \"NoSchedule\": must be \"NoExecute\" when tolerationSeconds is set".to_owned(),
+        ),
+        (
+            json!({"key": "a", "tolerationSeconds": 1}),
+            "effect: \"\": must be \"NoExecute\" when tolerationSeconds is set".to_owned(),
+        ),
+        (json!({"key": "a", "value": "b c"}), format!("value: \"b c\": {LABEL_VALUE}")),
+        (
+            json!({"key": "a", "operator": "Exists", "value": "b"}),
+            "value: \"b\": must be empty when the operator is \"Exists\"".to_owned(),
+        ),
+        (
+            json!({"key": "a", "operator": "Lt", "value": "b"}),
+            "value: \"b\": must be a whole number when the operator is \"Gt\" or \"Lt\"".to_owned(),
+        ),
+    ];
+    for (toleration, wanted) in cases {
+        check_spec(json!({"tolerations": [toleration]}), &[format!("spec.tolerations[0].{wanted}")]);
+    }
+}
+
+#[test]
+fn gates_have_qualified_names() {
+    passes_spec(json!({
+        "readinessGates": [{"conditionType": "example.com/gate"}],
+        "schedulingGates": [{"name": "example.com/a"}, {"name": "b"}],
+    }));
+    check_spec(
+        json!({"readinessGates": [{}, {"conditionType": "a b"}]}),
+        &[
+            "spec.readinessGates[0].conditionType: required".to_owned(),
+            format!("spec.readinessGates[1].conditionType: \"a b\": {LABEL_KEY}"),
+        ],
+    );
+    check_spec(
+        json!({"schedulingGates": [{"name": "a b"}, {"name": "c"}, {"name": "c"}, {}]}),
+        &[
+            format!("spec.schedulingGates[0].name: \"a b\": {LABEL_KEY}"),
+            "spec.schedulingGates[2].name: \"c\": duplicate".to_owned(),
+            "spec.schedulingGates[3].name: required".to_owned(),
+        ],
+    );
+    check_spec(
+        json!({"schedulingGates": [{"name": "a"}], "nodeName": "n"}),
+        &["spec.schedulingGates: must not be set when nodeName is set"],
+    );
+}
+
+#[test]
+fn claims_have_a_name_and_one_source() {
+    passes_spec(json!({"resourceClaims": [
+        {"name": "a", "resourceClaimName": "c"}, {"name": "b", "resourceClaimTemplateName": "t"},
+    ]}));
+    check_spec(
+        json!({"resourceClaims": [
+            {"resourceClaimName": "c"},
+            {"name": "A", "resourceClaimName": "C"},
+            {"name": "a"},
+            {"name": "a", "resourceClaimName": "c", "resourceClaimTemplateName": "t"},
+        ]}),
+        &[
+            "spec.resourceClaims[0].name: required".to_owned(),
+            format!("spec.resourceClaims[1].name: \"A\": {DNS_LABEL}"),
+            format!("spec.resourceClaims[1].resourceClaimName: \"C\": {DNS_SUBDOMAIN}"),
+            "spec.resourceClaims[2]: required: one of resourceClaimName and resourceClaimTemplateName".to_owned(),
+            "spec.resourceClaims[3].name: \"a\": duplicate".to_owned(),
+            "spec.resourceClaims[3]: only one of resourceClaimName and resourceClaimTemplateName may be given"
+                .to_owned(),
+        ],
+    );
+}

@@ -1,0 +1,122 @@
+//! Probes and hooks.
+
+use super::*;
+
+#[test]
+fn probes_of_every_kind_pass() {
+    passes_container(json!({
+        "livenessProbe": {"exec": {"command": ["true"]}, "terminationGracePeriodSeconds": 1},
+        "readinessProbe": {
+            "httpGet": {"port": "http", "httpHeaders": [{"name": "X-A", "value": "b"}]}, "successThreshold": 3,
+        },
+        "startupProbe": {"grpc": {"port": 9}},
+        "lifecycle": {
+            "postStart": {"httpGet": {"port": 80}},
+            "preStop": {"sleep": {"seconds": 30}},
+        },
+    }));
+    passes_container(json!({"readinessProbe": {"tcpSocket": {"port": 65535}}}));
+    passes_container(json!({"lifecycle": {"preStop": {"tcpSocket": {"port": 1}}}}));
+}
+
+#[test]
+fn a_handler_has_what_it_needs() {
+    check_container(json!({"livenessProbe": {"exec": {}}}), &["livenessProbe.exec.command: required"]);
+    check_container(
+        json!({"livenessProbe": {"httpGet": {"port": "http_80", "httpHeaders": [{"name": "a b"}, {}]}}}),
+        &[
+            format!("livenessProbe.httpGet.port: \"http_80\": {PORT_NAME}"),
+            "livenessProbe.httpGet.httpHeaders[0].name: \"a b\": must be an HTTP header name of letters, digits and \
+             '-'"
+            .to_owned(),
+            "livenessProbe.httpGet.httpHeaders[1].name: required".to_owned(),
+        ],
+    );
+    check_container(
+        json!({"startupProbe": {"tcpSocket": {"port": 0}}}),
+        &["startupProbe.tcpSocket.port: 0: must be from 1 to 65535"],
+    );
+    check_container(
+        json!({"readinessProbe": {"grpc": {"port": 65536}}}),
+        &["readinessProbe.grpc.port: 65536: must be from 1 to 65535"],
+    );
+}
+
+#[test]
+fn the_numbers_of_a_probe_are_not_negative() {
+    check_container(
+        json!({"readinessProbe": {
+            "exec": {"command": ["true"]}, "initialDelaySeconds": -1, "timeoutSeconds": -2, "periodSeconds": -3,
+            "successThreshold": -4, "failureThreshold": -5,
+        }}),
+        &[
+            "readinessProbe.initialDelaySeconds: -1: must not be negative",
+            "readinessProbe.timeoutSeconds: -2: must not be negative",
+            "readinessProbe.periodSeconds: -3: must not be negative",
+            "readinessProbe.successThreshold: -4: must not be negative",
+            "readinessProbe.failureThreshold: -5: must not be negative",
+        ],
+    );
+}
+
+#[test]
+fn one_success_is_enough_for_liveness_and_startup() {
+    for field in ["livenessProbe", "startupProbe"] {
+        check_container(
+            json!({field: {"exec": {"command": ["true"]}, "successThreshold": 2}}),
+            &[format!("{field}.successThreshold: 2: must be 1")],
+        );
+    }
+}
+
+#[test]
+fn the_grace_period_of_a_probe_is_positive_and_not_that_of_a_readiness_probe() {
+    let probe = |seconds: i64| json!({"exec": {"command": ["true"]}, "terminationGracePeriodSeconds": seconds});
+    check_container(
+        json!({"livenessProbe": probe(0)}),
+        &["livenessProbe.terminationGracePeriodSeconds: 0: must be greater than 0"],
+    );
+    check_container(
+        json!({"readinessProbe": probe(1)}),
+        &["readinessProbe.terminationGracePeriodSeconds: must not be set for a readiness probe"],
+    );
+}
+
+#[test]
+fn a_hook_sleeps_no_longer_than_the_pod_may_take_to_end() {
+    let wanted = |seconds: i64| {
+        format!("lifecycle.preStop.sleep.seconds: {seconds}: must be from 0 to terminationGracePeriodSeconds (30)")
+    };
+    check_container(json!({"lifecycle": {"preStop": {"sleep": {"seconds": 31}}}}), &[wanted(31)]);
+    check_container(json!({"lifecycle": {"preStop": {"sleep": {"seconds": -1}}}}), &[wanted(-1)]);
+    passes_container(json!({"lifecycle": {"preStop": {"sleep": {"seconds": 0}}}}));
+    check_container(
+        json!({"lifecycle": {"postStart": {"exec": {}}, "preStop": {"httpGet": {"port": 0}}}}),
+        &["lifecycle.postStart.exec.command: required", "lifecycle.preStop.httpGet.port: 0: must be from 1 to 65535"],
+    );
+}
+
+#[test]
+fn only_a_sidecar_among_the_init_containers_has_probes_and_hooks() {
+    let init = |policy: Value| {
+        let probe = json!({"exec": {"command": ["true"]}});
+        json!({"initContainers": [{
+            "name": "i", "image": "i", "restartPolicy": policy, "livenessProbe": probe, "readinessProbe": probe,
+            "startupProbe": probe, "lifecycle": {"preStop": probe},
+        }]})
+    };
+    passes_spec(init(json!("Always")));
+    let wanted = ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"].map(|field| {
+        format!(
+            "spec.initContainers[0].{field}: must not be set for an init container without restartPolicy \"Always\""
+        )
+    });
+    check_spec(init(Value::Null), &wanted);
+    check_spec(init(json!("Never")), &wanted);
+    check_spec(
+        json!({"initContainers": [{
+            "name": "i", "image": "i", "restartPolicy": "Always", "startupProbe": {"exec": {}},
+        }]}),
+        &["spec.initContainers[0].startupProbe.exec.command: required"],
+    );
+}

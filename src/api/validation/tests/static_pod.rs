@@ -1,0 +1,100 @@
+//! What a pod from a manifest refers to.
+
+use super::*;
+use crate::api::validation::static_pod_api_references;
+
+#[track_caller]
+fn check_references(spec: Value, wanted: &[impl AsRef<str>]) {
+    let wanted: Vec<&str> = wanted.iter().map(AsRef::as_ref).collect();
+    assert_eq!(messages(&static_pod_api_references(&pod(json!({"spec": spec})))), wanted);
+}
+
+#[test]
+fn a_static_pod_refers_to_no_object_of_the_api() {
+    let volumes = [
+        (json!({"azureFile": {"secretName": "s", "shareName": "t"}}), "azureFile", "secrets"),
+        (json!({"csi": {"driver": "d"}}), "csi", "csidrivers (via CSI volumes)"),
+        (json!({"ephemeral": {}}), "ephemeral", "persistentvolumeclaims (via ephemeral volumes)"),
+        (json!({"glusterfs": {}}), "glusterfs", "endpoints (via glusterFS volumes)"),
+        (json!({"iscsi": {"secretRef": {"name": "s"}}}), "iscsi.secretRef", "secrets"),
+        (json!({"persistentVolumeClaim": {"claimName": "c"}}), "persistentVolumeClaim", "persistentvolumeclaims"),
+    ];
+    for (mut volume, path, resource) in volumes {
+        volume["name"] = json!("v");
+        check_references(
+            json!({"volumes": [volume]}),
+            &[format!("spec.volumes[0].{path}: static pods may not reference {resource}")],
+        );
+    }
+    let projections = [
+        ("clusterTrustBundle", "clustertrustbundles"),
+        ("podCertificate", "podcertificates"),
+        ("serviceAccountToken", "serviceaccounts (via projected volumes)"),
+    ];
+    for (field, resource) in projections {
+        check_references(
+            json!({"volumes": [{"name": "v", "projected": {"sources": [{"downwardAPI": {}}, {field: {}}]}}]}),
+            &[format!("spec.volumes[0].projected.sources[1].{field}: static pods may not reference {resource}")],
+        );
+    }
+}
+
+#[test]
+fn a_static_pod_has_no_account_and_no_claims() {
+    check_references(
+        json!({
+            "serviceAccountName": "a", "serviceAccount": "a", "imagePullSecrets": [{"name": "s"}],
+            "resourceClaims": [{"name": "c"}],
+        }),
+        &[
+            "spec.serviceAccountName: static pods may not reference serviceaccounts",
+            "spec.serviceAccount: static pods may not reference serviceaccounts",
+            "spec.imagePullSecrets: static pods may not reference secrets",
+            "spec.resourceClaims: static pods may not reference resourceclaims",
+        ],
+    );
+}
+
+#[test]
+fn what_a_node_or_its_manifests_have_is_allowed() {
+    let item = json!({"path": "n", "fieldRef": {"fieldPath": "metadata.name"}});
+    let pod = pod(json!({"spec": {
+        "containers": [{
+            "name": "c", "image": "i",
+            "env": [
+                {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+                {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "n", "key": "k"}}},
+                {"name": "C", "valueFrom": {"secretKeyRef": {"name": "n", "key": "k"}}},
+            ],
+            "envFrom": [{"configMapRef": {"name": "n"}}, {"secretRef": {"name": "n"}}],
+        }],
+        "volumes": [
+            {"name": "a"},
+            {"name": "b", "hostPath": {"path": "/x"}},
+            {"name": "c", "downwardAPI": {"items": [item]}},
+            {"name": "d", "projected": {"sources": [
+                {"downwardAPI": {"items": [item]}}, {"configMap": {"name": "n"}}, {"secret": {"name": "n"}},
+            ]}},
+            {"name": "e", "image": {"reference": "r.example/x:1"}},
+            {"name": "f", "nfs": {"server": "s", "path": "/p"}},
+            {"name": "g", "iscsi": {"targetPortal": "h:3260", "iqn": "iqn.2001-04.com.example:disk", "lun": 0}},
+            {"name": "h", "fc": {"wwids": ["w"]}},
+            {"name": "i", "configMap": {"name": "n"}},
+            {"name": "j", "secret": {"secretName": "n"}},
+        ],
+    }}));
+    assert_eq!(validate_static_pod(&pod), []);
+}
+
+#[test]
+fn a_static_pod_is_told_of_its_faults_and_of_its_references() {
+    let pod = pod(json!({"spec": {"serviceAccountName": "A", "volumes": [{"name": "b", "secret": {}}]}}));
+    assert_eq!(
+        messages(&validate_static_pod(&pod)),
+        [
+            "spec.volumes[0].secret.secretName: required".to_owned(),
+            format!("spec.serviceAccountName: \"A\": {DNS_SUBDOMAIN}"),
+            "spec.serviceAccountName: static pods may not reference serviceaccounts".to_owned(),
+        ],
+    );
+}

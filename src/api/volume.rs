@@ -1,0 +1,214 @@
+//! Volumes and where their content comes from. Pure.
+
+use serde_json::Value;
+
+use super::container::{ObjectFieldSelector, PullPolicy, ResourceFieldSelector};
+use super::map::Map;
+use super::pod::LocalObjectReference;
+use super::quantity::Quantity;
+use super::storage_medium::StorageMedium;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Volume {
+    pub name: String,
+    pub source: VolumeSource,
+}
+
+one_of! {
+    pub enum VolumeSource {
+        AwsElasticBlockStore(Box<Value>) = "awsElasticBlockStore",
+        AzureDisk(Box<Value>) = "azureDisk",
+        AzureFile(Box<Value>) = "azureFile",
+        CephFs(Box<Value>) = "cephfs",
+        Cinder(Box<Value>) = "cinder",
+        ConfigMap(Box<ConfigMapVolumeSource>) = "configMap",
+        Csi(Box<CsiVolumeSource>) = "csi",
+        DownwardApi(Box<DownwardApiVolumeSource>) = "downwardAPI",
+        EmptyDir(Box<EmptyDirVolumeSource>) = "emptyDir",
+        Ephemeral(Box<Value>) = "ephemeral",
+        Fc(Box<Value>) = "fc",
+        FlexVolume(Box<Value>) = "flexVolume",
+        Flocker(Box<Value>) = "flocker",
+        GcePersistentDisk(Box<Value>) = "gcePersistentDisk",
+        GitRepo(Box<Value>) = "gitRepo",
+        Glusterfs(Box<Value>) = "glusterfs",
+        HostPath(Box<HostPathVolumeSource>) = "hostPath",
+        Image(Box<ImageVolumeSource>) = "image",
+        Iscsi(Box<Value>) = "iscsi",
+        Nfs(Box<NfsVolumeSource>) = "nfs",
+        PersistentVolumeClaim(Box<PersistentVolumeClaimVolumeSource>) = "persistentVolumeClaim",
+        PhotonPersistentDisk(Box<Value>) = "photonPersistentDisk",
+        PortworxVolume(Box<Value>) = "portworxVolume",
+        Projected(Box<ProjectedVolumeSource>) = "projected",
+        Quobyte(Box<Value>) = "quobyte",
+        Rbd(Box<Value>) = "rbd",
+        ScaleIo(Box<Value>) = "scaleIO",
+        Secret(Box<SecretVolumeSource>) = "secret",
+        StorageOs(Box<Value>) = "storageos",
+        VsphereVolume(Box<Value>) = "vsphereVolume",
+    }
+}
+
+// A volume that names no source is an emptyDir: so the API fills it in.
+one_of_object!(Volume {
+    name: String,
+    @one source: VolumeSource, default Some(VolumeSource::EmptyDir(Box::default()))
+});
+
+object! {
+    pub struct EmptyDirVolumeSource {
+        medium: StorageMedium,
+        size_limit: Option<Quantity>,
+    }
+}
+
+object! {
+    pub struct HostPathVolumeSource {
+        @always {
+            path: String,
+            kind: HostPathType = "type",
+        }
+    }
+}
+
+words! {
+    #[derive(Default)]
+    pub enum HostPathType {
+        /// Nothing is checked before the mount.
+        #[default]
+        Unset = "",
+        BlockDevice = "BlockDevice",
+        CharDevice = "CharDevice",
+        Directory = "Directory",
+        DirectoryOrCreate = "DirectoryOrCreate",
+        File = "File",
+        FileOrCreate = "FileOrCreate",
+        Socket = "Socket",
+    }
+}
+
+object! {
+    pub struct ConfigMapVolumeSource {
+        name: String,
+        items: Vec<KeyToPath>,
+        default_mode: Option<i32>,
+        optional: Option<bool>,
+    }
+}
+
+object! {
+    pub struct SecretVolumeSource {
+        secret_name: String,
+        items: Vec<KeyToPath>,
+        default_mode: Option<i32>,
+        optional: Option<bool>,
+    }
+}
+
+object! {
+    pub struct KeyToPath {
+        key: String,
+        path: String,
+        mode: Option<i32>,
+    }
+}
+
+object! {
+    pub struct DownwardApiVolumeSource {
+        items: Vec<DownwardApiVolumeFile>,
+        default_mode: Option<i32>,
+    }
+}
+
+object! {
+    pub struct DownwardApiVolumeFile {
+        @always {
+            path: String,
+        }
+        field_ref: Option<ObjectFieldSelector>,
+        resource_field_ref: Option<Box<ResourceFieldSelector>>,
+        mode: Option<i32>,
+    }
+}
+
+object! {
+    pub struct ProjectedVolumeSource {
+        sources: Vec<VolumeProjection>,
+        default_mode: Option<i32>,
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct VolumeProjection {
+    pub source: ProjectionSource,
+}
+
+one_of! {
+    pub enum ProjectionSource {
+        ClusterTrustBundle(Box<Value>) = "clusterTrustBundle",
+        ConfigMap(ObjectProjection) = "configMap",
+        DownwardApi(DownwardApiProjection) = "downwardAPI",
+        PodCertificate(Box<Value>) = "podCertificate",
+        Secret(ObjectProjection) = "secret",
+        ServiceAccountToken(ServiceAccountTokenProjection) = "serviceAccountToken",
+    }
+}
+
+one_of_object!(VolumeProjection { @one source: ProjectionSource, default None });
+
+object! {
+    /// A ConfigMap or a Secret in a projected volume.
+    pub struct ObjectProjection {
+        name: String,
+        items: Vec<KeyToPath>,
+        optional: Option<bool>,
+    }
+}
+
+object! {
+    pub struct DownwardApiProjection {
+        items: Vec<DownwardApiVolumeFile>,
+    }
+}
+
+object! {
+    pub struct ServiceAccountTokenProjection {
+        audience: String,
+        expiration_seconds: Option<i64>,
+        path: String,
+    }
+}
+
+object! {
+    pub struct ImageVolumeSource {
+        reference: String,
+        pull_policy: Option<PullPolicy>,
+    }
+}
+
+object! {
+    pub struct NfsVolumeSource {
+        @always {
+            server: String,
+            path: String,
+        }
+        read_only: bool,
+    }
+}
+
+object! {
+    pub struct PersistentVolumeClaimVolumeSource {
+        claim_name: String,
+        read_only: bool,
+    }
+}
+
+object! {
+    pub struct CsiVolumeSource {
+        driver: String,
+        read_only: Option<bool>,
+        fs_type: Option<String>,
+        volume_attributes: Map<String>,
+        node_publish_secret_ref: Option<LocalObjectReference>,
+    }
+}

@@ -1,0 +1,82 @@
+//! Starts the node agent: settings first, then what the process itself needs, then the pods.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use nix::fcntl::{Flock, FlockArg};
+
+use super::{failed, help, misused, print};
+use crate::config::{self, Config, Request};
+use crate::error::ErrorChain;
+use crate::log;
+use crate::node_agent;
+use crate::server::systemd;
+
+pub(super) fn run(arguments: &[String], is_kubelet: bool) -> ExitCode {
+    let (config, warnings) = match config::load(arguments) {
+        Ok(Request::Help) => return print(&help::text()),
+        Ok(Request::Version) => return print(&help::version(is_kubelet)),
+        Ok(Request::Run(config, warnings)) => (config, warnings),
+        Err(error) => return misused(&ErrorChain(&error).to_string()),
+    };
+    log::init(config.verbosity, systemd::stderr_is_journal());
+    for warning in &warnings.0 {
+        log!(warn, warning);
+    }
+    if let Some(swap) = swap_in_use().filter(|_| config.fail_swap_on) {
+        return failed(&format!("swap is on ({swap}): switch it off, or set failSwapOn to false"));
+    }
+    protect_from_oom(&config);
+    let _lock = match config.lock_file.as_deref().map(hold).transpose() {
+        Ok(lock) => lock,
+        Err(error) => return failed(&format!("--lock-file: {error}")),
+    };
+    node_agent::run(*config)
+}
+
+/// Waits for the lock; it is let go of with the process, however that ends.
+fn hold(path: &Path) -> io::Result<Flock<File>> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Ok(lock),
+        Err((file, nix::Error::EWOULDBLOCK)) => {
+            log!(info, "waiting for the lock", file = path.display());
+            Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error.into())
+        }
+        Err((_, error)) => Err(error.into()),
+    }
+}
+
+/// A swap area of this host. The limits of pods mean less beside swap, so the kubelet does not start unless told to.
+fn swap_in_use() -> Option<String> {
+    // A kernel without swap has no such file.
+    first_swap(&fs::read_to_string("/proc/swaps").ok()?)
+}
+
+/// The first area of `/proc/swaps`, below its head line.
+fn first_swap(swaps: &str) -> Option<String> {
+    swaps.lines().nth(1)?.split_whitespace().next().map(str::to_owned)
+}
+
+/// When memory runs out, pods go before the one that looks after them.
+fn protect_from_oom(config: &Config) {
+    if let Err(error) = fs::write("/proc/self/oom_score_adj", config.oom_score_adj.to_string()) {
+        log!(warn, "oom_score_adj not set", wanted = config.oom_score_adj, error = ErrorChain(&error));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swap_is_on_where_an_area_stands_below_the_head_line() {
+        let head = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
+        assert_eq!(first_swap(head), None);
+        assert_eq!(first_swap(""), None);
+        let zram = format!("{head}/dev/zram0  partition\t1013756\t0\t100\n");
+        assert_eq!(first_swap(&zram), Some("/dev/zram0".to_owned()));
+    }
+}

@@ -1,0 +1,123 @@
+//! Asks the agent of this node over its local socket.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{error, fmt};
+
+use serde::de::DeserializeOwned;
+
+use crate::server::parse_response;
+
+/// What the agent at `socket` answers for `path`.
+pub(super) fn ask<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, AskError> {
+    let failed = |kind| AskError { socket: socket.to_owned(), kind };
+    let bytes = exchange(socket, path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => failed(Kind::NotRunning(error)),
+        _ => failed(Kind::NoAnswer(error)),
+    })?;
+    let (status, body) = parse_response(&bytes).ok_or_else(|| failed(Kind::CutShort))?;
+    if status != "200 OK" {
+        return Err(failed(Kind::Refused(status.to_owned())));
+    }
+    serde_json::from_slice(body).map_err(|error| failed(Kind::Malformed(error)))
+}
+
+fn exchange(socket: &Path, path: &str) -> io::Result<Vec<u8>> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes())?;
+    let mut bytes = Vec::new();
+    stream.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) struct AskError {
+    socket: PathBuf,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    NotRunning(io::Error),
+    NoAnswer(io::Error),
+    CutShort,
+    Refused(String),
+    Malformed(serde_json::Error),
+}
+
+impl fmt::Display for AskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let socket = self.socket.display();
+        match &self.kind {
+            Kind::NotRunning(_) => write!(f, "no coracle is running here: {socket}"),
+            Kind::NoAnswer(_) => write!(f, "no answer from {socket}"),
+            // A door that closes without a word: it answers only its own user and root.
+            Kind::CutShort => write!(f, "no answer from {socket}: closed (only root is answered)"),
+            Kind::Refused(status) => write!(f, "{socket} answers {status}"),
+            Kind::Malformed(_) => write!(f, "answer from {socket} not understood"),
+        }
+    }
+}
+
+impl error::Error for AskError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match &self.kind {
+            Kind::NotRunning(error) | Kind::NoAnswer(error) => Some(error),
+            Kind::Malformed(error) => Some(error),
+            Kind::CutShort | Kind::Refused(_) => None,
+        }
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Far more than a node's pods come to.
+const MOST_BYTES: u64 = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::error::ErrorChain;
+    use crate::rt::{block_on, blocking, either};
+    use crate::server::{LocalApi, LocalServer, NodeStatus, PodEntry};
+
+    struct Empty;
+
+    impl LocalApi for Empty {
+        fn status(&self) -> NodeStatus {
+            NodeStatus { node: "n".to_owned(), ..NodeStatus::default() }
+        }
+
+        fn pods(&self, _each: &mut dyn FnMut(PodEntry)) {}
+    }
+
+    #[test]
+    fn an_answer_comes_back_typed_and_an_unknown_question_is_refused() {
+        let socket = std::env::temp_dir().join(format!("coracle-ask-{}/c.sock", std::process::id()));
+        let server = LocalServer::bind(&socket).unwrap();
+        let serve = async {
+            server.serve(Rc::new(Empty)).await;
+            unreachable!("serves for ever")
+        };
+        let here = socket.clone();
+        let client = blocking(move || (ask::<NodeStatus>(&here, "/status"), ask::<NodeStatus>(&here, "/x")));
+        let (status, refused) = block_on(either(serve, client));
+        std::fs::remove_dir_all(socket.parent().unwrap()).unwrap();
+        assert_eq!(status.unwrap(), Empty.status());
+        let line = format!("{} answers 404 Not Found", socket.display());
+        assert_eq!(ErrorChain(&refused.unwrap_err()).to_string(), line);
+    }
+
+    #[test]
+    fn without_an_agent_one_line_says_so() {
+        let error = ask::<serde_json::Value>(Path::new("/nowhere/c.sock"), "/pods").unwrap_err();
+        let line = "no coracle is running here: /nowhere/c.sock: No such file or directory (os error 2)";
+        assert_eq!(ErrorChain(&error).to_string(), line);
+    }
+}

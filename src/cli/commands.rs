@@ -1,0 +1,235 @@
+//! The commands and their arguments. Pure.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use argh::FromArgs;
+
+use super::help;
+use crate::config::{LOCAL_SOCKET, nearest};
+
+/// What a command line asks for.
+#[derive(Debug, PartialEq)]
+pub(super) enum Asked {
+    /// The flags of the agent, which have rules of their own.
+    Agent,
+    Help(String),
+    Command(Command),
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
+/// Coracle: a kubelet that a small board can carry.
+struct Coracle {
+    #[argh(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand)]
+pub(super) enum Command {
+    Pods(Pods),
+    Status(Status),
+    Validate(Validate),
+    Version(Version),
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "pods")]
+/// Show the pods of this node.
+pub(super) struct Pods {
+    /// table (the default), wide, json or yaml
+    #[argh(option, short = 'o', default = "PodsOutput::Table")]
+    pub(super) output: PodsOutput,
+    /// only the pods of this namespace
+    #[argh(option, short = 'n')]
+    pub(super) namespace: Option<String>,
+    /// where the agent listens (default /run/coracle/coracle.sock)
+    #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
+    pub(super) local_socket: PathBuf,
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "status")]
+/// Show the node, its runtime, its sources of pods, and what went wrong last.
+pub(super) struct Status {
+    /// text (the default), json or yaml
+    #[argh(option, short = 'o', default = "StatusOutput::Text")]
+    pub(super) output: StatusOutput,
+    /// where the agent listens (default /run/coracle/coracle.sock)
+    #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
+    pub(super) local_socket: PathBuf,
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "validate")]
+/// Check manifests as the agent would read them; no agent needs to run.
+pub(super) struct Validate {
+    /// manifests, as for the manifest directory
+    #[argh(positional)]
+    pub(super) files: Vec<PathBuf>,
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "version")]
+/// Show the version.
+pub(super) struct Version {}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PodsOutput {
+    Table,
+    Wide,
+    Json,
+    Yaml,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StatusOutput {
+    Text,
+    Json,
+    Yaml,
+}
+
+impl FromStr for PodsOutput {
+    type Err = NoOutput;
+
+    fn from_str(word: &str) -> Result<Self, NoOutput> {
+        match word {
+            "table" => Ok(Self::Table),
+            "wide" => Ok(Self::Wide),
+            "json" => Ok(Self::Json),
+            "yaml" => Ok(Self::Yaml),
+            _ => Err(NoOutput("wide, json or yaml")),
+        }
+    }
+}
+
+impl FromStr for StatusOutput {
+    type Err = NoOutput;
+
+    fn from_str(word: &str) -> Result<Self, NoOutput> {
+        match word {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            "yaml" => Ok(Self::Yaml),
+            _ => Err(NoOutput("json or yaml")),
+        }
+    }
+}
+
+/// The outputs that there are.
+#[derive(Debug)]
+pub(super) struct NoOutput(&'static str);
+
+impl fmt::Display for NoOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "expected {}", self.0)
+    }
+}
+
+/// Reads a command line; an error is one line.
+pub(super) fn parse(arguments: &[String]) -> Result<Asked, String> {
+    let Some(first) = arguments.first().map(String::as_str) else { return Ok(Asked::Agent) };
+    match first {
+        "help" => Ok(Asked::Help(help::of_command(arguments.get(1).map_or("", String::as_str)))),
+        _ if COMMANDS.contains(&first) => command(arguments),
+        _ if first.starts_with('-') => Ok(Asked::Agent),
+        _ => {
+            let near = nearest(first, COMMANDS.iter().copied());
+            let hint = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
+            Err(format!("{first}: unknown command{hint}; coracle --help shows what there is"))
+        }
+    }
+}
+
+fn command(arguments: &[String]) -> Result<Asked, String> {
+    let parts: Vec<&str> = arguments.iter().flat_map(|argument| split(argument)).collect();
+    if parts.iter().any(|part| matches!(*part, "--help" | "-h")) {
+        return Ok(Asked::Help(help::of_command(arguments.first().map_or("", String::as_str))));
+    }
+    match Coracle::from_args(&["coracle"], &parts) {
+        Ok(Coracle { command: Command::Validate(validate) }) if validate.files.is_empty() => {
+            Err("validate: expected a FILE, found nothing".to_owned())
+        }
+        Ok(coracle) => Ok(Asked::Command(coracle.command)),
+        Err(exit) => {
+            // The first paragraph says what is wrong, the next one that there is a --help.
+            let what = exit.output.split("\n\n").next().unwrap_or_default();
+            let words: Vec<&str> = what.split_whitespace().collect();
+            Err(format!("{}: {}", arguments.first().map_or("", String::as_str), words.join(" ")))
+        }
+    }
+}
+
+/// `--name=value` and `-nvalue` as the two arguments that argh knows.
+fn split(argument: &str) -> impl Iterator<Item = &str> {
+    let (name, value) = if argument.starts_with("--") {
+        argument.split_once('=').map_or((argument, None), |(name, value)| (name, Some(value)))
+    } else if argument.starts_with('-') {
+        let (name, value) = argument.split_at_checked(2).unwrap_or((argument, ""));
+        (name, Some(value.strip_prefix('=').unwrap_or(value)).filter(|value| !value.is_empty()))
+    } else {
+        (argument, None)
+    };
+    std::iter::once(name).chain(value)
+}
+
+const COMMANDS: [&str; 5] = ["help", "pods", "status", "validate", "version"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &[&str]) -> Result<Asked, String> {
+        parse(&line.iter().map(|&argument| argument.to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn flags_alone_are_for_the_agent() {
+        assert_eq!(parsed(&[]), Ok(Asked::Agent));
+        assert_eq!(parsed(&["--max-pods", "3"]), Ok(Asked::Agent));
+        assert_eq!(parsed(&["--help"]), Ok(Asked::Agent));
+    }
+
+    #[test]
+    fn options_are_written_as_kubectl_takes_them() {
+        let wide = Pods {
+            output: PodsOutput::Wide,
+            namespace: Some("x".to_owned()),
+            local_socket: PathBuf::from("/run/coracle/coracle.sock"),
+        };
+        for line in [
+            &["pods", "-o", "wide", "-n", "x"][..],
+            &["pods", "-owide", "-nx"],
+            &["pods", "-o=wide", "-n=x"],
+            &["pods", "--output=wide", "--namespace", "x"],
+        ] {
+            let Ok(Asked::Command(Command::Pods(pods))) = parsed(line) else { panic!("{line:?}") };
+            assert_eq!(pods, wide);
+        }
+    }
+
+    #[test]
+    fn a_command_that_is_not_understood_gets_one_line() {
+        for (line, message) in [
+            (&["pod"][..], "pod: unknown command (did you mean pods?); coracle --help shows what there is"),
+            (&["frobnicate"], "frobnicate: unknown command; coracle --help shows what there is"),
+            (&["pods", "-o", "xml"], "pods: Error parsing option '-o' with value 'xml': expected wide, json or yaml"),
+            (&["pods", "-o"], "pods: No value provided for option '-o'."),
+            (&["pods", "--frob"], "pods: Unrecognized argument: --frob"),
+            (&["pods", "x"], "pods: Unrecognized argument: x"),
+            (&["validate"], "validate: expected a FILE, found nothing"),
+        ] {
+            assert_eq!(parsed(line), Err(message.to_owned()));
+        }
+    }
+
+    #[test]
+    fn each_command_has_its_help() {
+        for command in ["pods", "status", "validate", "version"] {
+            let Ok(Asked::Help(text)) = parsed(&[command, "--help"]) else { panic!("{command}") };
+            assert!(text.starts_with(&format!("Usage: coracle {command}")), "{text}");
+            assert_eq!(parsed(&["help", command]), Ok(Asked::Help(text)));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What `--help` and `--version` say. Pure.
+
+/// The version of the upstream kubelet that this one behaves like, for programs that ask a `kubelet`.
+const KUBERNETES_VERSION: &str = "v1.36.0";
+
+/// As kubeadm reads it where this is the node's `kubelet`.
+pub(super) fn version(is_kubelet: bool) -> String {
+    if is_kubelet {
+        format!("Kubernetes {KUBERNETES_VERSION}\n")
+    } else {
+        format!("coracle {} (Kubernetes {KUBERNETES_VERSION})\n", env!("CARGO_PKG_VERSION"))
+    }
+}
+
+pub(super) fn text() -> String {
+    TEXT.to_owned()
+}
+
+/// The help of one command; that of the whole program where there is no such command.
+pub(super) fn of_command(name: &str) -> String {
+    let help = match name {
+        "pods" => PODS,
+        "status" => STATUS,
+        "validate" => VALIDATE,
+        "version" => VERSION,
+        _ => TEXT,
+    };
+    help.to_owned()
+}
+
+const PODS: &str = "\
+Usage: coracle pods [-o wide|json|yaml] [-n NAMESPACE]
+
+The pods of this node, as its running coracle knows them.
+
+  -o, --output wide|json|yaml   with address, uid and manifest; or the whole v1.PodList
+  -n, --namespace NAMESPACE     only the pods of this one
+  --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+";
+
+const STATUS: &str = "\
+Usage: coracle status [-o json|yaml]
+
+The node, its runtime, its manifests, and what went wrong last.
+
+  -o, --output json|yaml
+  --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+";
+
+const VALIDATE: &str = "\
+Usage: coracle validate FILE...
+
+Reads manifests as coracle would read them from its manifest directory, and says what is wrong with them.
+No coracle needs to run. Exit code 1 if any file would be refused.
+";
+
+const VERSION: &str = "\
+Usage: coracle version
+";
+
+const TEXT: &str = "\
+Coracle: a kubelet that a small board can carry. It keeps the pods of a manifest directory running.
+
+Usage:
+  coracle [FLAGS]             run the pods of this node until told to stop
+  coracle status              the node, its runtime, its manifests, and what went wrong last
+  coracle pods [-o wide]      the pods of this node
+  coracle validate FILE...    check manifests before they are put in place
+  coracle version
+
+Pods:
+  --pod-manifest-path PATH              manifests, a directory or a file  [/etc/kubernetes/manifests]
+  --file-check-frequency DURATION       look at the manifests again after this, besides on changes  [20s]
+  --max-pods N                          [110]
+  --pod-max-pids N                      processes of one pod; -1: no limit  [-1]
+  --seccomp-default                     RuntimeDefault where a pod says nothing
+
+Runtime and images:
+  --container-runtime-endpoint SOCKET   [unix:///run/containerd/containerd.sock]
+  --image-service-endpoint SOCKET       [as the runtime's]
+  --runtime-request-timeout DURATION    [2m]
+  --serialize-image-pulls[=BOOL]        one image at a time  [true]
+  --registry-qps N, --registry-burst N  pulls per second; 0: no limit  [5, 10]
+
+Node and network:
+  --hostname-override NAME              the node's name  [the host's name]
+  --node-ip IP[,IP]                     [of the default route's interface]
+  --cluster-dns IP[,IP], --cluster-domain NAME
+                                        resolver of pods that want the cluster's
+  --resolv-conf PATH                    resolver settings that pods inherit  [/etc/resolv.conf]
+
+Control groups:
+  --cgroup-driver cgroupfs|systemd      [cgroupfs; the runtime's own where it tells]
+  --cgroups-per-qos[=BOOL]              [true]
+  --cpu-cfs-quota[=BOOL]                keep containers to their CPU limits  [true]
+  --fail-swap-on[=BOOL]                 do not start where swap is on  [true]
+
+This process:
+  --config FILE                         a KubeletConfiguration, in YAML or JSON
+  --config-dir DIR                      *.conf files laid over it, in the order of their names
+  --root-dir DIR                        state  [/var/lib/kubelet]
+  --local-socket PATH                   for the commands above  [/run/coracle/coracle.sock]
+  --healthz-port N, --healthz-bind-address IP
+                                        GET /healthz; 0: off  [10248, 127.0.0.1]
+  --lock-file PATH                      held while this process runs
+  --watchdog-device PATH                pet this one (/dev/watchdog) while the sync loop moves  [none]
+  -v, --v N                             4 and above: debug lines
+  -h, --help
+  --version
+
+The other flags of the kubelet that set a field of KubeletConfiguration are taken, too. --flag VALUE and
+--flag=VALUE are the same. A flag wins over the files. What is not supported yet is named at the start.
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_fits_on_a_terminal_and_names_flags_that_there_are() {
+        assert!(TEXT.lines().all(|line| line.chars().count() <= 110));
+        let flags = TEXT.split(|c: char| c.is_whitespace() || c == ',').filter_map(|word| word.strip_prefix("--"));
+        for flag in flags {
+            let name = flag.split(['[', '=']).next().unwrap();
+            assert!(name == "flag" || crate::config::is_flag(name), "--{name}");
+        }
+    }
+
+    #[test]
+    fn called_as_kubelet_the_version_is_what_kubeadm_reads() {
+        assert_eq!(version(true), "Kubernetes v1.36.0\n");
+        assert!(version(false).starts_with("coracle 0."));
+    }
+}

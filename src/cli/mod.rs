@@ -1,0 +1,70 @@
+//! The command line: the agent itself, and the commands that ask a running one.
+//!
+//! Without a command it is the kubelet's own command line, flag for flag. Exit codes: 0 done, 1 failed, 2 not
+//! understood.
+
+mod agent;
+mod ask;
+mod commands;
+mod help;
+mod pod_row;
+mod pods;
+mod status;
+mod table;
+mod validate;
+
+use std::io::{self, ErrorKind, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+use commands::{Asked, Command};
+
+use crate::server::systemd;
+
+/// Runs what the command line asks for.
+pub fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
+    let program = arguments.next().unwrap_or_default();
+    let arguments: Vec<String> = arguments.collect();
+    match commands::parse(&arguments) {
+        Ok(Asked::Agent) => agent::run(&arguments, is_kubelet(&program)),
+        Ok(Asked::Help(text)) => print(&text),
+        Ok(Asked::Command(command)) => match command {
+            Command::Pods(command) => pods::run(&command),
+            Command::Status(command) => status::run(&command),
+            Command::Validate(command) => validate::run(&command),
+            Command::Version(_) => print(&help::version(is_kubelet(&program))),
+        },
+        Err(line) => misused(&line),
+    }
+}
+
+/// Whether this binary stands in for the upstream one, whose words other programs read.
+fn is_kubelet(program: &str) -> bool {
+    Path::new(program).file_name().is_some_and(|name| name == "kubelet")
+}
+
+/// Writes to stdout. A reader that has gone (`| head`) is no failure.
+fn print(text: &str) -> ExitCode {
+    match io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => failed(&format!("write to stdout: {error}")),
+    }
+}
+
+fn failed(line: &str) -> ExitCode {
+    complain(line);
+    ExitCode::FAILURE
+}
+
+fn misused(line: &str) -> ExitCode {
+    complain(line);
+    ExitCode::from(2)
+}
+
+/// One line on stderr, an error to the journal: where that cannot be written there is nobody to tell.
+fn complain(line: &str) {
+    let priority = if systemd::stderr_is_journal() { "<3>" } else { "" };
+    let _ = io::stderr().write_all(format!("{priority}coracle: {line}\n").as_bytes());
+}

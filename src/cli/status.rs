@@ -1,0 +1,184 @@
+//! `coracle status`.
+
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+use super::ask::ask;
+use super::commands::{Status, StatusOutput};
+use super::pod_row::age;
+use super::{failed, print};
+use crate::api::to_yaml;
+use crate::error::ErrorChain;
+use crate::server::{NodeStatus, RuntimeStatus, Stall, WatchdogStatus};
+
+pub(super) fn run(command: &Status) -> ExitCode {
+    match ask::<NodeStatus>(&command.local_socket, "/status") {
+        Ok(status) => print(&match command.output {
+            StatusOutput::Text => text(&status),
+            StatusOutput::Json => serde_json::to_string_pretty(&value(&status)).unwrap_or_default() + "\n",
+            StatusOutput::Yaml => to_yaml(&value(&status)),
+        }),
+        Err(error) => failed(&ErrorChain(&error).to_string()),
+    }
+}
+
+fn value(status: &NodeStatus) -> Value {
+    serde_json::to_value(status).unwrap_or_default()
+}
+
+fn text(status: &NodeStatus) -> String {
+    let mut lines = vec![
+        format!("Node:     {} ({})", status.node, or_none(&status.addresses.join(", "))),
+        format!("Coracle:  {}, up {}", status.version, age(i64::try_from(status.uptime_seconds).unwrap_or(i64::MAX))),
+        format!("Health:   {}", if status.healthy { "ok" } else { "the sync loop does not move" }),
+        format!("Watchdog: {}", watchdog(&status.watchdog)),
+        format!("Runtime:  {}", runtime(&status.runtime)),
+        format!("Network:  {}", if status.runtime.network_ready { "ready" } else { "not ready" }),
+        format!("Pods:     {}", status.pods),
+        "Sources:".to_owned(),
+    ];
+    for source in &status.sources {
+        let seen = if source.ready { format!("{} pods", source.pods) } else { "not read yet".to_owned() };
+        lines.push(format!("  {}: {seen}", source.name));
+        lines.extend(source.errors.iter().map(|error| format!("    {error}")));
+    }
+    if status.sources.is_empty() {
+        lines.push("  <none>".to_owned());
+    }
+    if let Some(stall) = &status.last_stall {
+        lines.push("Last stall:".to_owned());
+        lines.extend(last_stall(stall).map(|line| format!("  {line}")));
+    }
+    lines.push("Last errors:".to_owned());
+    lines.extend(status.errors.iter().map(|error| format!("  {} {}", error.time, error.message)));
+    if status.errors.is_empty() {
+        lines.push("  <none>".to_owned());
+    }
+    lines.join("\n") + "\n"
+}
+
+fn runtime(runtime: &RuntimeStatus) -> String {
+    let name = if runtime.name.is_empty() {
+        "no answer yet".to_owned()
+    } else {
+        format!("{} {}", runtime.name, runtime.version)
+    };
+    let ready = if runtime.ready { "ready" } else { "not ready" };
+    let why = if runtime.message.is_empty() { String::new() } else { format!(": {}", runtime.message) };
+    format!("{name} at {}, {ready}{why}", runtime.endpoint)
+}
+
+fn watchdog(watchdog: &WatchdogStatus) -> String {
+    let manager = watchdog.service_manager_seconds.map(|seconds| format!("service manager ({seconds} s)"));
+    let device = watchdog.device.as_ref().map(|device| {
+        let reset = if device.reset_the_board { ", it reset the board before this boot" } else { "" };
+        if device.armed {
+            format!("{} ({} s){reset}", device.path, device.timeout_seconds)
+        } else {
+            format!("{} cannot be opened", device.path)
+        }
+    });
+    let on: Vec<String> = manager.into_iter().chain(device).collect();
+    if on.is_empty() { "none".to_owned() } else { on.join("; ") }
+}
+
+fn last_stall(stall: &Stall) -> impl Iterator<Item = String> {
+    let head = format!("{} no answer for {} s {}", stall.time, stall.seconds, stall.what());
+    let moved = stall.moved_again_after_seconds.map(|seconds| format!("it went on after {seconds} s"));
+    let ended = stall.next_start.as_ref().map(|start| format!("it was ended; the next start was at {start}"));
+    std::iter::once(head).chain(moved).chain(ended)
+}
+
+fn or_none(text: &str) -> &str {
+    if text.is_empty() { "no address" } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::{DeviceStatus, RecentError, SourceStatus};
+
+    #[test]
+    fn the_page_names_node_runtime_sources_and_errors() {
+        let status = NodeStatus {
+            version: "0.1.0".to_owned(),
+            node: "edge-7".to_owned(),
+            addresses: vec!["10.0.0.7".to_owned()],
+            uptime_seconds: 7265,
+            healthy: true,
+            watchdog: WatchdogStatus { service_manager_seconds: Some(60), device: None },
+            last_stall: None,
+            runtime: RuntimeStatus {
+                endpoint: "/run/containerd/containerd.sock".to_owned(),
+                name: "containerd".to_owned(),
+                version: "1.6.20".to_owned(),
+                ready: true,
+                network_ready: false,
+                message: String::new(),
+            },
+            sources: vec![SourceStatus {
+                name: "file:/etc/kubernetes/manifests".to_owned(),
+                pods: 2,
+                ready: true,
+                errors: vec!["web.yaml: spec.containers[0].image: required".to_owned()],
+            }],
+            pods: 2,
+            errors: vec![RecentError { time: "2026-11-20T20:24:00Z".to_owned(), message: "pull failed".to_owned() }],
+        };
+        let page = "\
+Node:     edge-7 (10.0.0.7)
+Coracle:  0.1.0, up 121m
+Health:   ok
+Watchdog: service manager (60 s)
+Runtime:  containerd 1.6.20 at /run/containerd/containerd.sock, ready
+Network:  not ready
+Pods:     2
+Sources:
+  file:/etc/kubernetes/manifests: 2 pods
+    web.yaml: spec.containers[0].image: required
+Last errors:
+  2026-11-20T20:24:00Z pull failed
+";
+        assert_eq!(text(&status), page);
+    }
+
+    #[test]
+    fn a_node_that_has_just_begun_says_what_it_waits_for() {
+        let page = text(&NodeStatus::default());
+        assert!(page.contains("Runtime:  no answer yet at , not ready\n"), "{page}");
+        assert!(page.ends_with("Sources:\n  <none>\nLast errors:\n  <none>\n"), "{page}");
+    }
+
+    #[test]
+    fn the_last_stall_is_told_with_what_came_of_it() {
+        let mut stall = Stall {
+            time: "2026-11-20T20:24:00Z".to_owned(),
+            seconds: 37,
+            doing: "taking in manifests".to_owned(),
+            next_start: Some("2026-11-20T20:24:41Z".to_owned()),
+            ..Stall::default()
+        };
+        let page = |stall: &Stall| text(&NodeStatus { last_stall: Some(stall.clone()), ..NodeStatus::default() });
+        let head = "Last stall:\n  2026-11-20T20:24:00Z no answer for 37 s while taking in manifests\n";
+        let ended = "  it was ended; the next start was at 2026-11-20T20:24:41Z\nLast errors:";
+        assert!(page(&stall).contains(&format!("{head}{ended}")), "{}", page(&stall));
+        stall.next_start = None;
+        stall.moved_again_after_seconds = Some(41);
+        assert!(page(&stall).contains(&format!("{head}  it went on after 41 s\nLast errors:")), "{}", page(&stall));
+    }
+
+    #[test]
+    fn each_watchdog_is_named_with_its_interval() {
+        let path = "/dev/watchdog".to_owned();
+        let mut device = DeviceStatus { path, armed: true, timeout_seconds: 15, reset_the_board: true };
+        let page = |device: &DeviceStatus| {
+            watchdog(&WatchdogStatus { service_manager_seconds: Some(60), device: Some(device.clone()) })
+        };
+        let reset = "it reset the board before this boot";
+        assert_eq!(page(&device), format!("service manager (60 s); /dev/watchdog (15 s), {reset}"));
+        device.armed = false;
+        assert_eq!(page(&device), "service manager (60 s); /dev/watchdog cannot be opened");
+        assert_eq!(watchdog(&WatchdogStatus::default()), "none");
+    }
+}

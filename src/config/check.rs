@@ -1,0 +1,274 @@
+//! Holds a configuration document against the schema. Pure.
+
+use core::net::IpAddr;
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::duration;
+use super::nearest::nearest;
+use super::schema::{Field, KUBELET_CONFIGURATION, Kind, Standing};
+use crate::api::Quantity;
+
+/// A value that cannot stand, and where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// As `logging.verbosity` or `clusterDNS[1]`; empty for the document itself.
+    pub(crate) path: String,
+    pub(crate) fault: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.path.is_empty() { f.write_str(&self.fault) } else { write!(f, "{}: {}", self.path, self.fault) }
+    }
+}
+
+/// Whether `document` is a configuration; the first thing that is wrong if not.
+pub(super) fn check_document(document: &Value) -> Result<(), Problem> {
+    let mut walk = Walk::default();
+    let root = walk.mapping(document)?;
+    for (name, wanted) in [("apiVersion", "kubelet.config.k8s.io/v1beta1"), ("kind", "KubeletConfiguration")] {
+        match root.get(name) {
+            Some(Value::String(found)) if found == wanted => {}
+            Some(other) => return Err(walk.inside(name, |walk| walk.expected(wanted, other))),
+            None => return Err(walk.inside(name, |walk| walk.fault(format!("required: {wanted}")))),
+        }
+    }
+    walk.object(KUBELET_CONFIGURATION, root)
+}
+
+/// The paths of the fields of a checked document that are set and not in force yet.
+pub(super) fn not_yet(fields: &Map<String, Value>) -> Vec<String> {
+    let mut walk = Walk::default();
+    // Nothing can be wrong any more.
+    let _ = walk.object(KUBELET_CONFIGURATION, fields);
+    walk.not_yet
+}
+
+/// Whether `value` is one of `kind`; the fault if not.
+pub(super) fn check_value(kind: &Kind, value: &Value) -> Result<(), Problem> {
+    Walk::default().value(kind, value)
+}
+
+/// The field at a dotted path.
+pub(super) fn field(path: &str) -> Option<&'static Field> {
+    let mut fields = KUBELET_CONFIGURATION;
+    let mut names = path.split('.').peekable();
+    loop {
+        let name = names.next()?;
+        let field = fields.iter().find(|field| field.name == name)?;
+        match &field.kind {
+            Kind::Object(inner) if names.peek().is_some() => fields = inner,
+            _ => return names.next().is_none().then_some(field),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Walk {
+    path: String,
+    not_yet: Vec<String>,
+}
+
+impl Walk {
+    fn object(&mut self, fields: &[Field], values: &Map<String, Value>) -> Result<(), Problem> {
+        for (name, value) in values {
+            let Some(field) = fields.iter().find(|field| field.name == name) else {
+                let near = nearest(name, fields.iter().map(|field| field.name));
+                let hint = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
+                return Err(self.inside(name, |walk| walk.fault(format!("unknown field{hint}"))));
+            };
+            self.inside(name, |walk| walk.field(field, value))?;
+        }
+        Ok(())
+    }
+
+    fn field(&mut self, field: &Field, value: &Value) -> Result<(), Problem> {
+        if let Kind::Object(fields) = &field.kind {
+            return if value.is_null() { Ok(()) } else { self.object(fields, self.mapping(value)?) };
+        }
+        self.value(&field.kind, value)?;
+        match field.standing {
+            Standing::NotYet if !asks_nothing(&field.kind, value) => self.not_yet.push(self.path.clone()),
+            Standing::Refused if !asks_nothing(&field.kind, value) => return Err(self.fault("not supported")),
+            Standing::InForce | Standing::NotYet | Standing::Moot | Standing::Refused => {}
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, kind: &Kind, value: &Value) -> Result<(), Problem> {
+        // Null is how a drop-in takes a value away, and how Go reads "not set".
+        if value.is_null() {
+            return Ok(());
+        }
+        match kind {
+            Kind::Object(fields) => self.object(fields, self.mapping(value)?),
+            Kind::List(kind) => {
+                let Value::Array(items) = value else { return Err(self.expected("a list", value)) };
+                for (index, item) in items.iter().enumerate() {
+                    self.within(&format!("[{index}]"), |walk| walk.value(kind, item))?;
+                }
+                Ok(())
+            }
+            Kind::Map(kind) => {
+                for (name, value) in self.mapping(value)? {
+                    self.within(&format!("[{name}]"), |walk| walk.value(kind, value))?;
+                }
+                Ok(())
+            }
+            Kind::Keys(names, kind) => {
+                for (name, value) in self.mapping(value)? {
+                    if !names.contains(&name.as_str()) {
+                        return Err(self.fault(format!("unknown name {name} (expected {})", either(names))));
+                    }
+                    self.within(&format!("[{name}]"), |walk| walk.value(kind, value))?;
+                }
+                Ok(())
+            }
+            _ if fits(kind, value) => Ok(()),
+            _ => Err(self.expected(&wanted(kind), value)),
+        }
+    }
+
+    fn mapping<'a>(&self, value: &'a Value) -> Result<&'a Map<String, Value>, Problem> {
+        value.as_object().ok_or_else(|| self.expected("a mapping", value))
+    }
+
+    fn inside<T>(&mut self, name: &str, then: impl FnOnce(&mut Self) -> T) -> T {
+        let dot = if self.path.is_empty() { "" } else { "." };
+        self.within(&format!("{dot}{name}"), then)
+    }
+
+    fn within<T>(&mut self, step: &str, then: impl FnOnce(&mut Self) -> T) -> T {
+        let length = self.path.len();
+        self.path.push_str(step);
+        let result = then(self);
+        self.path.truncate(length);
+        result
+    }
+
+    fn expected(&self, wanted: &str, found: &Value) -> Problem {
+        self.fault(format!("expected {wanted}, found {}", shown(found)))
+    }
+
+    fn fault(&self, fault: impl Into<String>) -> Problem {
+        Problem { path: self.path.clone(), fault: fault.into() }
+    }
+}
+
+/// Whether a plain value is one of `kind`.
+fn fits(kind: &Kind, value: &Value) -> bool {
+    match (kind, value) {
+        (Kind::Bool, Value::Bool(_)) | (Kind::Text | Kind::Path, Value::String(_)) => true,
+        (Kind::Int(least, most), Value::Number(number)) => {
+            number.as_i64().is_some_and(|number| (*least..=*most).contains(&number))
+        }
+        (Kind::Number(least, most), Value::Number(number)) => {
+            number.as_f64().is_some_and(|number| (*least..=*most).contains(&number))
+        }
+        (Kind::LogDuration, Value::Number(number)) => number.is_u64(),
+        (Kind::Quantity | Kind::Threshold, Value::Number(number)) => is_quantity(&number.to_string()),
+        (Kind::Word(words), Value::String(text)) => text.is_empty() || words.contains(&text.as_str()),
+        (Kind::Endpoint, Value::String(text)) => text.is_empty() || socket_path(text).is_some(),
+        (Kind::Ip, Value::String(text)) => text.is_empty() || text.parse::<IpAddr>().is_ok(),
+        (Kind::Duration(least, most), Value::String(text)) => duration::parse(text).is_some_and(|duration| {
+            !duration.negative && (duration.size.is_zero() || (*least..=*most).contains(&duration.size))
+        }),
+        (Kind::AnyDuration, Value::String(text)) => duration::parse(text).is_some(),
+        (Kind::LogDuration, Value::String(text)) => duration::parse(text).is_some_and(|duration| !duration.negative),
+        (Kind::Quantity, Value::String(text)) => is_quantity(text),
+        (Kind::Percent, Value::String(text)) => is_percent(text),
+        (Kind::Threshold, Value::String(text)) => is_percent(text) || is_quantity(text),
+        _ => false,
+    }
+}
+
+/// `a, b or c`.
+fn either(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [word] => (*word).to_owned(),
+        [most @ .., last] => format!("{} or {last}", most.join(", ")),
+    }
+}
+
+/// What to say that was expected.
+pub(super) fn wanted(kind: &Kind) -> String {
+    match kind {
+        Kind::Bool => "true or false".to_owned(),
+        Kind::Int(least, i64::MAX) => format!("a whole number from {least}"),
+        Kind::Int(0, most) if *most == i64::from(i32::MAX) => "a whole number from 0".to_owned(),
+        Kind::Int(least, most) => format!("a whole number from {least} to {most}"),
+        Kind::Number(least, most) => format!("a number from {least} to {most}"),
+        Kind::Text => "a string".to_owned(),
+        Kind::Path => "a path".to_owned(),
+        Kind::Word(words) => {
+            let words: Vec<&str> = words.iter().copied().filter(|word| !word.is_empty()).collect();
+            either(&words)
+        }
+        Kind::Endpoint => "a socket as unix:///run/containerd/containerd.sock".to_owned(),
+        Kind::Ip => "an IP address".to_owned(),
+        Kind::Duration(least, _) if least.is_zero() => "a duration as 1m30s".to_owned(),
+        Kind::Duration(least, most) => format!("a duration from {} to {}", go(*least), go(*most)),
+        Kind::AnyDuration | Kind::LogDuration => "a duration as 1m30s".to_owned(),
+        Kind::Quantity => "a quantity as 10Mi".to_owned(),
+        Kind::Threshold => "a quantity as 10Mi or a percentage as 10%".to_owned(),
+        Kind::Percent => "a percentage as 10%".to_owned(),
+        Kind::List(_) => "a list".to_owned(),
+        Kind::Map(_) | Kind::Keys(..) | Kind::Object(_) => "a mapping".to_owned(),
+    }
+}
+
+fn go(size: std::time::Duration) -> duration::Signed {
+    duration::Signed { negative: false, size }
+}
+
+/// A value as an error shows it: short, and on one line.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "nothing".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Number(value) => value.to_string(),
+        Value::String(text) if text.chars().count() > SHOWN => {
+            format!("{:?}", text.chars().take(SHOWN).chain("...".chars()).collect::<String>())
+        }
+        Value::String(text) => format!("{text:?}"),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "a mapping".to_owned(),
+    }
+}
+
+/// Letters of a wrong value that an error repeats.
+const SHOWN: usize = 60;
+
+/// Whether a value asks for nothing beyond what happens without it: nobody needs to hear that it is not in force.
+pub(super) fn asks_nothing(kind: &Kind, value: &Value) -> bool {
+    match (kind, value) {
+        (_, Value::Null | Value::Bool(false)) => true,
+        (_, Value::Number(number)) => number.as_f64() == Some(0.0),
+        (Kind::Word(words), Value::String(text)) => text.is_empty() || words.first() == Some(&text.as_str()),
+        (Kind::Duration(..) | Kind::AnyDuration | Kind::LogDuration, Value::String(text)) => {
+            duration::parse(text).is_some_and(|duration| duration.size.is_zero())
+        }
+        (_, Value::String(text)) => text.is_empty() || text == "0",
+        (_, Value::Array(items)) => items.is_empty(),
+        (_, Value::Object(fields)) => fields.is_empty(),
+        (_, Value::Bool(true)) => false,
+    }
+}
+
+/// The path of `unix:///path`; a bare absolute path is an old way to write the same.
+pub(super) fn socket_path(endpoint: &str) -> Option<&str> {
+    let path = endpoint.strip_prefix("unix://").unwrap_or(endpoint);
+    path.starts_with('/').then_some(path)
+}
+
+fn is_percent(text: &str) -> bool {
+    let number = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
+    number.is_some_and(|number| (0.0..=100.0).contains(&number))
+}
+
+fn is_quantity(text: &str) -> bool {
+    text.parse::<Quantity>().is_ok_and(|quantity| !quantity.is_negative())
+}

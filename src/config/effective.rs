@@ -1,0 +1,329 @@
+//! The values in force, as every other module reads them. Pure.
+
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::check::{Problem, socket_path};
+use super::duration;
+use super::flags::Given;
+use crate::api::Quantity;
+
+/// What the flags and the configuration files come to. Where a value came from is not kept.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Config {
+    // Places.
+    pub(crate) root_dir: PathBuf,
+    pub(crate) cert_dir: PathBuf,
+    pub(crate) pod_logs_dir: PathBuf,
+    /// Where `coracle status` and `coracle pods` reach this process.
+    pub(crate) local_socket: PathBuf,
+    /// Held while this process runs.
+    pub(crate) lock_file: Option<PathBuf>,
+    /// A hardware watchdog that this process pets.
+    pub(crate) watchdog_device: Option<PathBuf>,
+
+    // The node.
+    /// The host's name in lower case, or what `--hostname-override` says.
+    pub(crate) node_name: String,
+    /// As given; empty means: the address of the default route's interface.
+    pub(crate) node_ips: Vec<IpAddr>,
+
+    // Sources of pods.
+    /// A directory or a file; `None` where it was set to nothing.
+    pub(crate) static_pod_path: Option<PathBuf>,
+    pub(crate) file_check_frequency: Duration,
+    pub(crate) sync_frequency: Duration,
+
+    // The runtime.
+    /// The path of the socket, without `unix://`.
+    pub(crate) runtime_endpoint: PathBuf,
+    /// The same as `runtime_endpoint` where nothing else was said.
+    pub(crate) image_endpoint: PathBuf,
+    pub(crate) runtime_request_timeout: Duration,
+
+    // Images.
+    pub(crate) serialize_image_pulls: bool,
+    /// `None`: no bound, where pulls are not serialized.
+    pub(crate) max_parallel_image_pulls: Option<u32>,
+    /// Pulls per second; 0 means no limit.
+    pub(crate) registry_pull_qps: u32,
+    pub(crate) registry_burst: u32,
+
+    // Pods.
+    pub(crate) max_pods: u32,
+    /// `None`: as many as the node has.
+    pub(crate) pod_pids_limit: Option<i64>,
+    pub(crate) seccomp_default: bool,
+    pub(crate) max_container_restart_period: Duration,
+    pub(crate) cluster_dns: Vec<IpAddr>,
+    pub(crate) cluster_domain: String,
+    /// `None`: pods inherit no resolver settings from the host.
+    pub(crate) resolv_conf: Option<PathBuf>,
+
+    // Control groups.
+    pub(crate) cgroup_driver: CgroupDriver,
+    /// Empty: the root of the hierarchy.
+    pub(crate) cgroup_root: String,
+    pub(crate) cgroups_per_qos: bool,
+    pub(crate) cpu_cfs_quota: bool,
+    pub(crate) cpu_cfs_quota_period: Duration,
+    /// `None`: as the hierarchy has it (v1: yes, v2: the whole container at once).
+    pub(crate) single_process_oom_kill: Option<bool>,
+    pub(crate) fail_swap_on: bool,
+
+    // Logs of containers.
+    pub(crate) container_log_max_bytes: u64,
+    pub(crate) container_log_max_files: u32,
+
+    // This process.
+    /// `None`: no health endpoint.
+    pub(crate) healthz: Option<SocketAddr>,
+    pub(crate) oom_score_adj: i32,
+    pub(crate) shutdown_grace: ShutdownGrace,
+    pub(crate) verbosity: u8,
+}
+
+/// Where the command line looks for the agent of this node.
+pub(crate) const LOCAL_SOCKET: &str = "/run/coracle/coracle.sock";
+
+/// Who makes the control groups of pods, and so how they are named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CgroupDriver {
+    Cgroupfs,
+    Systemd,
+}
+
+/// How long pods have when the node shuts down; zero means that nothing is done then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ShutdownGrace {
+    pub(crate) total: Duration,
+    /// The last part of `total`, kept for critical pods.
+    pub(crate) critical: Duration,
+}
+
+impl Default for Config {
+    /// The kubelet's own defaults, but for the manifest directory, which it leaves unset.
+    fn default() -> Self {
+        Self {
+            root_dir: PathBuf::from("/var/lib/kubelet"),
+            cert_dir: PathBuf::from("/var/lib/kubelet/pki"),
+            pod_logs_dir: PathBuf::from("/var/log/pods"),
+            local_socket: PathBuf::from(LOCAL_SOCKET),
+            lock_file: None,
+            watchdog_device: None,
+            node_name: String::new(),
+            node_ips: Vec::new(),
+            static_pod_path: Some(PathBuf::from("/etc/kubernetes/manifests")),
+            file_check_frequency: Duration::from_secs(20),
+            sync_frequency: Duration::from_secs(60),
+            runtime_endpoint: PathBuf::from("/run/containerd/containerd.sock"),
+            image_endpoint: PathBuf::from("/run/containerd/containerd.sock"),
+            runtime_request_timeout: Duration::from_secs(120),
+            serialize_image_pulls: true,
+            max_parallel_image_pulls: None,
+            registry_pull_qps: 5,
+            registry_burst: 10,
+            max_pods: 110,
+            pod_pids_limit: None,
+            seccomp_default: false,
+            max_container_restart_period: Duration::from_secs(300),
+            cluster_dns: Vec::new(),
+            cluster_domain: String::new(),
+            resolv_conf: Some(PathBuf::from("/etc/resolv.conf")),
+            cgroup_driver: CgroupDriver::Cgroupfs,
+            cgroup_root: String::new(),
+            cgroups_per_qos: true,
+            cpu_cfs_quota: true,
+            cpu_cfs_quota_period: Duration::from_millis(100),
+            single_process_oom_kill: None,
+            fail_swap_on: true,
+            container_log_max_bytes: 10 << 20,
+            container_log_max_files: 5,
+            healthz: Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10248)),
+            oom_score_adj: -999,
+            shutdown_grace: ShutdownGrace::default(),
+            verbosity: 0,
+        }
+    }
+}
+
+impl Config {
+    /// What the checked `fields` of files and flags come to, and the settings that no field has.
+    ///
+    /// As in the kubelet, a zero or an empty string means "the default" wherever it can mean nothing else.
+    pub(super) fn new(given: Given, fields: &Map<String, Value>, node_name: String) -> Result<Self, Problem> {
+        let fields = Fields(fields);
+        let mut config = Self {
+            node_name,
+            node_ips: given.node_ips,
+            lock_file: given.lock_file,
+            watchdog_device: given.watchdog_device,
+            ..Self::default()
+        };
+        if let Some(path) = given.root_dir {
+            config.root_dir = path;
+        }
+        if let Some(path) = given.local_socket {
+            config.local_socket = path;
+        }
+        config.cert_dir = given.cert_dir.unwrap_or_else(|| config.root_dir.join("pki"));
+        config.take_places(&fields);
+        config.take_images(&fields)?;
+        config.take_pods(&fields);
+        config.take_cgroups(&fields)?;
+        config.take_logs(&fields);
+        config.take_process(&fields)?;
+        Ok(config)
+    }
+
+    fn take_places(&mut self, fields: &Fields<'_>) {
+        if let Some(path) = fields.text("podLogsDir") {
+            self.pod_logs_dir = PathBuf::from(path);
+        }
+        if let Some(Value::String(path)) = fields.at("staticPodPath") {
+            self.static_pod_path = (!path.is_empty()).then(|| PathBuf::from(path));
+        }
+        if let Some(Value::String(path)) = fields.at("resolvConf") {
+            self.resolv_conf = (!path.is_empty()).then(|| PathBuf::from(path));
+        }
+        if let Some(path) = fields.text("containerRuntimeEndpoint").and_then(socket_path) {
+            self.runtime_endpoint = PathBuf::from(path);
+        }
+        self.image_endpoint = match fields.text("imageServiceEndpoint").and_then(socket_path) {
+            Some(path) => PathBuf::from(path),
+            None => self.runtime_endpoint.clone(),
+        };
+        fields.replace("fileCheckFrequency", Fields::duration, &mut self.file_check_frequency);
+        fields.replace("syncFrequency", Fields::duration, &mut self.sync_frequency);
+        fields.replace("runtimeRequestTimeout", Fields::duration, &mut self.runtime_request_timeout);
+    }
+
+    fn take_images(&mut self, fields: &Fields<'_>) -> Result<(), Problem> {
+        self.max_parallel_image_pulls = fields.count("maxParallelImagePulls");
+        let parallel = self.max_parallel_image_pulls.filter(|pulls| *pulls > 1);
+        self.serialize_image_pulls = fields.bool("serializeImagePulls").unwrap_or(parallel.is_none());
+        fields.replace("registryPullQPS", Fields::count, &mut self.registry_pull_qps);
+        fields.replace("registryBurst", Fields::positive, &mut self.registry_burst);
+        match parallel {
+            Some(pulls) if self.serialize_image_pulls => Err(conflict(
+                "serializeImagePulls",
+                format!("expected false beside maxParallelImagePulls {pulls}, found true"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn take_pods(&mut self, fields: &Fields<'_>) {
+        fields.replace("maxPods", Fields::positive, &mut self.max_pods);
+        self.pod_pids_limit = fields.int("podPidsLimit").filter(|limit| *limit > 0);
+        fields.replace("seccompDefault", Fields::bool, &mut self.seccomp_default);
+        let period = "crashLoopBackOff.maxContainerRestartPeriod";
+        fields.replace(period, Fields::duration, &mut self.max_container_restart_period);
+        if let Some(Value::Array(servers)) = fields.at("clusterDNS") {
+            self.cluster_dns = servers.iter().filter_map(|server| server.as_str()?.parse().ok()).collect();
+        }
+        self.cluster_domain = fields.text("clusterDomain").unwrap_or_default().to_owned();
+    }
+
+    fn take_cgroups(&mut self, fields: &Fields<'_>) -> Result<(), Problem> {
+        if fields.text("cgroupDriver") == Some("systemd") {
+            self.cgroup_driver = CgroupDriver::Systemd;
+        }
+        self.cgroup_root = fields.text("cgroupRoot").unwrap_or_default().to_owned();
+        fields.replace("cgroupsPerQOS", Fields::bool, &mut self.cgroups_per_qos);
+        fields.replace("cpuCFSQuota", Fields::bool, &mut self.cpu_cfs_quota);
+        fields.replace("cpuCFSQuotaPeriod", Fields::duration, &mut self.cpu_cfs_quota_period);
+        self.single_process_oom_kill = fields.bool("singleProcessOOMKill");
+        fields.replace("failSwapOn", Fields::bool, &mut self.fail_swap_on);
+        let enforced = fields.at("enforceNodeAllocatable").and_then(Value::as_array);
+        let enforces = enforced.is_some_and(|levels| levels.iter().any(|level| level.as_str() != Some("none")));
+        if enforces && !self.cgroups_per_qos {
+            let fault = "expected none where cgroupsPerQOS is false".to_owned();
+            return Err(conflict("enforceNodeAllocatable", fault));
+        }
+        Ok(())
+    }
+
+    fn take_logs(&mut self, fields: &Fields<'_>) {
+        let size = fields.text("containerLogMaxSize").and_then(|size| size.parse::<Quantity>().ok());
+        if let Some(bytes) = size.and_then(|size| u64::try_from(size.value()).ok()).filter(|bytes| *bytes > 0) {
+            self.container_log_max_bytes = bytes;
+        }
+        fields.replace("containerLogMaxFiles", Fields::positive, &mut self.container_log_max_files);
+    }
+
+    fn take_process(&mut self, fields: &Fields<'_>) -> Result<(), Problem> {
+        if let (Some(address), Some(port)) = (&mut self.healthz, fields.int("healthzPort")) {
+            address.set_port(u16::try_from(port).unwrap_or_default());
+        }
+        if let (Some(address), Some(ip)) = (&mut self.healthz, fields.text("healthzBindAddress")) {
+            if let Ok(ip) = ip.parse() {
+                address.set_ip(ip);
+            }
+        }
+        self.healthz = self.healthz.filter(|address| address.port() != 0);
+        if let Some(score) = fields.int("oomScoreAdj").and_then(|score| i32::try_from(score).ok()) {
+            self.oom_score_adj = score;
+        }
+        fields.replace("shutdownGracePeriod", Fields::duration, &mut self.shutdown_grace.total);
+        fields.replace("shutdownGracePeriodCriticalPods", Fields::duration, &mut self.shutdown_grace.critical);
+        self.verbosity = fields.int("logging.verbosity").map_or(0, |level| u8::try_from(level).unwrap_or(u8::MAX));
+        if self.shutdown_grace.critical > self.shutdown_grace.total {
+            let fault = "expected no more than shutdownGracePeriod".to_owned();
+            return Err(conflict("shutdownGracePeriodCriticalPods", fault));
+        }
+        Ok(())
+    }
+}
+
+/// Two settings that cannot both stand.
+fn conflict(path: &str, fault: String) -> Problem {
+    Problem { path: path.to_owned(), fault }
+}
+
+/// A checked document, read by dotted paths.
+struct Fields<'a>(&'a Map<String, Value>);
+
+impl<'a> Fields<'a> {
+    fn at(&self, path: &str) -> Option<&'a Value> {
+        let mut names = path.split('.');
+        let first = self.0.get(names.next()?)?;
+        names.try_fold(first, |value, name| value.get(name))
+    }
+
+    /// A string that is not empty.
+    fn text(&self, path: &str) -> Option<&'a str> {
+        self.at(path)?.as_str().filter(|text| !text.is_empty())
+    }
+
+    fn bool(&self, path: &str) -> Option<bool> {
+        self.at(path)?.as_bool()
+    }
+
+    fn int(&self, path: &str) -> Option<i64> {
+        self.at(path)?.as_i64()
+    }
+
+    fn count(&self, path: &str) -> Option<u32> {
+        self.int(path).and_then(|count| u32::try_from(count).ok())
+    }
+
+    fn positive(&self, path: &str) -> Option<u32> {
+        self.count(path).filter(|count| *count > 0)
+    }
+
+    /// A duration that is not zero.
+    fn duration(&self, path: &str) -> Option<Duration> {
+        let duration = duration::parse(self.at(path)?.as_str()?)?;
+        (!duration.negative && !duration.size.is_zero()).then_some(duration.size)
+    }
+
+    fn replace<T>(&self, path: &str, read: impl Fn(&Self, &str) -> Option<T>, place: &mut T) {
+        if let Some(value) = read(self, path) {
+            *place = value;
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Reads configuration files, and lays drop-ins over each other.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::Error;
+use super::check::{Problem, check_document};
+use super::schema::{Field, KUBELET_CONFIGURATION, Kind};
+use crate::api::yaml::{self, Document};
+
+/// The fields of `--config`, and over them those of every `*.conf` file under `--config-dir`, in the order of paths.
+pub(super) fn read(config: Option<&Path>, config_dir: Option<&Path>) -> Result<Map<String, Value>, Error> {
+    let mut fields = Map::new();
+    if let Some(path) = config {
+        merge(&mut fields, read_one(path)?);
+    }
+    if let Some(dir) = config_dir {
+        let mut drop_ins = Vec::new();
+        find_drop_ins(dir, MOST_LEVELS, &mut drop_ins)?;
+        for path in drop_ins {
+            merge(&mut fields, read_one(&path)?);
+        }
+    }
+    Ok(fields)
+}
+
+fn read_one(path: &Path) -> Result<Map<String, Value>, Error> {
+    let unread = |source| Error::Read { path: path.to_owned(), source };
+    let unparsed = |source| Error::Parse { path: path.to_owned(), source };
+    let refused = |problem| Error::Field { path: path.to_owned(), problem };
+    let documents = yaml::parse(&read_bytes(path).map_err(unread)?).map_err(unparsed)?;
+    let document = one(documents).map_err(refused)?.strict().map_err(unparsed)?;
+    check_document(&document).map_err(refused)?;
+    let Value::Object(mut fields) = document else { return Ok(Map::new()) };
+    resolve_paths(&mut fields, KUBELET_CONFIGURATION, path.parent().unwrap_or(Path::new("")));
+    Ok(fields)
+}
+
+fn one(documents: Vec<Document>) -> Result<Document, Problem> {
+    let [document] = <[Document; 1]>::try_from(documents).map_err(|documents| Problem {
+        path: String::new(),
+        fault: format!("expected one KubeletConfiguration, found {} documents", documents.len()),
+    })?;
+    Ok(document)
+}
+
+fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length > MOST_BYTES) {
+        return Err(io::Error::other("larger than 1 MiB"));
+    }
+    Ok(bytes)
+}
+
+/// Walks `dir` in the order of names, as Go's `filepath.WalkDir` does: a symbolic link to a directory is not followed.
+fn find_drop_ins(dir: &Path, levels: u32, found: &mut Vec<PathBuf>) -> Result<(), Error> {
+    let failed = |source| Error::Read { path: dir.to_owned(), source };
+    let mut entries = fs::read_dir(dir).map_err(failed)?.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        if entry.file_type().map_err(failed)?.is_dir() {
+            if levels > 0 {
+                find_drop_ins(&path, levels - 1, found)?;
+            }
+        } else if path.extension().is_some_and(|extension| extension == "conf") && !path.is_dir() {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Makes the relative paths of a file relative to the directory that it is in.
+fn resolve_paths(fields: &mut Map<String, Value>, schema: &[Field], dir: &Path) {
+    for Field { name, kind, .. } in schema {
+        match (kind, fields.get_mut(*name)) {
+            (Kind::Object(schema), Some(Value::Object(fields))) => resolve_paths(fields, schema, dir),
+            (Kind::Path, Some(Value::String(path))) if !path.is_empty() && !path.starts_with('/') => {
+                *path = dir.join(&*path).to_string_lossy().into_owned();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Lays `patch` over `fields` (RFC 7396): null takes away, a mapping is merged, anything else replaces.
+pub(super) fn merge(fields: &mut Map<String, Value>, patch: Map<String, Value>) {
+    for (name, value) in patch {
+        match value {
+            Value::Null => {
+                fields.remove(&name);
+            }
+            Value::Object(patch) => {
+                let inner = fields.entry(name).or_insert(Value::Null);
+                if !inner.is_object() {
+                    *inner = Value::Object(Map::new());
+                }
+                if let Value::Object(inner) = inner {
+                    merge(inner, patch);
+                }
+            }
+            value => {
+                fields.insert(name, value);
+            }
+        }
+    }
+}
+
+const MOST_BYTES: u64 = 1 << 20;
+/// Directories below `--config-dir`; deeper ones are a mistake.
+const MOST_LEVELS: u32 = 16;

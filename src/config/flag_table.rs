@@ -1,0 +1,223 @@
+//! Every flag that is accepted, and what it means. Pure.
+
+use super::schema::Kind;
+
+/// What a flag says.
+#[derive(Debug)]
+pub(super) enum Meaning {
+    /// The field of the configuration at this path; the flag wins over every file.
+    Field(&'static str),
+    /// Something that no configuration file can say.
+    Own(Own),
+    /// Reported by name, and without effect for now.
+    NotYet(Kind),
+    /// Accepted for old command lines, with a warning: there is nothing left that it could change.
+    Gone(Kind, &'static str),
+    /// Going on without it would be worse than not starting.
+    Refused(Kind),
+}
+
+/// The settings that only a flag makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Own {
+    BootstrapKubeconfig,
+    CertDir,
+    CloudProvider,
+    Config,
+    ConfigDir,
+    Help,
+    HostnameOverride,
+    Kubeconfig,
+    LocalSocket,
+    LockFile,
+    NodeIp,
+    RootDir,
+    Version,
+    WatchdogDevice,
+}
+
+impl Own {
+    pub(super) const fn kind(self) -> &'static Kind {
+        match self {
+            Self::Help | Self::Version => &Kind::Bool,
+            Self::NodeIp => &Kind::List(&Kind::Ip),
+            Self::CloudProvider => &Kind::Word(&["external"]),
+            Self::HostnameOverride => &Kind::Text,
+            Self::BootstrapKubeconfig
+            | Self::CertDir
+            | Self::Config
+            | Self::ConfigDir
+            | Self::Kubeconfig
+            | Self::LocalSocket
+            | Self::LockFile
+            | Self::RootDir
+            | Self::WatchdogDevice => &Kind::Path,
+        }
+    }
+}
+
+/// Every flag, by its name without the dashes.
+pub(super) const FLAGS: &[(&str, Meaning)] = &[
+    ("address", Meaning::Field("address")),
+    ("allowed-unsafe-sysctls", Meaning::Field("allowedUnsafeSysctls")),
+    ("anonymous-auth", Meaning::Field("authentication.anonymous.enabled")),
+    ("authentication-token-webhook", Meaning::Field("authentication.webhook.enabled")),
+    ("authentication-token-webhook-cache-ttl", Meaning::Field("authentication.webhook.cacheTTL")),
+    ("authorization-mode", Meaning::Field("authorization.mode")),
+    ("authorization-webhook-cache-authorized-ttl", Meaning::Field("authorization.webhook.cacheAuthorizedTTL")),
+    ("authorization-webhook-cache-unauthorized-ttl", Meaning::Field("authorization.webhook.cacheUnauthorizedTTL")),
+    ("bootstrap-kubeconfig", Meaning::Own(Own::BootstrapKubeconfig)),
+    ("cert-dir", Meaning::Own(Own::CertDir)),
+    ("cgroup-driver", Meaning::Field("cgroupDriver")),
+    ("cgroup-root", Meaning::Field("cgroupRoot")),
+    ("cgroups-per-qos", Meaning::Field("cgroupsPerQOS")),
+    ("client-ca-file", Meaning::Field("authentication.x509.clientCAFile")),
+    ("cloud-config", Meaning::NotYet(Kind::Path)),
+    ("cloud-provider", Meaning::Own(Own::CloudProvider)),
+    ("cluster-dns", Meaning::Field("clusterDNS")),
+    ("cluster-domain", Meaning::Field("clusterDomain")),
+    ("config", Meaning::Own(Own::Config)),
+    ("config-dir", Meaning::Own(Own::ConfigDir)),
+    ("container-log-max-files", Meaning::Field("containerLogMaxFiles")),
+    ("container-log-max-size", Meaning::Field("containerLogMaxSize")),
+    ("container-runtime-endpoint", Meaning::Field("containerRuntimeEndpoint")),
+    ("contention-profiling", Meaning::Field("enableContentionProfiling")),
+    ("cpu-cfs-quota", Meaning::Field("cpuCFSQuota")),
+    ("cpu-cfs-quota-period", Meaning::Field("cpuCFSQuotaPeriod")),
+    ("cpu-manager-policy", Meaning::Field("cpuManagerPolicy")),
+    ("cpu-manager-policy-options", Meaning::Field("cpuManagerPolicyOptions")),
+    ("cpu-manager-reconcile-period", Meaning::Field("cpuManagerReconcilePeriod")),
+    ("enable-controller-attach-detach", Meaning::Field("enableControllerAttachDetach")),
+    ("enable-debugging-handlers", Meaning::Field("enableDebuggingHandlers")),
+    ("enable-server", Meaning::Field("enableServer")),
+    ("enforce-node-allocatable", Meaning::Field("enforceNodeAllocatable")),
+    ("event-burst", Meaning::Field("eventBurst")),
+    ("event-qps", Meaning::Field("eventRecordQPS")),
+    ("eviction-hard", Meaning::Field("evictionHard")),
+    ("eviction-max-pod-grace-period", Meaning::Field("evictionMaxPodGracePeriod")),
+    ("eviction-minimum-reclaim", Meaning::Field("evictionMinimumReclaim")),
+    ("eviction-pressure-transition-period", Meaning::Field("evictionPressureTransitionPeriod")),
+    ("eviction-soft", Meaning::Field("evictionSoft")),
+    ("eviction-soft-grace-period", Meaning::Field("evictionSoftGracePeriod")),
+    // A successor that waits for the lock would wait for ever.
+    ("exit-on-lock-contention", Meaning::Refused(Kind::Bool)),
+    ("experimental-allocatable-ignore-eviction", Meaning::NotYet(Kind::Bool)),
+    ("experimental-mounter-path", Meaning::NotYet(Kind::Path)),
+    ("fail-cgroupv1", Meaning::Field("failCgroupV1")),
+    ("fail-swap-on", Meaning::Field("failSwapOn")),
+    ("feature-gates", Meaning::Field("featureGates")),
+    ("file-check-frequency", Meaning::Field("fileCheckFrequency")),
+    ("hairpin-mode", Meaning::Field("hairpinMode")),
+    ("healthz-bind-address", Meaning::Field("healthzBindAddress")),
+    ("healthz-port", Meaning::Field("healthzPort")),
+    ("help", Meaning::Own(Own::Help)),
+    ("hostname-override", Meaning::Own(Own::HostnameOverride)),
+    ("http-check-frequency", Meaning::Field("httpCheckFrequency")),
+    ("image-credential-provider-bin-dir", Meaning::NotYet(Kind::Path)),
+    ("image-credential-provider-config", Meaning::NotYet(Kind::Path)),
+    ("image-gc-high-threshold", Meaning::Field("imageGCHighThresholdPercent")),
+    ("image-gc-low-threshold", Meaning::Field("imageGCLowThresholdPercent")),
+    ("image-service-endpoint", Meaning::Field("imageServiceEndpoint")),
+    ("iptables-drop-bit", Meaning::Field("iptablesDropBit")),
+    ("iptables-masquerade-bit", Meaning::Field("iptablesMasqueradeBit")),
+    ("keep-terminated-pod-volumes", Meaning::NotYet(Kind::Bool)),
+    ("kernel-memcg-notification", Meaning::Field("kernelMemcgNotification")),
+    ("kube-api-burst", Meaning::Field("kubeAPIBurst")),
+    ("kube-api-content-type", Meaning::Field("contentType")),
+    ("kube-api-qps", Meaning::Field("kubeAPIQPS")),
+    ("kube-reserved", Meaning::Field("kubeReserved")),
+    ("kube-reserved-cgroup", Meaning::Field("kubeReservedCgroup")),
+    ("kubeconfig", Meaning::Own(Own::Kubeconfig)),
+    ("kubelet-cgroups", Meaning::Field("kubeletCgroups")),
+    ("local-socket", Meaning::Own(Own::LocalSocket)),
+    ("local-storage-capacity-isolation", Meaning::Field("localStorageCapacityIsolation")),
+    ("lock-file", Meaning::Own(Own::LockFile)),
+    ("log-flush-frequency", Meaning::Field("logging.flushFrequency")),
+    ("log-json-info-buffer-size", Meaning::Field("logging.options.json.infoBufferSize")),
+    ("log-json-split-stream", Meaning::Field("logging.options.json.splitStream")),
+    ("log-text-info-buffer-size", Meaning::Field("logging.options.text.infoBufferSize")),
+    ("log-text-split-stream", Meaning::Field("logging.options.text.splitStream")),
+    ("logging-format", Meaning::Field("logging.format")),
+    ("make-iptables-util-chains", Meaning::Field("makeIPTablesUtilChains")),
+    ("manifest-url", Meaning::Field("staticPodURL")),
+    ("manifest-url-header", Meaning::NotYet(Kind::Text)),
+    ("max-open-files", Meaning::Field("maxOpenFiles")),
+    ("max-pods", Meaning::Field("maxPods")),
+    ("maximum-dead-containers", Meaning::NotYet(INTEGER)),
+    ("maximum-dead-containers-per-container", Meaning::NotYet(INTEGER)),
+    ("memory-manager-policy", Meaning::Field("memoryManagerPolicy")),
+    ("minimum-container-ttl-duration", Meaning::NotYet(Kind::AnyDuration)),
+    ("minimum-image-ttl-duration", Meaning::Field("imageMinimumGCAge")),
+    ("node-ip", Meaning::Own(Own::NodeIp)),
+    ("node-labels", Meaning::NotYet(Kind::Text)),
+    ("node-status-max-images", Meaning::Field("nodeStatusMaxImages")),
+    ("node-status-update-frequency", Meaning::Field("nodeStatusUpdateFrequency")),
+    ("oom-score-adj", Meaning::Field("oomScoreAdj")),
+    ("pod-cidr", Meaning::Field("podCIDR")),
+    ("pod-infra-container-image", Meaning::Gone(Kind::Text, "the runtime chooses the sandbox's image")),
+    ("pod-manifest-path", Meaning::Field("staticPodPath")),
+    ("pod-max-pids", Meaning::Field("podPidsLimit")),
+    ("pods-per-core", Meaning::Field("podsPerCore")),
+    ("port", Meaning::Field("port")),
+    ("protect-kernel-defaults", Meaning::Field("protectKernelDefaults")),
+    ("provider-id", Meaning::Field("providerID")),
+    ("qos-reserved", Meaning::Field("qosReserved")),
+    ("read-only-port", Meaning::Field("readOnlyPort")),
+    ("register-node", Meaning::Field("registerNode")),
+    ("register-schedulable", Meaning::NotYet(Kind::Bool)),
+    ("register-with-taints", Meaning::NotYet(Kind::Text)),
+    ("registry-burst", Meaning::Field("registryBurst")),
+    ("registry-qps", Meaning::Field("registryPullQPS")),
+    ("reserved-cpus", Meaning::Field("reservedSystemCPUs")),
+    ("reserved-memory", Meaning::NotYet(Kind::Text)),
+    ("resolv-conf", Meaning::Field("resolvConf")),
+    ("root-dir", Meaning::Own(Own::RootDir)),
+    ("rotate-certificates", Meaning::Field("rotateCertificates")),
+    ("rotate-server-certificates", Meaning::Field("serverTLSBootstrap")),
+    ("runonce", Meaning::Field("runOnce")),
+    ("runtime-cgroups", Meaning::NotYet(Kind::Text)),
+    ("runtime-request-timeout", Meaning::Field("runtimeRequestTimeout")),
+    ("seccomp-default", Meaning::Field("seccompDefault")),
+    ("serialize-image-pulls", Meaning::Field("serializeImagePulls")),
+    ("streaming-connection-idle-timeout", Meaning::Field("streamingConnectionIdleTimeout")),
+    ("sync-frequency", Meaning::Field("syncFrequency")),
+    ("system-cgroups", Meaning::Field("systemCgroups")),
+    ("system-reserved", Meaning::Field("systemReserved")),
+    ("system-reserved-cgroup", Meaning::Field("systemReservedCgroup")),
+    ("tls-cert-file", Meaning::Field("tlsCertFile")),
+    ("tls-cipher-suites", Meaning::Field("tlsCipherSuites")),
+    ("tls-curve-preferences", Meaning::Field("tlsCurvePreferences")),
+    ("tls-min-version", Meaning::Field("tlsMinVersion")),
+    ("tls-private-key-file", Meaning::Field("tlsPrivateKeyFile")),
+    ("topology-manager-policy", Meaning::Field("topologyManagerPolicy")),
+    ("topology-manager-policy-options", Meaning::Field("topologyManagerPolicyOptions")),
+    ("topology-manager-scope", Meaning::Field("topologyManagerScope")),
+    ("v", Meaning::Field("logging.verbosity")),
+    ("version", Meaning::Own(Own::Version)),
+    ("vmodule", Meaning::NotYet(Kind::Text)),
+    ("volume-plugin-dir", Meaning::Field("volumePluginDir")),
+    ("volume-stats-agg-period", Meaning::Field("volumeStatsAggPeriod")),
+    ("watchdog-device", Meaning::Own(Own::WatchdogDevice)),
+];
+
+const INTEGER: Kind = Kind::Int(i32::MIN as i64, i32::MAX as i64);
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::field;
+    use super::*;
+
+    #[test]
+    fn every_field_that_a_flag_sets_is_in_the_schema() {
+        for (flag, meaning) in FLAGS {
+            if let Meaning::Field(path) = meaning {
+                assert!(field(path).is_some(), "--{flag} sets {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn flags_stand_in_order_and_once() {
+        assert!(FLAGS.is_sorted_by(|(left, _), (right, _)| left < right));
+    }
+}

@@ -1,0 +1,230 @@
+//! Reads a command line as the kubelet does: `--flag value` and `--flag=value`. Pure.
+
+use core::net::IpAddr;
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+
+use super::check::{asks_nothing, check_value, field, wanted};
+use super::flag_table::{FLAGS, Meaning, Own};
+use super::nearest::nearest;
+use super::schema::{Kind, Standing};
+
+/// What a command line says.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Given {
+    pub(super) help: bool,
+    pub(super) version: bool,
+    pub(super) config: Option<PathBuf>,
+    pub(super) config_dir: Option<PathBuf>,
+    pub(super) hostname_override: Option<String>,
+    pub(super) node_ips: Vec<IpAddr>,
+    pub(super) root_dir: Option<PathBuf>,
+    pub(super) cert_dir: Option<PathBuf>,
+    pub(super) local_socket: Option<PathBuf>,
+    pub(super) lock_file: Option<PathBuf>,
+    pub(super) watchdog_device: Option<PathBuf>,
+    /// A kubeconfig of either kind was named.
+    pub(super) wants_cluster: bool,
+    /// The fields that flags set, in the form of a configuration document.
+    pub(super) fields: Map<String, Value>,
+    /// The flags that are without effect for now.
+    pub(super) not_yet: Vec<String>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// A command line that cannot stand: one line that names the flag and what was expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct BadFlag(pub(super) String);
+
+pub(super) fn parse(arguments: &[String]) -> Result<Given, BadFlag> {
+    let mut given = Given::default();
+    let mut rest = arguments.iter().map(String::as_str).peekable();
+    while let Some(argument) = rest.next() {
+        let (flag, inline) = split(argument)?;
+        if flag == "v" && inline.is_none() && !argument.starts_with("--") {
+            // A plain -v asks for more; klog's form has a number.
+            let number = rest.next_if(|next| next.parse::<u32>().is_ok());
+            given.take("v", number.unwrap_or("4"))?;
+            continue;
+        }
+        let kind = kind_of(&flag)?;
+        let value = match inline {
+            Some(value) => value,
+            None if matches!(kind, Kind::Bool) => "true",
+            None => rest.next().ok_or_else(|| nothing(&flag, kind))?,
+        };
+        given.take(&flag, value)?;
+    }
+    Ok(given)
+}
+
+fn nothing(flag: &str, kind: &Kind) -> BadFlag {
+    let wanted = match kind {
+        Kind::List(kind) => wanted(kind),
+        Kind::Map(_) | Kind::Keys(..) => "name=value".to_owned(),
+        kind => wanted(kind),
+    };
+    BadFlag(format!("--{flag}: expected {wanted}, found nothing"))
+}
+
+/// The name of the flag, as the table has it, and the value where it came in the same argument.
+fn split(argument: &str) -> Result<(String, Option<&str>), BadFlag> {
+    let Some(body) = argument.strip_prefix('-').filter(|body| !body.is_empty() && *body != "-") else {
+        return Err(BadFlag(format!("unexpected argument {argument:?} (coracle --help shows what there is)")));
+    };
+    let (long, body) = body.strip_prefix('-').map_or((false, body), |body| (true, body));
+    let (name, value) = body.split_once('=').map_or((body, None), |(name, value)| (name, Some(value)));
+    // The kubelet takes an underscore for a dash.
+    let name = name.replace('_', "-");
+    match (long, name.as_str()) {
+        (true, _) => Ok((name, value)),
+        (false, "v") => Ok((name, value)),
+        (false, "h") => Ok(("help".to_owned(), value)),
+        (false, _) => match name.strip_prefix('v').filter(|number| number.parse::<u32>().is_ok() && value.is_none()) {
+            // -v4
+            Some(_) => Ok(("v".to_owned(), body.strip_prefix('v'))),
+            None if meaning(&name).is_some() => Err(BadFlag(format!("-{name}: unknown flag (did you mean --{name}?)"))),
+            None => Err(BadFlag(format!("-{name}: unknown flag"))),
+        },
+    }
+}
+
+/// Whether there is a flag of this name (without the dashes).
+#[cfg(test)]
+pub(crate) fn is_flag(name: &str) -> bool {
+    meaning(name).is_some()
+}
+
+fn meaning(name: &str) -> Option<&'static Meaning> {
+    FLAGS.binary_search_by_key(&name, |(flag, _)| flag).ok().and_then(|at| FLAGS.get(at)).map(|(_, meaning)| meaning)
+}
+
+fn kind_of(name: &str) -> Result<&'static Kind, BadFlag> {
+    match meaning(name) {
+        Some(Meaning::Field(path)) => Ok(field(path).map_or(&Kind::Text, |field| &field.kind)),
+        Some(Meaning::Own(own)) => Ok(own.kind()),
+        Some(Meaning::NotYet(kind) | Meaning::Gone(kind, _) | Meaning::Refused(kind)) => Ok(kind),
+        None => {
+            let near = nearest(name, FLAGS.iter().map(|(flag, _)| *flag));
+            let hint = near.map(|near| format!(" (did you mean --{near}?)")).unwrap_or_default();
+            Err(BadFlag(format!("--{name}: unknown flag{hint}")))
+        }
+    }
+}
+
+impl Given {
+    fn take(&mut self, flag: &str, text: &str) -> Result<(), BadFlag> {
+        let kind = kind_of(flag)?;
+        let value = value(kind, text);
+        check_value(kind, &value).map_err(|problem| BadFlag(format!("--{flag}{}: {}", problem.path, problem.fault)))?;
+        let silent = asks_nothing(kind, &value);
+        match meaning(flag) {
+            Some(Meaning::Field(path)) => {
+                match field(path).map(|field| field.standing) {
+                    Some(Standing::NotYet) if !silent => self.not_yet.push(format!("--{flag}")),
+                    Some(Standing::Refused) if !silent => return Err(BadFlag(format!("--{flag}: not supported"))),
+                    _ => {}
+                }
+                set(&mut self.fields, path, value);
+            }
+            Some(Meaning::Own(own)) => self.take_own(*own, flag, text, &value)?,
+            Some(Meaning::NotYet(_)) if !silent => self.not_yet.push(format!("--{flag}")),
+            Some(Meaning::Gone(_, why)) => self.warnings.push(format!("--{flag} has no effect: {why}")),
+            Some(Meaning::Refused(_)) if !silent => return Err(BadFlag(format!("--{flag}: not supported"))),
+            Some(Meaning::NotYet(_) | Meaning::Refused(_)) | None => {}
+        }
+        Ok(())
+    }
+
+    fn take_own(&mut self, own: Own, flag: &str, text: &str, value: &Value) -> Result<(), BadFlag> {
+        let path = || (!text.is_empty()).then(|| PathBuf::from(text));
+        match own {
+            Own::BootstrapKubeconfig | Own::Kubeconfig => self.wants_cluster |= !text.is_empty(),
+            Own::CertDir => self.cert_dir = path(),
+            Own::CloudProvider if text.is_empty() => {}
+            Own::CloudProvider => self.not_yet.push(format!("--{flag}")),
+            Own::Config => self.config = path(),
+            Own::ConfigDir => self.config_dir = path(),
+            Own::Help => self.help = *value == Value::Bool(true),
+            Own::HostnameOverride => self.hostname_override = Some(text.to_owned()),
+            Own::LocalSocket => self.local_socket = path(),
+            Own::LockFile => self.lock_file = path(),
+            Own::NodeIp => self.node_ips = node_ips(text)?,
+            Own::RootDir => self.root_dir = path(),
+            Own::Version => self.version = *value == Value::Bool(true),
+            Own::WatchdogDevice => self.watchdog_device = path(),
+        }
+        Ok(())
+    }
+}
+
+/// One address, or one of each family; already known to be addresses.
+fn node_ips(text: &str) -> Result<Vec<IpAddr>, BadFlag> {
+    let ips: Vec<IpAddr> = parts(text).filter_map(|ip| ip.parse().ok()).collect();
+    let one_of_each = match ips.as_slice() {
+        [] | [_] => true,
+        [first, second] => first.is_ipv4() != second.is_ipv4(),
+        _ => false,
+    };
+    let fault = "expected one address, or one of each family";
+    if one_of_each { Ok(ips) } else { Err(BadFlag(format!("--node-ip: {fault}, found {text:?}"))) }
+}
+
+/// The value that `text` stands for; what is no such value stays a string, for the check to refuse.
+fn value(kind: &Kind, text: &str) -> Value {
+    let string = || Value::String(text.to_owned());
+    match kind {
+        Kind::Bool => match text {
+            "1" | "t" | "T" | "true" | "True" | "TRUE" => Value::Bool(true),
+            "0" | "f" | "F" | "false" | "False" | "FALSE" => Value::Bool(false),
+            _ => string(),
+        },
+        Kind::Int(..) => text.parse::<i64>().map_or_else(|_| string(), Value::from),
+        Kind::Number(..) => text.parse::<f64>().map_or_else(|_| string(), Value::from),
+        Kind::List(kind) => parts(text).map(|part| value(kind, part)).collect(),
+        Kind::Map(kind) | Kind::Keys(_, kind) => {
+            let mut map = Map::new();
+            for part in parts(text) {
+                // A threshold is written with the sign that it means: memory.available<100Mi.
+                let (name, text) = part.split_once(['=', '<']).unwrap_or((part, ""));
+                map.insert(name.trim().to_owned(), value(kind, text.trim()));
+            }
+            Value::Object(map)
+        }
+        Kind::AnyDuration
+        | Kind::Duration(..)
+        | Kind::Endpoint
+        | Kind::Ip
+        | Kind::LogDuration
+        | Kind::Object(_)
+        | Kind::Path
+        | Kind::Percent
+        | Kind::Quantity
+        | Kind::Text
+        | Kind::Threshold
+        | Kind::Word(_) => string(),
+    }
+}
+
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|part| !part.is_empty())
+}
+
+/// Puts `value` at a dotted path; a flag that is given again adds to its list or map, and replaces anything else.
+fn set(fields: &mut Map<String, Value>, path: &str, value: Value) {
+    let Some((name, rest)) = path.split_once('.') else {
+        match (fields.get_mut(path), value) {
+            (Some(Value::Array(before)), Value::Array(more)) => before.extend(more),
+            (Some(Value::Object(before)), Value::Object(more)) => before.extend(more),
+            (_, value) => {
+                fields.insert(path.to_owned(), value);
+            }
+        }
+        return;
+    };
+    let inner = fields.entry(name).or_insert_with(|| Value::Object(Map::new()));
+    if let Value::Object(inner) = inner {
+        set(inner, rest, value);
+    }
+}

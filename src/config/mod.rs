@@ -1,0 +1,141 @@
+//! Flags and configuration files: what a user may set, and the values that are in force.
+//!
+//! A flag that has a field in `KubeletConfiguration` is laid over the files as one more document, so that every value
+//! goes one way: read, held against the schema, merged, made into a [`Config`].
+
+mod check;
+mod duration;
+mod effective;
+mod file;
+mod flag_table;
+mod flags;
+mod nearest;
+mod node_name;
+mod schema;
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+pub(crate) use effective::{CgroupDriver, Config};
+
+pub(crate) use effective::LOCAL_SOCKET;
+#[cfg(test)]
+pub(crate) use flags::is_flag;
+pub(crate) use nearest::nearest;
+
+use check::Problem;
+
+use crate::api::yaml::ParseError;
+
+/// What a command line asks for.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Help,
+    Version,
+    Run(Box<Config>, Warnings),
+}
+
+/// What to tell the user at the start: settings that are understood and have no effect.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Warnings(pub(crate) Vec<String>);
+
+/// Reads the flags (without the program's name) and the files that they name.
+pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
+    let mut given = flags::parse(arguments).map_err(|flags::BadFlag(line)| Error::Flag(line))?;
+    if given.help {
+        return Ok(Request::Help);
+    }
+    if given.version {
+        return Ok(Request::Version);
+    }
+    let mut fields = file::read(given.config.as_deref(), given.config_dir.as_deref())?;
+    let mut warnings = Warnings::default();
+    let mut not_yet = check::not_yet(&fields);
+    not_yet.append(&mut given.not_yet);
+    if !not_yet.is_empty() {
+        warnings.0.push(format!("not supported yet, without effect: {}", not_yet.join(", ")));
+    }
+    if given.wants_cluster {
+        warnings.0.push("joining a cluster is not supported yet: only static pods run".to_owned());
+    }
+    warnings.0.append(&mut given.warnings);
+    file::merge(&mut fields, std::mem::take(&mut given.fields));
+    let node_name = node_name(given.hostname_override.as_deref(), &mut warnings)?;
+    let mut config = Config::new(given, &fields, node_name).map_err(Error::Conflict)?;
+    // Pods mount parts of the first, and the runtime writes to the second: both have to mean the same to others.
+    for path in [&mut config.root_dir, &mut config.pod_logs_dir, &mut config.cert_dir] {
+        *path = std::path::absolute(&*path).map_err(|source| Error::Read { path: path.clone(), source })?;
+    }
+    Ok(Request::Run(Box::new(config), warnings))
+}
+
+fn node_name(given: Option<&str>, warnings: &mut Warnings) -> Result<String, Error> {
+    if let Some(given) = given.filter(|given| !given.is_empty()) {
+        let wanted = "expected a DNS name of letters, digits, '-' and '.'";
+        let name = node_name::from_override(given);
+        return name.ok_or_else(|| Error::Flag(format!("--hostname-override: {wanted}, found {given:?}")));
+    }
+    let hostname = hostname().map_err(Error::Hostname)?;
+    let name = node_name::from_host(&hostname);
+    if name != hostname.trim().to_lowercase() {
+        warnings.0.push(format!("the host name {hostname:?} cannot name a node: it is {name} here"));
+    }
+    Ok(name)
+}
+
+/// The node's name where no flag gives one.
+pub(crate) fn host_node_name() -> io::Result<String> {
+    hostname().map(|hostname| node_name::from_host(&hostname))
+}
+
+fn hostname() -> io::Result<String> {
+    Ok(nix::unistd::gethostname()?.to_string_lossy().into_owned())
+}
+
+/// Why nothing can start: a mistake in a flag or a file.
+#[derive(Debug)]
+pub(crate) enum Error {
+    /// The line names the flag.
+    Flag(String),
+    Read {
+        path: PathBuf,
+        source: io::Error,
+    },
+    Parse {
+        path: PathBuf,
+        source: ParseError,
+    },
+    Field {
+        path: PathBuf,
+        problem: Problem,
+    },
+    /// Settings that cannot stand beside each other, from whichever file or flag they come.
+    Conflict(Problem),
+    Hostname(io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(line) => f.write_str(line),
+            Self::Read { path, .. } | Self::Parse { path, .. } => write!(f, "{}", path.display()),
+            Self::Field { path, problem } => write!(f, "{}: {problem}", path.display()),
+            Self::Conflict(problem) => write!(f, "{problem}"),
+            Self::Hostname(_) => f.write_str("read the host name"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Read { source, .. } | Self::Hostname(source) => Some(source),
+            Self::Parse { source, .. } => Some(source),
+            Self::Flag(_) | Self::Field { .. } | Self::Conflict(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+//! The node's name: the host's name in lower case, or what the user says. Pure.
+
+/// The name that `--hostname-override` gives; `None` if it is no DNS subdomain.
+pub(super) fn from_override(text: &str) -> Option<String> {
+    let name = text.trim().to_lowercase();
+    is_subdomain(&name).then_some(name)
+}
+
+/// The name of a host that calls itself `hostname`. Any host gets one, for its pods must run: what cannot stand in a
+/// name is left out or replaced.
+pub(super) fn from_host(hostname: &str) -> String {
+    let name = hostname.trim().to_lowercase();
+    if is_subdomain(&name) {
+        return name;
+    }
+    let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+    let labels: Vec<&str> =
+        plain.split('.').map(|label| label.trim_matches('-')).filter(|label| !label.is_empty()).collect();
+    let name = labels.join(".");
+    if is_subdomain(&name) { name } else { "localhost".to_owned() }
+}
+
+/// An RFC 1123 subdomain, as Kubernetes wants names of nodes.
+fn is_subdomain(name: &str) -> bool {
+    name.len() <= 253 && name.split('.').all(is_label)
+}
+
+fn is_label(label: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    !label.is_empty() && label.chars().all(inner) && !label.starts_with('-') && !label.ends_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_host_gets_a_name_that_kubernetes_takes() {
+        for (host, name) in [
+            ("node1", "node1"),
+            (" Board-7.Example.ORG\n", "board-7.example.org"),
+            ("my_board", "my-board"),
+            ("(none)", "none"),
+            ("-x-.", "x"),
+            ("", "localhost"),
+            ("___", "localhost"),
+            ("b\u{fc}ro", "b-ro"),
+        ] {
+            assert_eq!(from_host(host), name, "{host:?}");
+            assert!(is_subdomain(&from_host(host)));
+        }
+        assert_eq!(from_host(&"x".repeat(300)), "localhost");
+    }
+
+    #[test]
+    fn an_override_is_trimmed_and_lowered_but_never_bent() {
+        assert_eq!(from_override(" Node-1 "), Some("node-1".to_owned()));
+        assert_eq!(from_override("my_node"), None);
+        assert_eq!(from_override("a..b"), None);
+    }
+}

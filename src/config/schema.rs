@@ -1,0 +1,275 @@
+//! Every field of `kubelet.config.k8s.io/v1beta1`: its type, its bounds, and whether Coracle acts on it. Pure.
+
+use std::time::Duration;
+
+/// What a value must be.
+#[derive(Debug)]
+pub(super) enum Kind {
+    Bool,
+    /// A whole number, with its least and greatest value.
+    Int(i64, i64),
+    Number(f64, f64),
+    Text,
+    /// One of these words, or nothing. The first one asks for nothing that is not there anyway.
+    Word(&'static [&'static str]),
+    /// A file or directory; a relative one is relative to the file that names it.
+    Path,
+    /// The socket of a runtime: `unix:///path`.
+    Endpoint,
+    Ip,
+    Duration(Duration, Duration),
+    /// A duration that a negative value switches off.
+    AnyDuration,
+    /// A duration, or a number of nanoseconds.
+    LogDuration,
+    Quantity,
+    /// A quantity or a percentage.
+    Threshold,
+    Percent,
+    List(&'static Kind),
+    /// A mapping of any names.
+    Map(&'static Kind),
+    /// A mapping of these names.
+    Keys(&'static [&'static str], &'static Kind),
+    Object(&'static [Field]),
+}
+
+/// One field of a mapping.
+#[derive(Debug)]
+pub(super) struct Field {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) standing: Standing,
+}
+
+/// What becomes of a field's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    InForce,
+    /// Reported by name, and without effect for now.
+    NotYet,
+    /// The kubelet itself does nothing with it, or it steers a part that is built otherwise here.
+    Moot,
+    /// Going on as if it had not been said would be worse than not starting.
+    Refused,
+}
+
+const fn used(name: &'static str, kind: Kind) -> Field {
+    Field { name, kind, standing: Standing::InForce }
+}
+
+const fn later(name: &'static str, kind: Kind) -> Field {
+    Field { name, kind, standing: Standing::NotYet }
+}
+
+const fn moot(name: &'static str, kind: Kind) -> Field {
+    Field { name, kind, standing: Standing::Moot }
+}
+
+const fn refused(name: &'static str, kind: Kind) -> Field {
+    Field { name, kind, standing: Standing::Refused }
+}
+
+const FOREVER: Duration = Duration::from_nanos(i64::MAX.unsigned_abs());
+const DURATION: Kind = Kind::Duration(Duration::ZERO, FOREVER);
+const COUNT: Kind = Kind::Int(0, i32::MAX as i64);
+const INT32: Kind = Kind::Int(i32::MIN as i64, i32::MAX as i64);
+const PORT: Kind = Kind::Int(0, 65535);
+const PERCENT: Kind = Kind::Int(0, 100);
+const TEXTS: Kind = Kind::List(&Kind::Text);
+const TEXT_MAP: Kind = Kind::Map(&Kind::Text);
+
+/// The top level, in the order of the API's own type.
+pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
+    moot("kind", Kind::Text),
+    moot("apiVersion", Kind::Text),
+    later("enableServer", Kind::Bool),
+    used("staticPodPath", Kind::Path),
+    used("podLogsDir", Kind::Path),
+    used("syncFrequency", DURATION),
+    used("fileCheckFrequency", DURATION),
+    later("httpCheckFrequency", DURATION),
+    later("staticPodURL", Kind::Text),
+    later("staticPodURLHeader", Kind::Map(&TEXTS)),
+    later("address", Kind::Ip),
+    later("port", PORT),
+    later("readOnlyPort", PORT),
+    later("tlsCertFile", Kind::Path),
+    later("tlsPrivateKeyFile", Kind::Path),
+    later("tlsCipherSuites", TEXTS),
+    later("tlsCurvePreferences", Kind::List(&INT32)),
+    later("tlsMinVersion", Kind::Word(&["", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"])),
+    later("rotateCertificates", Kind::Bool),
+    later("serverTLSBootstrap", Kind::Bool),
+    later("authentication", Kind::Object(AUTHENTICATION)),
+    later("authorization", Kind::Object(AUTHORIZATION)),
+    used("registryPullQPS", COUNT),
+    used("registryBurst", COUNT),
+    later("imagePullCredentialsVerificationPolicy", Kind::Word(CREDENTIALS_VERIFICATION)),
+    later("preloadedImagesVerificationAllowlist", TEXTS),
+    later("eventRecordQPS", COUNT),
+    later("eventBurst", COUNT),
+    later("enableDebuggingHandlers", Kind::Bool),
+    later("enableContentionProfiling", Kind::Bool),
+    used("healthzPort", PORT),
+    used("healthzBindAddress", Kind::Ip),
+    used("oomScoreAdj", Kind::Int(-1000, 1000)),
+    used("clusterDomain", Kind::Text),
+    used("clusterDNS", Kind::List(&Kind::Ip)),
+    moot("streamingConnectionIdleTimeout", DURATION),
+    later("nodeStatusUpdateFrequency", DURATION),
+    later("nodeStatusReportFrequency", DURATION),
+    later("nodeLeaseDurationSeconds", COUNT),
+    later("imageMinimumGCAge", DURATION),
+    later("imageMaximumGCAge", DURATION),
+    later("imageGCHighThresholdPercent", PERCENT),
+    later("imageGCLowThresholdPercent", PERCENT),
+    later("volumeStatsAggPeriod", Kind::AnyDuration),
+    later("kubeletCgroups", Kind::Text),
+    later("systemCgroups", Kind::Text),
+    used("cgroupRoot", Kind::Text),
+    used("cgroupsPerQOS", Kind::Bool),
+    used("cgroupDriver", Kind::Word(&["cgroupfs", "systemd"])),
+    later("cpuManagerPolicy", Kind::Word(&["none", "static"])),
+    used("singleProcessOOMKill", Kind::Bool),
+    later("cpuManagerPolicyOptions", TEXT_MAP),
+    later("cpuManagerReconcilePeriod", DURATION),
+    later("memoryManagerPolicy", Kind::Word(&["None", "Static"])),
+    later("topologyManagerPolicy", Kind::Word(&["none", "best-effort", "restricted", "single-numa-node"])),
+    later("topologyManagerScope", Kind::Word(&["container", "pod"])),
+    later("topologyManagerPolicyOptions", TEXT_MAP),
+    later("qosReserved", Kind::Keys(&["memory"], &Kind::Percent)),
+    used("runtimeRequestTimeout", DURATION),
+    moot("hairpinMode", Kind::Word(&["promiscuous-bridge", "hairpin-veth", "none"])),
+    used("maxPods", COUNT),
+    later("podCIDR", Kind::Text),
+    used("podPidsLimit", Kind::Int(-1, i64::MAX)),
+    used("resolvConf", Kind::Path),
+    refused("runOnce", Kind::Bool),
+    used("cpuCFSQuota", Kind::Bool),
+    used("cpuCFSQuotaPeriod", Kind::Duration(Duration::from_millis(1), Duration::from_secs(1))),
+    later("nodeStatusMaxImages", Kind::Int(-1, i32::MAX as i64)),
+    moot("maxOpenFiles", Kind::Int(0, i64::MAX)),
+    later("contentType", Kind::Text),
+    later("kubeAPIQPS", COUNT),
+    later("kubeAPIBurst", COUNT),
+    used("serializeImagePulls", Kind::Bool),
+    used("maxParallelImagePulls", Kind::Int(1, i32::MAX as i64)),
+    later("evictionHard", Kind::Keys(SIGNALS, &Kind::Threshold)),
+    later("evictionSoft", Kind::Keys(SIGNALS, &Kind::Threshold)),
+    later("evictionSoftGracePeriod", Kind::Keys(SIGNALS, &DURATION)),
+    later("evictionPressureTransitionPeriod", DURATION),
+    later("evictionMaxPodGracePeriod", INT32),
+    later("evictionMinimumReclaim", Kind::Keys(SIGNALS, &Kind::Threshold)),
+    later("mergeDefaultEvictionSettings", Kind::Bool),
+    later("podsPerCore", COUNT),
+    later("enableControllerAttachDetach", Kind::Bool),
+    later("protectKernelDefaults", Kind::Bool),
+    later("makeIPTablesUtilChains", Kind::Bool),
+    moot("iptablesMasqueradeBit", INT32),
+    moot("iptablesDropBit", INT32),
+    later("featureGates", Kind::Map(&Kind::Bool)),
+    used("failSwapOn", Kind::Bool),
+    later("memorySwap", Kind::Object(MEMORY_SWAP)),
+    later("containerLogMaxSize", Kind::Quantity),
+    later("containerLogMaxFiles", Kind::Int(2, i32::MAX as i64)),
+    moot("containerLogMaxWorkers", Kind::Int(1, i32::MAX as i64)),
+    moot("containerLogMonitorInterval", Kind::Duration(Duration::from_secs(3), FOREVER)),
+    later("configMapAndSecretChangeDetectionStrategy", Kind::Word(&["Watch", "Cache", "Get"])),
+    later("systemReserved", Kind::Keys(RESERVABLE, &Kind::Quantity)),
+    later("kubeReserved", Kind::Keys(RESERVABLE, &Kind::Quantity)),
+    later("reservedSystemCPUs", Kind::Text),
+    later("showHiddenMetricsForVersion", Kind::Text),
+    later("systemReservedCgroup", Kind::Text),
+    later("kubeReservedCgroup", Kind::Text),
+    later("enforceNodeAllocatable", Kind::List(&Kind::Word(ENFORCEABLE))),
+    later("allowedUnsafeSysctls", TEXTS),
+    later("defaultPodSysctls", TEXT_MAP),
+    later("volumePluginDir", Kind::Path),
+    later("providerID", Kind::Text),
+    later("kernelMemcgNotification", Kind::Bool),
+    used("logging", Kind::Object(LOGGING)),
+    later("enableSystemLogHandler", Kind::Bool),
+    later("enableSystemLogQuery", Kind::Bool),
+    later("shutdownGracePeriod", DURATION),
+    later("shutdownGracePeriodCriticalPods", DURATION),
+    later("shutdownGracePeriodByPodPriority", Kind::List(&Kind::Object(SHUTDOWN_BY_PRIORITY))),
+    used("crashLoopBackOff", Kind::Object(CRASH_LOOP_BACK_OFF)),
+    later("reservedMemory", Kind::List(&Kind::Object(RESERVED_MEMORY))),
+    later("enableProfilingHandler", Kind::Bool),
+    later("enableDebugFlagsHandler", Kind::Bool),
+    used("seccompDefault", Kind::Bool),
+    later("memoryThrottlingFactor", Kind::Number(0.0, 1.0)),
+    later("memoryReservationPolicy", Kind::Word(&["None", "TieredReservation"])),
+    later("registerWithTaints", Kind::List(&Kind::Object(TAINT))),
+    later("registerNode", Kind::Bool),
+    later("tracing", Kind::Object(TRACING)),
+    later("localStorageCapacityIsolation", Kind::Bool),
+    used("containerRuntimeEndpoint", Kind::Endpoint),
+    used("imageServiceEndpoint", Kind::Endpoint),
+    later("failCgroupV1", Kind::Bool),
+    later("userNamespaces", Kind::Object(USER_NAMESPACES)),
+];
+
+const AUTHENTICATION: &[Field] = &[
+    later("x509", Kind::Object(&[later("clientCAFile", Kind::Path)])),
+    later("webhook", Kind::Object(&[later("enabled", Kind::Bool), later("cacheTTL", DURATION)])),
+    later("anonymous", Kind::Object(&[later("enabled", Kind::Bool)])),
+];
+
+const AUTHORIZATION: &[Field] = &[
+    later("mode", Kind::Word(&["Webhook", "AlwaysAllow"])),
+    later("webhook", Kind::Object(&[later("cacheAuthorizedTTL", DURATION), later("cacheUnauthorizedTTL", DURATION)])),
+];
+
+const MEMORY_SWAP: &[Field] = &[later("swapBehavior", Kind::Word(&["NoSwap", "LimitedSwap"]))];
+
+const LOGGING: &[Field] = &[
+    later("format", Kind::Word(&["text", "json"])),
+    moot("flushFrequency", Kind::LogDuration),
+    used("verbosity", COUNT),
+    later("vmodule", Kind::List(&Kind::Object(&[later("filePattern", Kind::Text), later("verbosity", COUNT)]))),
+    later("options", Kind::Object(&[later("text", Kind::Object(LOG_BUFFER)), later("json", Kind::Object(LOG_BUFFER))])),
+];
+
+const LOG_BUFFER: &[Field] = &[later("splitStream", Kind::Bool), later("infoBufferSize", Kind::Quantity)];
+
+const SHUTDOWN_BY_PRIORITY: &[Field] =
+    &[later("priority", INT32), later("shutdownGracePeriodSeconds", Kind::Int(0, i64::MAX))];
+
+const CRASH_LOOP_BACK_OFF: &[Field] =
+    &[used("maxContainerRestartPeriod", Kind::Duration(Duration::from_secs(1), Duration::from_secs(300)))];
+
+const RESERVED_MEMORY: &[Field] = &[later("numaNode", COUNT), later("limits", Kind::Map(&Kind::Quantity))];
+
+const TAINT: &[Field] = &[
+    later("key", Kind::Text),
+    later("value", Kind::Text),
+    later("effect", Kind::Word(&["", "NoSchedule", "PreferNoSchedule", "NoExecute"])),
+    later("timeAdded", Kind::Text),
+];
+
+const TRACING: &[Field] = &[later("endpoint", Kind::Text), later("samplingRatePerMillion", Kind::Int(0, 1_000_000))];
+
+const USER_NAMESPACES: &[Field] = &[later("idsPerPod", Kind::Int(65536, u32::MAX as i64))];
+
+const CREDENTIALS_VERIFICATION: &[&str] =
+    &["NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify"];
+
+/// What a node can run short of.
+const SIGNALS: &[&str] = &[
+    "memory.available",
+    "allocatableMemory.available",
+    "nodefs.available",
+    "nodefs.inodesFree",
+    "imagefs.available",
+    "imagefs.inodesFree",
+    "containerfs.available",
+    "containerfs.inodesFree",
+    "pid.available",
+];
+
+const RESERVABLE: &[&str] = &["cpu", "memory", "ephemeral-storage", "pid"];
+
+const ENFORCEABLE: &[&str] =
+    &["none", "pods", "system-reserved", "system-reserved-compressible", "kube-reserved", "kube-reserved-compressible"];

@@ -1,0 +1,470 @@
+//! What command lines and files come to, and the one line that a mistake gets.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::effective::ShutdownGrace;
+use super::{CgroupDriver, Config, Request, load};
+use crate::error::ErrorChain;
+
+/// A directory of one test, gone with it.
+struct TempDir(PathBuf);
+
+impl TempDir {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("coracle-config-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn arguments(line: &[&str]) -> Vec<String> {
+    line.iter().map(|&argument| argument.to_owned()).collect()
+}
+
+/// The configuration that a command line comes to, on a node called `n`, and its warnings.
+#[track_caller]
+fn loaded(line: &[&str]) -> (Config, Vec<String>) {
+    let line = [&["--hostname-override=n"], line].concat();
+    match load(&arguments(&line)).map_err(|error| ErrorChain(&error).to_string()) {
+        Ok(Request::Run(config, warnings)) => (*config, warnings.0),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn refused(line: &[&str]) -> String {
+    ErrorChain(&load(&arguments(line)).unwrap_err()).to_string()
+}
+
+/// A configuration file with these fields, written as JSON.
+fn document(fields: &str) -> String {
+    let comma = if fields.is_empty() { "" } else { "," };
+    format!(r#"{{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration"{comma}{fields}}}"#)
+}
+
+#[track_caller]
+fn file_loaded(fields: &str) -> (Config, Vec<String>) {
+    let dir = TempDir::new();
+    loaded(&["--config", &dir.write("config.yaml", &document(fields))])
+}
+
+fn defaults() -> Config {
+    Config { node_name: "n".to_owned(), ..Config::default() }
+}
+
+#[test]
+fn nothing_said_means_the_defaults() {
+    assert_eq!(loaded(&[]), (defaults(), vec![]));
+    assert_eq!(file_loaded(""), (defaults(), vec![]));
+}
+
+#[test]
+fn a_bad_command_line_gets_one_line_that_names_the_flag() {
+    for (line, message) in [
+        (vec!["--max-podz", "3"], "--max-podz: unknown flag (did you mean --max-pods?)"),
+        (vec!["--frobnicate"], "--frobnicate: unknown flag"),
+        (vec!["-max-pods=3"], "-max-pods: unknown flag (did you mean --max-pods?)"),
+        (vec!["-x"], "-x: unknown flag"),
+        (vec!["--max-pods"], "--max-pods: expected a whole number from 0, found nothing"),
+        (vec!["--max-pods="], "--max-pods: expected a whole number from 0, found \"\""),
+        (vec!["--max-pods=many"], "--max-pods: expected a whole number from 0, found \"many\""),
+        (vec!["--max-pods=-1"], "--max-pods: expected a whole number from 0, found -1"),
+        (vec!["--healthz-port", "70000"], "--healthz-port: expected a whole number from 0 to 65535, found 70000"),
+        (vec!["--fail-swap-on=maybe"], "--fail-swap-on: expected true or false, found \"maybe\""),
+        (vec!["--fail-swap-on", "false"], "unexpected argument \"false\" (coracle --help shows what there is)"),
+        (vec!["--sync-frequency=60"], "--sync-frequency: expected a duration as 1m30s, found \"60\""),
+        (vec!["--sync-frequency=-1s"], "--sync-frequency: expected a duration as 1m30s, found \"-1s\""),
+        (vec!["--cpu-cfs-quota-period=2s"], "--cpu-cfs-quota-period: expected a duration from 1ms to 1s, found \"2s\""),
+        (vec!["--cgroup-driver=docker"], "--cgroup-driver: expected cgroupfs or systemd, found \"docker\""),
+        (vec!["--cluster-dns=10.0.0.10,dns"], "--cluster-dns[1]: expected an IP address, found \"dns\""),
+        (
+            vec!["--container-runtime-endpoint=tcp://1.2.3.4:5"],
+            "--container-runtime-endpoint: expected a socket as unix:///run/containerd/containerd.sock, \
+             found \"tcp://1.2.3.4:5\"",
+        ),
+        (
+            vec!["--eviction-hard=memory.free<1Gi"],
+            "--eviction-hard: unknown name memory.free (expected memory.available, \
+             allocatableMemory.available, nodefs.available, nodefs.inodesFree, imagefs.available, \
+             imagefs.inodesFree, containerfs.available, containerfs.inodesFree or pid.available)",
+        ),
+        (vec!["--feature-gates=A=perhaps"], "--feature-gates[A]: expected true or false, found \"perhaps\""),
+        (vec!["--node-ip=here"], "--node-ip[0]: expected an IP address, found \"here\""),
+        (
+            vec!["--node-ip=1.1.1.1,2.2.2.2"],
+            "--node-ip: expected one address, or one of each family, found \"1.1.1.1,2.2.2.2\"",
+        ),
+        (
+            vec!["--hostname-override=my_node"],
+            "--hostname-override: expected a DNS name of letters, digits, '-' and '.', found \"my_node\"",
+        ),
+        (vec!["--cloud-provider=aws"], "--cloud-provider: expected external, found \"aws\""),
+        (vec!["--exit-on-lock-contention"], "--exit-on-lock-contention: not supported"),
+        (vec!["--runonce"], "--runonce: not supported"),
+        (vec!["--", "x"], "unexpected argument \"--\" (coracle --help shows what there is)"),
+        (vec!["serve"], "unexpected argument \"serve\" (coracle --help shows what there is)"),
+        (vec!["--root-dir"], "--root-dir: expected a path, found nothing"),
+        (vec!["--v=loud"], "--v: expected a whole number from 0, found \"loud\""),
+        (
+            vec!["--cgroups-per-qos=false", "--enforce-node-allocatable=pods"],
+            "enforceNodeAllocatable: expected none where cgroupsPerQOS is false",
+        ),
+    ] {
+        assert_eq!(refused(&line), message, "{line:?}");
+    }
+}
+
+#[test]
+fn a_bad_file_gets_one_line_that_names_file_and_field() {
+    for (fields, message) in [
+        (r#""maxPod":3"#, "maxPod: unknown field (did you mean maxPods?)"),
+        (r#""replicas":3"#, "replicas: unknown field"),
+        (r#""authentication":{"webhok":{}}"#, "authentication.webhok: unknown field (did you mean webhook?)"),
+        (r#""authentication":true"#, "authentication: expected a mapping, found true"),
+        (r#""maxPods":"110""#, "maxPods: expected a whole number from 0, found \"110\""),
+        (r#""maxPods":1.5"#, "maxPods: expected a whole number from 0, found 1.5"),
+        (r#""failSwapOn":"no""#, "failSwapOn: expected true or false, found \"no\""),
+        (r#""clusterDomain":[]"#, "clusterDomain: expected a string, found a list"),
+        (r#""clusterDNS":"10.0.0.10""#, "clusterDNS: expected a list, found \"10.0.0.10\""),
+        (r#""clusterDNS":["10.0.0.10","x"]"#, "clusterDNS[1]: expected an IP address, found \"x\""),
+        (r#""syncFrequency":60"#, "syncFrequency: expected a duration as 1m30s, found 60"),
+        (r#""oomScoreAdj":1001"#, "oomScoreAdj: expected a whole number from -1000 to 1000, found 1001"),
+        (
+            r#""crashLoopBackOff":{"maxContainerRestartPeriod":"10m"}"#,
+            "crashLoopBackOff.maxContainerRestartPeriod: expected a duration from 1s to 5m0s, found \"10m\"",
+        ),
+        (
+            r#""imageGCHighThresholdPercent":101"#,
+            "imageGCHighThresholdPercent: expected a whole number from 0 to 100, found 101",
+        ),
+        (r#""memoryThrottlingFactor":1.5"#, "memoryThrottlingFactor: expected a number from 0 to 1, found 1.5"),
+        (r#""containerLogMaxSize":"big""#, "containerLogMaxSize: expected a quantity as 10Mi, found \"big\""),
+        (
+            r#""evictionHard":{"memory.available":"lots"}"#,
+            "evictionHard[memory.available]: expected a quantity as 10Mi or a percentage as 10%, found \"lots\"",
+        ),
+        (
+            r#""systemReserved":{"gpu":"1"}"#,
+            "systemReserved: unknown name gpu (expected cpu, memory, ephemeral-storage or pid)",
+        ),
+        (r#""qosReserved":{"memory":"half"}"#, "qosReserved[memory]: expected a percentage as 10%, found \"half\""),
+        (
+            r#""memorySwap":{"swapBehavior":"Swap"}"#,
+            "memorySwap.swapBehavior: expected NoSwap or LimitedSwap, found \"Swap\"",
+        ),
+        (
+            r#""shutdownGracePeriodByPodPriority":[{"priority":"x"}]"#,
+            "shutdownGracePeriodByPodPriority[0].priority: expected a whole number from -2147483648 to 2147483647, found \"x\"",
+        ),
+        (r#""runOnce":true"#, "runOnce: not supported"),
+    ] {
+        let dir = TempDir::new();
+        let path = dir.write("config.yaml", &document(fields));
+        assert_eq!(refused(&["--config", &path]), format!("{path}: {message}"), "{fields}");
+    }
+}
+
+#[test]
+fn settings_that_cannot_stand_beside_each_other_are_refused_wherever_they_come_from() {
+    for (fields, message) in [
+        (
+            r#""serializeImagePulls":true,"maxParallelImagePulls":3"#,
+            "serializeImagePulls: expected false beside maxParallelImagePulls 3, found true",
+        ),
+        (
+            r#""shutdownGracePeriod":"10s","shutdownGracePeriodCriticalPods":"20s""#,
+            "shutdownGracePeriodCriticalPods: expected no more than shutdownGracePeriod",
+        ),
+        (
+            r#""cgroupsPerQOS":false,"enforceNodeAllocatable":["pods"]"#,
+            "enforceNodeAllocatable: expected none where cgroupsPerQOS is false",
+        ),
+    ] {
+        let dir = TempDir::new();
+        assert_eq!(refused(&["--config", &dir.write("config.yaml", &document(fields))]), message);
+    }
+}
+
+#[test]
+fn a_file_must_say_what_it_is() {
+    let dir = TempDir::new();
+    for (text, message) in [
+        ("", "expected one KubeletConfiguration, found 0 documents"),
+        ("a: 1\n---\nb: 2\n", "expected one KubeletConfiguration, found 2 documents"),
+        ("a: 1\na: 2\n", "line 2, column 1: a is given twice"),
+        ("a: [\n", "line 2, column 1: not YAML: while parsing a node, did not find expected node content"),
+        ("{}", "apiVersion: required: kubelet.config.k8s.io/v1beta1"),
+        ("[]", "expected a mapping, found a list"),
+        ("3", "expected a mapping, found 3"),
+        (r#"{"apiVersion":"v1","kind":"Pod"}"#, "apiVersion: expected kubelet.config.k8s.io/v1beta1, found \"v1\""),
+        (
+            r#"{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"Pod"}"#,
+            "kind: expected KubeletConfiguration, found \"Pod\"",
+        ),
+    ] {
+        let path = dir.write("config.yaml", text);
+        assert_eq!(refused(&["--config", &path]), format!("{path}: {message}"));
+        fs::remove_file(&path).unwrap();
+        let path = dir.write("d/config.conf", text);
+        assert_eq!(refused(&["--config-dir", dir.0.join("d").to_str().unwrap()]), format!("{path}: {message}"));
+    }
+    assert_eq!(refused(&["--config=/nowhere/c.yaml"]), "/nowhere/c.yaml: No such file or directory (os error 2)");
+    assert_eq!(refused(&["--config-dir=/nowhere"]), "/nowhere: No such file or directory (os error 2)");
+}
+
+#[test]
+fn what_the_kubelet_itself_shows_as_its_configuration_is_taken_whole() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/config/configz-1.36.json");
+    let (config, _) = loaded(&["--config", path.to_str().unwrap()]);
+    let expected = Config {
+        runtime_endpoint: "/lab/containerd.sock".into(),
+        image_endpoint: "/lab/containerd.sock".into(),
+        cluster_dns: vec![[10, 96, 0, 10].into()],
+        cluster_domain: "cluster.local".to_owned(),
+        resolv_conf: Some("/lab/resolv.conf".into()),
+        cgroups_per_qos: false,
+        fail_swap_on: false,
+        verbosity: 2,
+        ..defaults()
+    };
+    assert_eq!(config, expected);
+}
+
+#[test]
+fn flags_are_written_with_a_space_or_an_equals_sign_and_underscores_count_as_dashes() {
+    let expected = Config { max_pods: 7, fail_swap_on: false, verbosity: 4, ..defaults() };
+    for line in [
+        vec!["--max-pods", "7", "--fail-swap-on=false", "--v", "4"],
+        vec!["--max_pods=7", "--fail-swap-on=F", "-v=4"],
+        vec!["-v4", "--fail-swap-on", "--fail-swap-on=0", "--max-pods=9", "--max-pods=7"],
+        vec!["--max-pods=7", "-v", "4", "--fail-swap-on=0"],
+        vec!["--max-pods=7", "-v", "--fail-swap-on=0"],
+        vec!["--max-pods=7", "--fail-swap-on=0", "-v"],
+    ] {
+        assert_eq!(loaded(&line).0, expected, "{line:?}");
+    }
+}
+
+#[test]
+fn what_kubeadm_and_the_upstream_node_tests_pass_is_taken() {
+    let (config, warnings) = loaded(&[
+        "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf",
+        "--kubeconfig=/etc/kubernetes/kubelet.conf",
+        "--container-runtime-endpoint=unix:///run/crio/crio.sock",
+        "--register-with-taints=node-role.kubernetes.io/control-plane=:NoSchedule",
+        "--pod-infra-container-image=registry.k8s.io/pause:3.10",
+        "--hostname-override=Edge-7",
+        "--root-dir",
+        "/var/lib/kubelet",
+        "--v",
+        "4",
+        "--feature-gates",
+        "A=true,B=false",
+        "--image-service-endpoint",
+        "unix:///run/images.sock",
+        "--runtime-cgroups",
+        "/system.slice/containerd.service",
+    ]);
+    let expected = Config {
+        runtime_endpoint: "/run/crio/crio.sock".into(),
+        image_endpoint: "/run/images.sock".into(),
+        node_name: "edge-7".to_owned(),
+        verbosity: 4,
+        ..defaults()
+    };
+    assert_eq!(config, expected);
+    assert_eq!(
+        warnings,
+        [
+            "not supported yet, without effect: --register-with-taints, --feature-gates, --runtime-cgroups",
+            "joining a cluster is not supported yet: only static pods run",
+            "--pod-infra-container-image has no effect: the runtime chooses the sandbox's image",
+        ]
+    );
+}
+
+#[test]
+fn a_field_without_effect_is_named_unless_it_asks_for_nothing() {
+    let (_, warnings) = file_loaded(
+        r#""authentication":{"anonymous":{"enabled":false},"webhook":{"cacheTTL":"0s","enabled":true},
+           "x509":{"clientCAFile":"/etc/kubernetes/pki/ca.crt"}},
+           "cpuManagerPolicy":"none","cpuManagerReconcilePeriod":"0s","evictionHard":{"memory.available":"100Mi"},
+           "evictionSoft":{},"logging":{"flushFrequency":0,"options":{"json":{"infoBufferSize":"0"}},"verbosity":0},
+           "memorySwap":{},"hairpinMode":"none","staticPodURL":"","tracing":null"#,
+    );
+    let fields = "authentication.webhook.enabled, authentication.x509.clientCAFile, evictionHard";
+    assert_eq!(warnings, [format!("not supported yet, without effect: {fields}")]);
+}
+
+#[test]
+fn every_setting_in_force_reaches_the_configuration() {
+    let (config, warnings) = file_loaded(
+        r#""staticPodPath":"/m","podLogsDir":"/l","syncFrequency":"30s","fileCheckFrequency":"5s",
+           "registryPullQPS":0,"registryBurst":3,"healthzPort":1,"healthzBindAddress":"::1","oomScoreAdj":-5,
+           "clusterDomain":"c","clusterDNS":["1.1.1.1","::2"],"cgroupRoot":"/r","cgroupsPerQOS":false,
+           "cgroupDriver":"systemd","singleProcessOOMKill":true,"runtimeRequestTimeout":"3s","maxPods":4,
+           "podPidsLimit":100,"resolvConf":"","cpuCFSQuota":false,"cpuCFSQuotaPeriod":"10ms",
+           "maxParallelImagePulls":3,"failSwapOn":false,"logging":{"verbosity":5},
+           "crashLoopBackOff":{"maxContainerRestartPeriod":"20s"},"seccompDefault":true,
+           "containerRuntimeEndpoint":"unix:///a","imageServiceEndpoint":"/b""#,
+    );
+    let expected = Config {
+        static_pod_path: Some("/m".into()),
+        pod_logs_dir: "/l".into(),
+        sync_frequency: Duration::from_secs(30),
+        file_check_frequency: Duration::from_secs(5),
+        registry_pull_qps: 0,
+        registry_burst: 3,
+        healthz: Some("[::1]:1".parse().unwrap()),
+        oom_score_adj: -5,
+        cluster_domain: "c".to_owned(),
+        cluster_dns: vec!["1.1.1.1".parse().unwrap(), "::2".parse().unwrap()],
+        cgroup_root: "/r".to_owned(),
+        cgroups_per_qos: false,
+        cgroup_driver: CgroupDriver::Systemd,
+        single_process_oom_kill: Some(true),
+        runtime_request_timeout: Duration::from_secs(3),
+        max_pods: 4,
+        pod_pids_limit: Some(100),
+        resolv_conf: None,
+        cpu_cfs_quota: false,
+        cpu_cfs_quota_period: Duration::from_millis(10),
+        serialize_image_pulls: false,
+        max_parallel_image_pulls: Some(3),
+        fail_swap_on: false,
+        verbosity: 5,
+        max_container_restart_period: Duration::from_secs(20),
+        seccomp_default: true,
+        runtime_endpoint: "/a".into(),
+        image_endpoint: "/b".into(),
+        ..defaults()
+    };
+    assert_eq!((config, warnings), (expected, vec![]));
+}
+
+#[test]
+fn bounds_of_logs_and_of_a_shutdown_are_read_though_they_are_not_in_force() {
+    let (config, warnings) = file_loaded(
+        r#""containerLogMaxSize":"1Mi","containerLogMaxFiles":3,"shutdownGracePeriod":"30s",
+           "shutdownGracePeriodCriticalPods":"10s""#,
+    );
+    let shutdown_grace = ShutdownGrace { total: Duration::from_secs(30), critical: Duration::from_secs(10) };
+    let expected =
+        Config { container_log_max_bytes: 1 << 20, container_log_max_files: 3, shutdown_grace, ..defaults() };
+    assert_eq!(config, expected);
+    let fields = "containerLogMaxFiles, containerLogMaxSize, shutdownGracePeriod, shutdownGracePeriodCriticalPods";
+    assert_eq!(warnings, [format!("not supported yet, without effect: {fields}")]);
+}
+
+#[test]
+fn the_file_that_kubeadm_writes_is_taken() {
+    let dir = TempDir::new();
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/config/kubeadm-1.36.yaml"));
+    let (config, warnings) = loaded(&["--config", &dir.write("config.yaml", &text.unwrap())]);
+    let expected = Config {
+        cluster_dns: vec![[10, 96, 0, 10].into()],
+        cluster_domain: "cluster.local".to_owned(),
+        cgroup_driver: CgroupDriver::Systemd,
+        resolv_conf: Some("/run/systemd/resolve/resolv.conf".into()),
+        ..defaults()
+    };
+    assert_eq!(config, expected);
+    let fields = "authentication.webhook.enabled, authentication.x509.clientCAFile, rotateCertificates";
+    assert_eq!(warnings, [format!("not supported yet, without effect: {fields}")]);
+}
+
+#[test]
+fn a_zero_means_the_default_where_it_can_mean_nothing_else() {
+    let (config, warnings) = file_loaded(
+        r#""syncFrequency":"0s","fileCheckFrequency":"0s","runtimeRequestTimeout":"0s","registryBurst":0,"maxPods":0,
+           "cgroupDriver":"","healthzBindAddress":"","containerRuntimeEndpoint":"","podPidsLimit":-1"#,
+    );
+    assert_eq!((config, warnings), (defaults(), vec![]));
+}
+
+#[test]
+fn healthz_port_zero_is_off_and_an_empty_manifest_path_is_none() {
+    let (config, _) = file_loaded(r#""healthzPort":0,"staticPodPath":"""#);
+    assert_eq!(config, Config { healthz: None, static_pod_path: None, ..defaults() });
+}
+
+#[test]
+fn drop_ins_are_merged_in_the_order_of_their_paths_and_flags_win() {
+    let dir = TempDir::new();
+    let base = dir.write(
+        "config.yaml",
+        &document(r#""maxPods":1,"clusterDomain":"a","clusterDNS":["1.1.1.1"],"logging":{"verbosity":2}"#),
+    );
+    dir.write("d/20.conf", &document(r#""maxPods":20,"clusterDNS":["2.2.2.2"]"#));
+    dir.write("d/10/x.conf", &document(r#""maxPods":10,"clusterDomain":null,"logging":{"flushFrequency":0}"#));
+    dir.write("d/30.yaml", "not read");
+    let drop_ins = dir.0.join("d");
+    let line = ["--config", &base, "--config-dir", drop_ins.to_str().unwrap()];
+    let expected = Config { max_pods: 20, cluster_dns: vec![[2, 2, 2, 2].into()], verbosity: 2, ..defaults() };
+    assert_eq!(loaded(&line).0, expected);
+    let line = [&line[..], &["--max-pods=3", "--cluster-dns=3.3.3.3", "--cluster-dns=4.4.4.4"]].concat();
+    let cluster_dns = vec![[3, 3, 3, 3].into(), [4, 4, 4, 4].into()];
+    assert_eq!(loaded(&line).0, Config { max_pods: 3, cluster_dns, ..expected });
+}
+
+#[test]
+fn relative_paths_belong_to_the_directory_of_their_file() {
+    let dir = TempDir::new();
+    let base = dir.write("config.yaml", &document(r#""staticPodPath":"manifests","podLogsDir":"logs""#));
+    dir.write("d/x.conf", &document(r#""podLogsDir":"logs""#));
+    let (config, _) = loaded(&["--config", &base, "--config-dir", dir.0.join("d").to_str().unwrap()]);
+    assert_eq!(config.static_pod_path, Some(dir.0.join("manifests")));
+    assert_eq!(config.pod_logs_dir, dir.0.join("d/logs"));
+}
+
+#[test]
+fn places_given_by_flags_are_made_absolute() {
+    let here = std::env::current_dir().unwrap();
+    let (config, _) = loaded(&["--root-dir=state"]);
+    assert_eq!(config.root_dir, here.join("state"));
+    assert_eq!(config.cert_dir, here.join("state/pki"));
+}
+
+#[test]
+fn help_and_version_are_answered_before_any_file_is_read() {
+    for (line, help) in [("--help", true), ("-h", true), ("--version", false)] {
+        let request = load(&arguments(&["--config=/nowhere", line])).unwrap();
+        assert_eq!(matches!(request, Request::Help), help);
+        assert_eq!(matches!(request, Request::Version), !help);
+    }
+}
+
+#[test]
+fn the_configuration_that_is_shipped_shows_the_defaults() {
+    let shipped = include_str!("../../systemd/config.yaml");
+    // A setting is commented out without a space; words are not.
+    let uncommented = shipped.lines().map(|line| match line.strip_prefix('#') {
+        Some(setting) if !setting.starts_with(' ') => setting,
+        _ => line,
+    });
+    let uncommented = uncommented.collect::<Vec<_>>().join("\n");
+    assert_ne!(uncommented, shipped);
+    let dir = TempDir::new();
+    for text in [shipped, &uncommented] {
+        let config = dir.write("config.yaml", text);
+        assert_eq!(loaded(&["--config", &config]), loaded(&[]));
+    }
+}

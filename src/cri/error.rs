@@ -1,0 +1,134 @@
+//! Why a call to the runtime failed, and on what.
+
+use std::fmt;
+
+use crate::rpc;
+use crate::wire::grpc::Code;
+use crate::wire::grpc::Status;
+use crate::wire::protobuf::DecodeError;
+
+/// A call that did not succeed.
+#[derive(Clone, Debug)]
+pub struct Error {
+    /// The path of the method.
+    path: &'static str,
+    /// The id or name that the call was about; empty if it was about nothing in particular.
+    subject: String,
+    cause: Cause,
+}
+
+#[derive(Clone, Debug)]
+enum Cause {
+    Rpc(rpc::Error),
+    /// The answer came, but what it means cannot be known.
+    Malformed(Malformed),
+}
+
+#[derive(Clone, Debug)]
+enum Malformed {
+    Bytes(DecodeError),
+    Lacks(&'static str),
+}
+
+impl Error {
+    pub(super) fn rpc(path: &'static str, subject: &str, cause: rpc::Error) -> Self {
+        Self { path, subject: subject.to_owned(), cause: Cause::Rpc(cause) }
+    }
+
+    pub(super) fn undecodable(path: &'static str, subject: &str, cause: DecodeError) -> Self {
+        Self { path, subject: subject.to_owned(), cause: Cause::Malformed(Malformed::Bytes(cause)) }
+    }
+
+    pub(super) fn lacks(path: &'static str, subject: &str, what: &'static str) -> Self {
+        Self { path, subject: subject.to_owned(), cause: Cause::Malformed(Malformed::Lacks(what)) }
+    }
+
+    /// The name of the call, such as `RunPodSandbox`.
+    pub fn call(&self) -> &'static str {
+        self.path.rsplit_once('/').map_or(self.path, |(_, name)| name)
+    }
+
+    /// The runtime's own word, when it gave one.
+    pub fn status(&self) -> Option<&Status> {
+        match &self.cause {
+            Cause::Rpc(error) => error.status(),
+            Cause::Malformed(_) => None,
+        }
+    }
+
+    /// The runtime does not have what the call was about.
+    pub fn is_not_found(&self) -> bool {
+        self.has_code(Code::NotFound)
+    }
+
+    /// The runtime does not know the call.
+    pub fn is_unimplemented(&self) -> bool {
+        self.has_code(Code::Unimplemented)
+    }
+
+    /// There is no connection to the runtime, and the last try to make one failed.
+    pub fn is_away(&self) -> bool {
+        matches!(self.cause, Cause::Rpc(rpc::Error::Connect { .. }))
+    }
+
+    /// The answer is not one that the call can have.
+    pub fn is_malformed(&self) -> bool {
+        matches!(self.cause, Cause::Malformed(_))
+    }
+
+    /// The call had no effect for certain and may be made again as it is.
+    pub fn is_retryable(&self) -> bool {
+        match &self.cause {
+            Cause::Rpc(error) => error.is_retryable(),
+            Cause::Malformed(_) => false,
+        }
+    }
+
+    /// The runtime may have done what was asked, or still be doing it: look before asking again.
+    pub fn outcome_unknown(&self) -> bool {
+        match &self.cause {
+            Cause::Rpc(rpc::Error::Status(status)) => match status.code {
+                // The runtime gave up waiting for one of its own parts.
+                Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable => true,
+                _ => false,
+            },
+            Cause::Rpc(error) => error.is_outcome_unknown(),
+            Cause::Malformed(_) => true,
+        }
+    }
+
+    fn has_code(&self, code: Code) -> bool {
+        self.status().is_some_and(|status| status.code == code)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.call())?;
+        if !self.subject.is_empty() {
+            write!(f, " {}", self.subject)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(match &self.cause {
+            Cause::Rpc(error) => error,
+            Cause::Malformed(Malformed::Bytes(error)) => error,
+            Cause::Malformed(malformed) => malformed,
+        })
+    }
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(error) => write!(f, "{error}"),
+            Self::Lacks(what) => write!(f, "the answer has no {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Malformed {}

@@ -1,0 +1,92 @@
+//! The calls about images.
+
+use std::time::Duration;
+
+use super::Error;
+use super::call::{call, id as require};
+use super::v1::*;
+use crate::rpc;
+use crate::wire::protobuf::{Message, encode, put_message};
+
+/// A handle on the image service, which may have an endpoint of its own; clones share its connection.
+#[derive(Clone, Debug)]
+pub struct ImageService {
+    client: rpc::Client,
+    /// How long the runtime may take for a call that pulls nothing.
+    timeout: Duration,
+}
+
+/// Expands to the path of a method.
+macro_rules! path {
+    ($method:literal) => {
+        concat!("/runtime.v1.ImageService/", $method)
+    };
+}
+
+impl ImageService {
+    /// `timeout` is the kubelet's `runtimeRequestTimeout`.
+    pub fn new(client: rpc::Client, timeout: Duration) -> Self {
+        Self { client, timeout }
+    }
+
+    /// All images, or those that `image` refers to.
+    pub async fn list_images(&self, image: Option<&ImageSpec>) -> Result<Vec<Image>, Error> {
+        let filter = image.map(|image| ImageFilter { image: Some(image.clone()) });
+        let request = ListImagesRequest { filter };
+        let answer: ListImagesResponse = self.call(path!("ListImages"), "", &request).await?;
+        Ok(answer.images)
+    }
+
+    /// The image as the runtime has it; `None` if it does not.
+    pub async fn image_status(&self, image: &ImageSpec) -> Result<Option<Image>, Error> {
+        let path = path!("ImageStatus");
+        let request = ImageStatusRequest { image: Some(image.clone()), verbose: false };
+        let answer: ImageStatusResponse = self.call(path, &image.image, &request).await?;
+        match answer.image {
+            Some(found) if found.id.is_empty() => Err(Error::lacks(path, &image.image, "image id")),
+            found => Ok(found),
+        }
+    }
+
+    /// Pulls the image within `limit`; its id or digest.
+    pub async fn pull_image(
+        &self,
+        image: &ImageSpec,
+        auth: Option<&AuthConfig>,
+        sandbox_config: Option<&PodSandboxConfig>,
+        limit: Duration,
+    ) -> Result<String, Error> {
+        let path = path!("PullImage");
+        let mut request = Vec::new();
+        put_message(1, image, &mut request);
+        if let Some(auth) = auth {
+            put_message(2, auth, &mut request);
+        }
+        if let Some(config) = sandbox_config {
+            put_message(3, config, &mut request);
+        }
+        let answer: PullImageResponse = call(&self.client, path, &image.image, request, limit).await?;
+        require(answer.image_ref, "image reference", path, &image.image)
+    }
+
+    /// May be repeated; an absent image is no error.
+    pub async fn remove_image(&self, image: &ImageSpec) -> Result<(), Error> {
+        let request = RemoveImageRequest { image: Some(image.clone()) };
+        let RemoveImageResponse {} = self.call(path!("RemoveImage"), &image.image, &request).await?;
+        Ok(())
+    }
+
+    /// What the file systems of images and containers hold.
+    pub async fn image_fs_info(&self) -> Result<ImageFsInfoResponse, Error> {
+        self.call(path!("ImageFsInfo"), "", &ImageFsInfoRequest {}).await
+    }
+
+    async fn call<M: Message + Default>(
+        &self,
+        path: &'static str,
+        subject: &str,
+        request: &dyn Message,
+    ) -> Result<M, Error> {
+        call(&self.client, path, subject, encode(request), self.timeout).await
+    }
+}

@@ -1,0 +1,328 @@
+//! The calls about sandboxes, containers and the runtime itself.
+
+use std::time::Duration;
+
+use super::Error;
+use super::call::{call, id as require, read, whole_seconds};
+use super::v1::*;
+use crate::rpc;
+use crate::wire::protobuf::{Message, encode, put_message, put_str};
+
+/// A handle on the runtime; clones share its connection.
+#[derive(Clone, Debug)]
+pub struct RuntimeService {
+    client: rpc::Client,
+    /// How long the runtime may take for a call that does not wait for anything of its own.
+    timeout: Duration,
+}
+
+/// Expands to the path of a method.
+macro_rules! path {
+    ($method:literal) => {
+        concat!("/runtime.v1.RuntimeService/", $method)
+    };
+}
+
+/// The runtime itself.
+impl RuntimeService {
+    /// `timeout` is the kubelet's `runtimeRequestTimeout`.
+    pub fn new(client: rpc::Client, timeout: Duration) -> Self {
+        Self { client, timeout }
+    }
+
+    /// Sees the connection come and go.
+    pub fn watch(&self) -> rpc::Watch {
+        self.client.watch()
+    }
+
+    pub async fn version(&self) -> Result<VersionResponse, Error> {
+        // The version of the kubelet's own API, which no runtime looks at.
+        let request = VersionRequest { version: "0.1.0".to_owned() };
+        self.call(path!("Version"), "", &request).await
+    }
+
+    /// The conditions; with `verbose` also the runtime's configuration as JSON. `status` is always there.
+    pub async fn status(&self, verbose: bool) -> Result<StatusResponse, Error> {
+        let path = path!("Status");
+        let answer: StatusResponse = self.call(path, "", &StatusRequest { verbose }).await?;
+        if answer.status.is_none() { Err(Error::lacks(path, "", "status")) } else { Ok(answer) }
+    }
+
+    /// What RuntimeConfig tells: the cgroup driver, if the runtime has one to tell.
+    pub async fn cgroup_driver(&self) -> Result<Option<CgroupDriver>, Error> {
+        let answer: RuntimeConfigResponse = self.call(path!("RuntimeConfig"), "", &RuntimeConfigRequest {}).await?;
+        Ok(answer.linux.map(|linux| linux.cgroup_driver))
+    }
+
+    /// Gives the runtime's network its addresses, by UpdateRuntimeConfig.
+    pub async fn update_pod_cidr(&self, pod_cidr: &str) -> Result<(), Error> {
+        let network_config = Some(NetworkConfig { pod_cidr: pod_cidr.to_owned() });
+        let request = UpdateRuntimeConfigRequest { runtime_config: Some(RuntimeConfig { network_config }) };
+        let UpdateRuntimeConfigResponse {} = self.call(path!("UpdateRuntimeConfig"), pod_cidr, &request).await?;
+        Ok(())
+    }
+
+    /// What happens to containers from now on, by GetContainerEvents. The stream has no deadline: it ends with the connection.
+    pub async fn container_events(&self) -> Result<ContainerEvents, Error> {
+        let path = path!("GetContainerEvents");
+        match self.client.server_streaming(path, encode(&GetEventsRequest {})).await {
+            Ok(answers) => Ok(ContainerEvents { path, answers }),
+            Err(error) => Err(Error::rpc(path, "", error)),
+        }
+    }
+
+    async fn call<M: Message + Default>(
+        &self,
+        path: &'static str,
+        subject: &str,
+        request: &dyn Message,
+    ) -> Result<M, Error> {
+        call(&self.client, path, subject, encode(request), self.timeout).await
+    }
+
+    /// The requests of all lists look alike: a filter, as field 1.
+    async fn list<M: Message + Default>(&self, path: &'static str, filter: Option<&dyn Message>) -> Result<M, Error> {
+        let mut request = Vec::new();
+        if let Some(filter) = filter {
+            put_message(1, filter, &mut request);
+        }
+        call(&self.client, path, "", request, self.timeout).await
+    }
+}
+
+/// Pod sandboxes.
+impl RuntimeService {
+    /// Creates and starts a sandbox with its network; its id.
+    pub async fn run_pod_sandbox(&self, config: &PodSandboxConfig, runtime_handler: &str) -> Result<String, Error> {
+        let path = path!("RunPodSandbox");
+        let mut request = Vec::new();
+        put_message(1, config, &mut request);
+        put_str(2, runtime_handler, &mut request);
+        let subject = match &config.metadata {
+            Some(pod) => format!("{}/{}", pod.namespace, pod.name),
+            None => String::new(),
+        };
+        // A network plug-in may take its time, and the sandbox's image may have to be pulled.
+        let timeout = self.timeout.saturating_mul(2);
+        let answer: RunPodSandboxResponse = call(&self.client, path, &subject, request, timeout).await?;
+        require(answer.pod_sandbox_id, "sandbox id", path, &subject)
+    }
+
+    /// Kills what runs in it and takes its network down. May be repeated. An absent sandbox is no error in CRI, and
+    /// not found in containerd 1.6.
+    pub async fn stop_pod_sandbox(&self, id: &str) -> Result<(), Error> {
+        let request = StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
+        let StopPodSandboxResponse {} = self.call(path!("StopPodSandbox"), id, &request).await?;
+        Ok(())
+    }
+
+    /// Removes it with its containers. May be repeated; an absent sandbox is no error.
+    pub async fn remove_pod_sandbox(&self, id: &str) -> Result<(), Error> {
+        let request = RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
+        let RemovePodSandboxResponse {} = self.call(path!("RemovePodSandbox"), id, &request).await?;
+        Ok(())
+    }
+
+    /// `status` is always there.
+    pub async fn pod_sandbox_status(&self, id: &str, verbose: bool) -> Result<PodSandboxStatusResponse, Error> {
+        let path = path!("PodSandboxStatus");
+        let request = PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose };
+        let answer: PodSandboxStatusResponse = self.call(path, id, &request).await?;
+        if answer.status.is_none() { Err(Error::lacks(path, id, "status")) } else { Ok(answer) }
+    }
+
+    pub async fn list_pod_sandbox(&self, filter: Option<&PodSandboxFilter>) -> Result<Vec<PodSandbox>, Error> {
+        let answer: ListPodSandboxResponse = self.list(path!("ListPodSandbox"), filter.map(|one| one as _)).await?;
+        Ok(answer.items)
+    }
+
+    /// Tells the runtime what the sandbox's cgroup has been set to.
+    pub async fn update_pod_sandbox_resources(
+        &self,
+        id: &str,
+        overhead: &LinuxContainerResources,
+        resources: &LinuxContainerResources,
+    ) -> Result<(), Error> {
+        let mut request = Vec::new();
+        put_str(1, id, &mut request);
+        put_message(2, overhead, &mut request);
+        put_message(3, resources, &mut request);
+        let path = path!("UpdatePodSandboxResources");
+        let UpdatePodSandboxResourcesResponse {} = call(&self.client, path, id, request, self.timeout).await?;
+        Ok(())
+    }
+
+    pub async fn pod_sandbox_stats(&self, id: &str) -> Result<PodSandboxStats, Error> {
+        let path = path!("PodSandboxStats");
+        let request = PodSandboxStatsRequest { pod_sandbox_id: id.to_owned() };
+        let answer: PodSandboxStatsResponse = self.call(path, id, &request).await?;
+        answer.stats.ok_or_else(|| Error::lacks(path, id, "stats"))
+    }
+
+    pub async fn list_pod_sandbox_stats(
+        &self,
+        filter: Option<&PodSandboxStatsFilter>,
+    ) -> Result<Vec<PodSandboxStats>, Error> {
+        let path = path!("ListPodSandboxStats");
+        let answer: ListPodSandboxStatsResponse = self.list(path, filter.map(|one| one as _)).await?;
+        Ok(answer.stats)
+    }
+}
+
+/// Containers.
+impl RuntimeService {
+    /// Makes a container in the sandbox `sandbox_id`; its id.
+    pub async fn create_container(
+        &self,
+        sandbox_id: &str,
+        config: &ContainerConfig,
+        sandbox_config: &PodSandboxConfig,
+    ) -> Result<String, Error> {
+        let path = path!("CreateContainer");
+        let mut request = Vec::new();
+        put_str(1, sandbox_id, &mut request);
+        put_message(2, config, &mut request);
+        put_message(3, sandbox_config, &mut request);
+        let name = config.metadata.as_ref().map_or("", |metadata| metadata.name.as_str());
+        let subject = format!("{name} in {sandbox_id}");
+        let answer: CreateContainerResponse = call(&self.client, path, &subject, request, self.timeout).await?;
+        require(answer.container_id, "container id", path, &subject)
+    }
+
+    pub async fn start_container(&self, id: &str) -> Result<(), Error> {
+        let request = StartContainerRequest { container_id: id.to_owned() };
+        let StartContainerResponse {} = self.call(path!("StartContainer"), id, &request).await?;
+        Ok(())
+    }
+
+    /// Signals it, waits for `grace`, kills it; a `grace` of zero kills at once. May be repeated. An absent container
+    /// is no error in CRI, and not found in containerd 1.6.
+    pub async fn stop_container(&self, id: &str, grace: Duration) -> Result<(), Error> {
+        let request = StopContainerRequest { container_id: id.to_owned(), timeout: whole_seconds(grace) };
+        let timeout = self.timeout.saturating_add(grace);
+        let StopContainerResponse {} =
+            call(&self.client, path!("StopContainer"), id, encode(&request), timeout).await?;
+        Ok(())
+    }
+
+    /// Removes it, running or not. May be repeated; an absent container is no error.
+    pub async fn remove_container(&self, id: &str) -> Result<(), Error> {
+        let request = RemoveContainerRequest { container_id: id.to_owned() };
+        let RemoveContainerResponse {} = self.call(path!("RemoveContainer"), id, &request).await?;
+        Ok(())
+    }
+
+    pub async fn list_containers(&self, filter: Option<&ContainerFilter>) -> Result<Vec<Container>, Error> {
+        let answer: ListContainersResponse = self.list(path!("ListContainers"), filter.map(|one| one as _)).await?;
+        Ok(answer.containers)
+    }
+
+    /// `status` is always there; with `verbose` also what [`ContainerStatusResponse::init_pid`] reads.
+    pub async fn container_status(&self, id: &str, verbose: bool) -> Result<ContainerStatusResponse, Error> {
+        let path = path!("ContainerStatus");
+        let request = ContainerStatusRequest { container_id: id.to_owned(), verbose };
+        let answer: ContainerStatusResponse = self.call(path, id, &request).await?;
+        if answer.status.is_none() { Err(Error::lacks(path, id, "status")) } else { Ok(answer) }
+    }
+
+    pub async fn update_container_resources(&self, id: &str, resources: &LinuxContainerResources) -> Result<(), Error> {
+        let mut request = Vec::new();
+        put_str(1, id, &mut request);
+        put_message(2, resources, &mut request);
+        let path = path!("UpdateContainerResources");
+        let UpdateContainerResourcesResponse {} = call(&self.client, path, id, request, self.timeout).await?;
+        Ok(())
+    }
+
+    /// Makes the runtime write to a new log file, after the old one was moved away.
+    pub async fn reopen_container_log(&self, id: &str) -> Result<(), Error> {
+        let request = ReopenContainerLogRequest { container_id: id.to_owned() };
+        let ReopenContainerLogResponse {} = self.call(path!("ReopenContainerLog"), id, &request).await?;
+        Ok(())
+    }
+
+    pub async fn container_stats(&self, id: &str) -> Result<ContainerStats, Error> {
+        let path = path!("ContainerStats");
+        let request = ContainerStatsRequest { container_id: id.to_owned() };
+        let answer: ContainerStatsResponse = self.call(path, id, &request).await?;
+        answer.stats.ok_or_else(|| Error::lacks(path, id, "stats"))
+    }
+
+    pub async fn list_container_stats(
+        &self,
+        filter: Option<&ContainerStatsFilter>,
+    ) -> Result<Vec<ContainerStats>, Error> {
+        let path = path!("ListContainerStats");
+        let answer: ListContainerStatsResponse = self.list(path, filter.map(|one| one as _)).await?;
+        Ok(answer.stats)
+    }
+
+    /// Writes a checkpoint of the container to the file `location`.
+    pub async fn checkpoint_container(&self, id: &str, location: &str, limit: Duration) -> Result<(), Error> {
+        let request = CheckpointContainerRequest {
+            container_id: id.to_owned(),
+            location: location.to_owned(),
+            timeout: whole_seconds(limit),
+        };
+        let timeout = self.timeout.saturating_add(limit);
+        let path = path!("CheckpointContainer");
+        let CheckpointContainerResponse {} = call(&self.client, path, id, encode(&request), timeout).await?;
+        Ok(())
+    }
+}
+
+/// Commands in containers, and the addresses to stream them from.
+impl RuntimeService {
+    /// Runs `cmd` and waits for its end. The runtime kills it after `limit`.
+    pub async fn exec_sync(&self, id: &str, cmd: &[String], limit: Duration) -> Result<ExecSyncResponse, Error> {
+        // Zero would mean to the runtime that there is no limit.
+        let timeout = whole_seconds(limit).max(1);
+        let request = ExecSyncRequest { container_id: id.to_owned(), cmd: cmd.to_vec(), timeout };
+        let timeout = self.timeout.saturating_add(limit);
+        call(&self.client, path!("ExecSync"), id, encode(&request), timeout).await
+    }
+
+    /// The URL to speak to.
+    pub async fn exec(&self, request: &ExecRequest) -> Result<String, Error> {
+        let (path, id) = (path!("Exec"), &request.container_id);
+        let answer: ExecResponse = self.call(path, id, request).await?;
+        require(answer.url, "URL", path, id)
+    }
+
+    /// The URL to speak to.
+    pub async fn attach(&self, request: &AttachRequest) -> Result<String, Error> {
+        let (path, id) = (path!("Attach"), &request.container_id);
+        let answer: AttachResponse = self.call(path, id, request).await?;
+        require(answer.url, "URL", path, id)
+    }
+
+    /// The URL to speak to.
+    pub async fn port_forward(&self, sandbox_id: &str, ports: &[i32]) -> Result<String, Error> {
+        let path = path!("PortForward");
+        let request = PortForwardRequest { pod_sandbox_id: sandbox_id.to_owned(), port: ports.to_vec() };
+        let answer: PortForwardResponse = self.call(path, sandbox_id, &request).await?;
+        require(answer.url, "URL", path, sandbox_id)
+    }
+}
+
+/// The stream of container events. Dropping it ends it.
+#[derive(Debug)]
+pub struct ContainerEvents {
+    path: &'static str,
+    answers: rpc::Streaming,
+}
+
+impl ContainerEvents {
+    /// The next event; `None` once the runtime has ended the stream.
+    pub async fn next(&mut self) -> Result<Option<ContainerEventResponse>, Error> {
+        match self.answers.next().await {
+            Ok(Some(answer)) => {
+                let mut event = ContainerEventResponse::default();
+                read(&mut event, &answer, self.path, "")?;
+                Ok(Some(event))
+            }
+            Ok(None) => Ok(None),
+            Err(error) => Err(Error::rpc(self.path, "", error)),
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The stream of container events. Pure.
+
+use super::ContainerStatus;
+use super::PodSandboxStatus;
+use crate::wire::protobuf::{message, open_enum};
+
+open_enum! {
+    pub enum ContainerEventType {
+        Created = 0,
+        Started = 1,
+        Stopped = 2,
+        Deleted = 3,
+    }
+}
+
+message! {
+    pub struct GetEventsRequest {}
+
+    pub struct ContainerEventResponse {
+        /// Of the container, or of the sandbox itself.
+        1 => container_id: String,
+        2 => container_event_type: ContainerEventType,
+        3 => created_at: i64,
+        4 => pod_sandbox_status: Option<PodSandboxStatus>,
+        5 => containers_statuses: Vec<ContainerStatus>,
+    }
+}

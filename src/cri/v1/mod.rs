@@ -1,0 +1,28 @@
+//! The messages of runtime.v1 as of CRI-API 0.36. Pure.
+//!
+//! Everything that a kubelet on Linux sends or reads is here. Left out: what is for Windows, the metrics calls
+//! (`ListMetricDescriptors`, `ListPodSandboxMetrics`) and the streamed lists (`StreamContainers` and its like).
+//!
+//! Times are nanoseconds since 1970, unless a field says otherwise.
+
+mod container;
+mod events;
+mod image;
+mod resources;
+mod runtime_status;
+mod sandbox;
+mod security;
+mod signal;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+pub use container::*;
+pub use events::*;
+pub use image::*;
+pub use resources::*;
+pub use runtime_status::*;
+pub use sandbox::*;
+pub use security::*;
+pub use signal::Signal;
+pub use stats::*;

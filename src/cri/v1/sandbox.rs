@@ -1,0 +1,164 @@
+//! Pod sandboxes. Pure.
+
+use std::collections::BTreeMap;
+
+use super::ContainerStatus;
+use super::LinuxContainerResources;
+use super::LinuxSandboxSecurityContext;
+use super::NamespaceOption;
+use crate::wire::protobuf::{message, open_enum};
+
+open_enum! {
+    pub enum Protocol {
+        Tcp = 0,
+        Udp = 1,
+        Sctp = 2,
+    }
+
+    pub enum PodSandboxState {
+        Ready = 0,
+        NotReady = 1,
+    }
+}
+
+message! {
+    pub struct DnsConfig {
+        1 => servers: Vec<String>,
+        2 => searches: Vec<String>,
+        3 => options: Vec<String>,
+    }
+
+    pub struct PortMapping {
+        1 => protocol: Protocol,
+        2 => container_port: i32,
+        /// Zero: the container's port is not mapped.
+        3 => host_port: i32,
+        4 => host_ip: String,
+    }
+
+    /// What tells one sandbox of a pod from the next.
+    pub struct PodSandboxMetadata {
+        1 => name: String,
+        2 => uid: String,
+        3 => namespace: String,
+        4 => attempt: u32,
+    }
+
+    pub struct LinuxPodSandboxConfig {
+        1 => cgroup_parent: String,
+        2 => security_context: Option<LinuxSandboxSecurityContext>,
+        3 => sysctls: BTreeMap<String, String>,
+        4 => overhead: Option<LinuxContainerResources>,
+        /// The sum over the pod's containers.
+        5 => resources: Option<LinuxContainerResources>,
+    }
+
+    pub struct PodSandboxConfig {
+        1 => metadata: Option<PodSandboxMetadata>,
+        /// Empty for a pod on the host's network.
+        2 => hostname: String,
+        /// The log paths of the containers are relative to it.
+        3 => log_directory: String,
+        /// `None`: the runtime's own.
+        4 => dns_config: Option<DnsConfig>,
+        5 => port_mappings: Vec<PortMapping>,
+        6 => labels: BTreeMap<String, String>,
+        7 => annotations: BTreeMap<String, String>,
+        8 => linux: Option<LinuxPodSandboxConfig>,
+    }
+
+    pub struct RunPodSandboxRequest {
+        1 => config: Option<PodSandboxConfig>,
+        2 => runtime_handler: String,
+    }
+
+    pub struct RunPodSandboxResponse {
+        1 => pod_sandbox_id: String,
+    }
+
+    pub struct StopPodSandboxRequest {
+        1 => pod_sandbox_id: String,
+    }
+
+    pub struct StopPodSandboxResponse {}
+
+    pub struct RemovePodSandboxRequest {
+        1 => pod_sandbox_id: String,
+    }
+
+    pub struct RemovePodSandboxResponse {}
+
+    pub struct PodSandboxStatusRequest {
+        1 => pod_sandbox_id: String,
+        2 => verbose: bool,
+    }
+
+    pub struct PodIp {
+        1 => ip: String,
+    }
+
+    /// Empty for a pod on the host's network.
+    pub struct PodSandboxNetworkStatus {
+        1 => ip: String,
+        2 => additional_ips: Vec<PodIp>,
+    }
+
+    pub struct Namespace {
+        2 => options: Option<NamespaceOption>,
+    }
+
+    pub struct LinuxPodSandboxStatus {
+        1 => namespaces: Option<Namespace>,
+    }
+
+    pub struct PodSandboxStatus {
+        1 => id: String,
+        2 => metadata: Option<PodSandboxMetadata>,
+        3 => state: PodSandboxState,
+        4 => created_at: i64,
+        5 => network: Option<PodSandboxNetworkStatus>,
+        6 => linux: Option<LinuxPodSandboxStatus>,
+        7 => labels: BTreeMap<String, String>,
+        8 => annotations: BTreeMap<String, String>,
+        9 => runtime_handler: String,
+    }
+
+    pub struct PodSandboxStatusResponse {
+        1 => status: Option<PodSandboxStatus>,
+        /// Only when asked for: free words of the runtime, mostly JSON.
+        2 => info: BTreeMap<String, String>,
+        /// Only from runtimes with container events.
+        3 => containers_statuses: Vec<ContainerStatus>,
+        /// When the statuses were taken; only with `containers_statuses`.
+        4 => timestamp: i64,
+    }
+
+    pub struct PodSandboxStateValue {
+        1 => state: PodSandboxState,
+    }
+
+    /// A sandbox passes when every part that is set fits.
+    pub struct PodSandboxFilter {
+        1 => id: String,
+        2 => state: Option<PodSandboxStateValue>,
+        3 => label_selector: BTreeMap<String, String>,
+    }
+
+    pub struct ListPodSandboxRequest {
+        1 => filter: Option<PodSandboxFilter>,
+    }
+
+    pub struct PodSandbox {
+        1 => id: String,
+        2 => metadata: Option<PodSandboxMetadata>,
+        3 => state: PodSandboxState,
+        4 => created_at: i64,
+        5 => labels: BTreeMap<String, String>,
+        6 => annotations: BTreeMap<String, String>,
+        7 => runtime_handler: String,
+    }
+
+    pub struct ListPodSandboxResponse {
+        1 => items: Vec<PodSandbox>,
+    }
+}

@@ -1,0 +1,63 @@
+//! What runtimes tell in the verbose part of a status, which is theirs to word. Pure.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::v1::{ContainerStatusResponse, PodSandboxStatusResponse};
+
+impl ContainerStatusResponse {
+    /// The container's first process, if the status is verbose and the container has one.
+    pub fn init_pid(&self) -> Option<u32> {
+        init_pid(&self.info)
+    }
+}
+
+impl PodSandboxStatusResponse {
+    /// The sandbox's own process, if the status is verbose and the sandbox has one.
+    pub fn init_pid(&self) -> Option<u32> {
+        init_pid(&self.info)
+    }
+}
+
+/// containerd and CRI-O put a JSON object under `info`; a container that does not run has the pid 0 there.
+fn init_pid(info: &BTreeMap<String, String>) -> Option<u32> {
+    #[derive(Deserialize)]
+    struct Info {
+        pid: u32,
+    }
+    let info: Info = serde_json::from_str(info.get("info")?).ok()?;
+    (info.pid != 0).then_some(info.pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(info: &str, expected: Option<u32>) {
+        let info = BTreeMap::from([("info".to_owned(), info.to_owned())]);
+        let answer = ContainerStatusResponse { info, ..ContainerStatusResponse::default() };
+        assert_eq!(answer.init_pid(), expected);
+    }
+
+    #[test]
+    fn the_pid_is_found_among_whatever_else_there_is() {
+        check(r#"{"sandboxID":"1f","pid":4711,"removing":false,"config":{"pid":1}}"#, Some(4711));
+        check(r#"{"sandboxID":"1f","pid":4711,"runtimeSpec":{"process":{"args":["\u00e9"]}}}"#, Some(4711));
+    }
+
+    #[test]
+    fn without_a_process_there_is_no_pid() {
+        check(r#"{"pid":0}"#, None);
+        check("{}", None);
+        assert_eq!(ContainerStatusResponse::default().init_pid(), None);
+    }
+
+    #[test]
+    fn strange_words_of_a_runtime_are_no_pid() {
+        for info in [r#"{"pid":-1}"#, r#"{"pid":"7"}"#, r#"{"pid":99999999999}"#, "pid 7", "", r#"{"pid":7"#] {
+            check(info, None);
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The machine: procfs, files, mounts, processes.
+
+pub(crate) mod clock;
+pub(crate) mod directories;
+pub(crate) mod file;
+pub(crate) mod mounts;
+pub(crate) mod pidfd;
+pub(crate) mod process;
+pub(crate) mod remove_tree;
+pub(crate) mod signals;
+pub(crate) mod thread_state;

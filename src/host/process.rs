@@ -1,0 +1,45 @@
+//! What the kernel knows of a process.
+
+use std::fs;
+use std::time::Duration;
+
+use crate::host::clock;
+
+/// How long a process has run, by a clock that nobody sets. `None`: there is none, or it is in another namespace.
+pub(crate) fn age(pid: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    clock::uptime().checked_sub(started_after_boot(&stat)?)
+}
+
+/// The 22nd field of `/proc/PID/stat`: when it was started, in ticks since the machine was. The second field is the
+/// program's name in brackets and may have anything in it.
+fn started_after_boot(stat: &str) -> Option<Duration> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let ticks: u64 = fields.split_whitespace().nth(19)?.parse().ok()?;
+    Some(Duration::from_millis(ticks.checked_mul(1000 / TICKS_PER_SECOND)?))
+}
+
+/// `USER_HZ`: the same for programs on every architecture, whatever the kernel's own is.
+const TICKS_PER_SECOND: u64 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_not_older_than_the_machine_and_not_from_the_future() {
+        let age = age(std::process::id()).expect("procfs is there");
+        let up = clock::uptime();
+        assert!(age <= up, "{age:?} of {up:?}");
+        assert!(age < Duration::from_secs(3600), "{age:?}");
+    }
+
+    #[test]
+    fn a_program_may_be_called_anything() {
+        let stat = "7 (a) b ) 1 (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12345 2 3";
+        assert_eq!(started_after_boot(stat), Some(Duration::from_millis(123_450)));
+        for bad in ["", "7 (a", "7 (a) S", "7 (a) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 x"] {
+            assert_eq!(started_after_boot(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Removing a directory with all that is in it, and nothing beside it.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+/// Removes `path` and everything in it. Links are removed, never followed; a mount is an error, its content is not
+/// touched. That nothing is there is no error.
+///
+/// The content may be made by anybody: however deep it is, it takes a bounded number of open files and stack frames.
+pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
+    let top = match openat(CWD, path, OPEN, Mode::empty()) {
+        Ok(top) => top,
+        Err(Errno::NOENT) => return Ok(()),
+        // Not a directory, or a link to one.
+        Err(Errno::NOTDIR | Errno::LOOP) => {
+            return match unlinkat(CWD, path, AtFlags::empty()) {
+                // Nothing can be below a file.
+                Ok(()) | Err(Errno::NOTDIR) => Ok(()),
+                Err(error) => Err(error.into()),
+            };
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let device = fstat(&top)?.st_dev;
+    Removal { top: top.as_fd(), device, moved: 0 }.empty(top.as_fd(), 0)?;
+    match unlinkat(CWD, path, AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+struct Removal<'a> {
+    top: BorrowedFd<'a>,
+    device: u64,
+    /// How many directories were moved up because they were too deep.
+    moved: u32,
+}
+
+impl Removal<'_> {
+    fn empty(&mut self, directory: BorrowedFd<'_>, depth: usize) -> io::Result<()> {
+        // A directory that changes while it is read may hide entries: the pass that finds none ends it.
+        for _ in 0..PASSES {
+            let mut found = false;
+            for entry in Dir::read_from(directory)? {
+                let entry = entry?;
+                let name = entry.file_name();
+                if name.to_bytes() != b"." && name.to_bytes() != b".." {
+                    found = true;
+                    self.remove(directory, name, entry.file_type(), depth)?;
+                }
+            }
+            if !found {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, parent: BorrowedFd<'_>, name: &CStr, kind: FileType, depth: usize) -> io::Result<()> {
+        let kind = match kind {
+            FileType::Unknown => FileType::from_raw_mode(statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode),
+            kind => kind,
+        };
+        if kind != FileType::Directory {
+            return Ok(unlinkat(parent, name, AtFlags::empty())?);
+        }
+        if depth >= DEEPEST {
+            return self.move_up(parent, name);
+        }
+        let directory = self.open(parent, name)?;
+        self.empty(directory.as_fd(), depth + 1)?;
+        drop(directory);
+        Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// A later pass over the topmost directory will find it there.
+    fn move_up(&mut self, parent: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
+        loop {
+            let new = format!(".removed-{}", self.moved);
+            self.moved = self.moved.wrapping_add(1);
+            match renameat(parent, name, self.top, new) {
+                Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {}
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    /// Opens a directory on the same mount. Kernels before 5.6 can only tell another file system.
+    fn open(&self, parent: BorrowedFd<'_>, name: &CStr) -> io::Result<OwnedFd> {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        match openat2(parent, name, OPEN, Mode::empty(), resolve) {
+            Err(Errno::NOSYS | Errno::PERM) => {}
+            result => return Ok(result?),
+        }
+        let directory = openat(parent, name, OPEN, Mode::empty())?;
+        if fstat(&directory)?.st_dev != self.device {
+            return Err(Errno::XDEV.into());
+        }
+        Ok(directory)
+    }
+}
+
+const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const DEEPEST: usize = 32;
+/// Each pass that moves directories up leaves work for another one; a tree of n levels takes n / 32.
+const PASSES: usize = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    use nix::mount::{MsFlags, mount};
+
+    use super::*;
+    use crate::host::mounts::unmount_below;
+
+    fn scratch(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("coracle-remove-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    #[test]
+    fn links_are_removed_and_what_they_lead_to_stays() {
+        let top = scratch("links");
+        fs::create_dir_all(top.join("kept")).unwrap();
+        fs::write(top.join("kept/file"), "x").unwrap();
+        fs::create_dir_all(top.join("gone/a/b")).unwrap();
+        symlink(top.join("kept"), top.join("gone/a/link")).unwrap();
+        symlink("../../kept/file", top.join("gone/a/relative")).unwrap();
+        symlink("nowhere", top.join("gone/broken")).unwrap();
+        remove_tree(&top.join("gone")).unwrap();
+        remove_tree(&top.join("gone")).unwrap();
+        symlink(top.join("kept"), top.join("link")).unwrap();
+        remove_tree(&top.join("link")).unwrap();
+        remove_tree(&top.join("kept/file/below")).unwrap();
+        assert_eq!(fs::read_dir(&top).unwrap().count(), 1);
+        assert_eq!(fs::read_to_string(top.join("kept/file")).unwrap(), "x");
+        fs::remove_dir_all(&top).unwrap();
+    }
+
+    #[test]
+    fn the_content_of_a_mount_is_never_removed_even_on_the_same_file_system() {
+        let top = scratch("mount");
+        let (kept, gone) = (top.join("kept"), top.join("gone/bound"));
+        fs::create_dir_all(&kept).unwrap();
+        fs::create_dir_all(&gone).unwrap();
+        fs::write(kept.join("file"), "x").unwrap();
+        mount(Some(&kept), &gone, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+        let result = remove_tree(&top.join("gone"));
+        let file = fs::read_to_string(kept.join("file"));
+        unmount_below(&top).unwrap();
+        assert_eq!(result.unwrap_err().raw_os_error(), Some(Errno::XDEV.raw_os_error()));
+        assert_eq!(file.unwrap(), "x");
+        remove_tree(&top).unwrap();
+    }
+
+    #[test]
+    fn a_tree_of_any_depth_and_width_goes() {
+        let top = scratch("deep");
+        let mut here = rustix::fs::open(&top, OPEN, Mode::empty()).unwrap();
+        for _ in 0..500 {
+            rustix::fs::mkdirat(&here, "d", Mode::RWXU).unwrap();
+            here = openat(&here, "d", OPEN, Mode::empty()).unwrap();
+        }
+        for number in 0..3000 {
+            fs::write(top.join(format!("f{number}")), "").unwrap();
+        }
+        remove_tree(&top).unwrap();
+        assert!(!top.exists());
+    }
+}

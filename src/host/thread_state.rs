@@ -1,0 +1,76 @@
+//! What the kernel says of a thread that does not get on.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::file::read_head;
+
+/// Empty where the kernel does not tell.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ThreadState {
+    /// As `D (disk sleep)`.
+    pub(crate) state: String,
+    /// The kernel function that it waits in.
+    pub(crate) wait_channel: String,
+    /// The innermost function first.
+    pub(crate) kernel_stack: Vec<String>,
+}
+
+/// Of this process's first thread, by any thread of it.
+pub(crate) fn of_main_thread() -> ThreadState {
+    read(&Path::new("/proc/self/task").join(std::process::id().to_string()))
+}
+
+fn read(folder: &Path) -> ThreadState {
+    let text = |name: &str| {
+        let bytes = read_head(&folder.join(name), MOST_BYTES).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let state =
+        text("status").lines().find_map(|line| line.strip_prefix("State:")).unwrap_or_default().trim().to_owned();
+    let wait_channel = text("wchan");
+    // 0: it waits in none, or may not be looked at.
+    let wait_channel = if wait_channel.trim() == "0" { String::new() } else { wait_channel.trim().to_owned() };
+    let kernel_stack = text("stack").lines().take(DEEPEST).map(function).collect();
+    ThreadState { state, wait_channel, kernel_stack }
+}
+
+/// `[<0>] pipe_write+0x12c/0x5b0` without the address.
+fn function(line: &str) -> String {
+    line.split_once("] ").map_or(line, |(_, function)| function).to_owned()
+}
+
+const DEEPEST: usize = 12;
+const MOST_BYTES: usize = 4 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn state_place_and_stack_are_what_the_kernel_says() {
+        let folder = std::env::temp_dir().join(format!("coracle-thread-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let nothing = read(&folder);
+        fs::write(folder.join("status"), "Name:\tcoracle\nState:\tS (sleeping)\n").unwrap();
+        fs::write(folder.join("wchan"), "pipe_write").unwrap();
+        fs::write(folder.join("stack"), "[<0>] pipe_write+0x12c/0x5b0\n[<0>] vfs_write+0x1/0x2\n").unwrap();
+        let all = read(&folder);
+        fs::write(folder.join("wchan"), "0").unwrap();
+        let running = read(&folder);
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(nothing, ThreadState::default());
+        assert_eq!((all.state.as_str(), all.wait_channel.as_str()), ("S (sleeping)", "pipe_write"));
+        assert_eq!(all.kernel_stack, ["pipe_write+0x12c/0x5b0", "vfs_write+0x1/0x2"]);
+        assert_eq!(running.wait_channel, "");
+    }
+
+    #[test]
+    fn this_process_can_look_at_itself() {
+        assert!(!of_main_thread().state.is_empty());
+    }
+}

@@ -1,0 +1,103 @@
+//! How long a pod waits after a pull that failed, and what failed. Pure: the moment is an argument.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::api::PodUid;
+use crate::time::Backoff;
+
+const FIRST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(300);
+/// A failure this long ago counts no more.
+const FORGOTTEN: Duration = Duration::from_secs(2 * LONGEST.as_secs());
+
+/// The failed pulls of late, by pod and image.
+#[derive(Debug, Default)]
+pub(super) struct PullBackoff {
+    failures: HashMap<(PodUid, String), Failure>,
+}
+
+#[derive(Debug)]
+struct Failure {
+    waits: Backoff,
+    wait: Duration,
+    failed: Instant,
+    /// The reason and the message, as `ErrImagePull: ...`.
+    text: String,
+}
+
+impl PullBackoff {
+    /// What the last try failed with, if the next one has to wait, and until when.
+    pub(super) fn waits(&self, pod: &PodUid, image: &str, now: Instant) -> Option<(&str, Instant)> {
+        // A pod has few images that fail; a key to look one up by would be made for each look.
+        let (_, failure) = self.failures.iter().find(|((uid, name), _)| uid == pod && name == image)?;
+        let until = failure.failed + failure.wait;
+        (now < until).then_some((&failure.text, until))
+    }
+
+    pub(super) fn failed(&mut self, pod: &PodUid, image: &str, text: String, now: Instant) {
+        self.forget_old(now);
+        let failure = self.failures.entry((pod.clone(), image.to_owned())).or_insert_with(|| Failure {
+            waits: Backoff::new(FIRST, LONGEST),
+            wait: Duration::ZERO,
+            failed: now,
+            text: String::new(),
+        });
+        failure.wait = failure.waits.next_wait();
+        failure.failed = now;
+        failure.text = text;
+    }
+
+    /// Drops what counts no more. A success alone does not: a registry that comes and goes is asked ever less often.
+    pub(super) fn forget_old(&mut self, now: Instant) {
+        self.failures.retain(|_, failure| now.saturating_duration_since(failure.failed) <= FORGOTTEN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IMAGE: &str = "registry.invalid/none/such:1";
+
+    fn wait(backoff: &PullBackoff, now: Instant) -> Option<u64> {
+        backoff.waits(&PodUid::from("u"), IMAGE, now).map(|(_, until)| (until - now).as_secs())
+    }
+
+    #[test]
+    fn waits_double_from_ten_seconds_up_to_five_minutes() {
+        let mut backoff = PullBackoff::default();
+        let mut now = Instant::now();
+        assert_eq!(wait(&backoff, now), None);
+        for seconds in [10, 20, 40, 80, 160, 300, 300] {
+            backoff.failed(&PodUid::from("u"), IMAGE, "x".to_owned(), now);
+            assert_eq!(wait(&backoff, now), Some(seconds));
+            now += Duration::from_secs(seconds);
+            assert_eq!(wait(&backoff, now), None);
+        }
+    }
+
+    #[test]
+    fn a_failure_of_more_than_ten_minutes_ago_counts_no_more() {
+        let mut backoff = PullBackoff::default();
+        let start = Instant::now();
+        for _ in 0..6 {
+            backoff.failed(&PodUid::from("u"), IMAGE, "x".to_owned(), start);
+        }
+        let later = start + Duration::from_secs(601);
+        backoff.failed(&PodUid::from("u"), IMAGE, "x".to_owned(), later);
+        assert_eq!(wait(&backoff, later), Some(10));
+        backoff.forget_old(later + Duration::from_secs(601));
+        assert!(backoff.failures.is_empty());
+    }
+
+    #[test]
+    fn another_pod_and_another_image_do_not_wait() {
+        let mut backoff = PullBackoff::default();
+        let now = Instant::now();
+        backoff.failed(&PodUid::from("u"), IMAGE, "ErrImagePull: no route".to_owned(), now);
+        assert!(backoff.waits(&PodUid::from("v"), IMAGE, now).is_none());
+        assert!(backoff.waits(&PodUid::from("u"), "other", now).is_none());
+        assert_eq!(backoff.waits(&PodUid::from("u"), IMAGE, now).unwrap().0, "ErrImagePull: no route");
+    }
+}

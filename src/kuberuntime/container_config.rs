@@ -1,0 +1,74 @@
+//! What the runtime is told of a container. Pure.
+
+use super::config_error::ConfigError;
+use super::environment::Environment;
+use super::labels::{container_annotations, container_labels};
+use super::resources::container_resources;
+use super::security_context::{ImageUser, container_security_context};
+use crate::api::{Container, Pod};
+use crate::cri::v1::{ContainerConfig, ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig, Mount, Signal};
+use crate::node::NodeSettings;
+
+/// Everything that a container's configuration is made of.
+#[derive(Debug)]
+pub(crate) struct ContainerInput<'a> {
+    pub(crate) pod: &'a Pod,
+    pub(crate) container: &'a Container,
+    pub(crate) is_init: bool,
+    pub(crate) restart_count: u32,
+    /// The id by which the runtime has the image.
+    pub(crate) image_ref: &'a str,
+    pub(crate) image_user: &'a ImageUser,
+    pub(crate) environment: Environment,
+    /// Volumes first, then `/etc/hosts` and the termination log.
+    pub(crate) mounts: Vec<Mount>,
+    /// The id of the container whose processes an ephemeral one sees.
+    pub(crate) target: Option<&'a str>,
+    pub(crate) node: &'a NodeSettings,
+}
+
+pub(crate) fn container_config(input: ContainerInput<'_>) -> Result<ContainerConfig, ConfigError> {
+    let ContainerInput { pod, container, node, environment, .. } = input;
+    let security_context = container_security_context(pod, container, input.image_user, input.target, node)?;
+    let expanded = |texts: &[String]| texts.iter().map(|text| environment.expand(text)).collect();
+    Ok(ContainerConfig {
+        metadata: Some(ContainerMetadata { name: container.name.clone(), attempt: input.restart_count }),
+        image: Some(ImageSpec {
+            image: input.image_ref.to_owned(),
+            user_specified_image: container.image.clone(),
+            ..ImageSpec::default()
+        }),
+        command: expanded(&container.command),
+        args: expanded(&container.args),
+        working_dir: container.working_dir.clone(),
+        mounts: input.mounts,
+        labels: container_labels(pod, container),
+        annotations: container_annotations(pod, container, input.restart_count),
+        log_path: log_path(&container.name, input.restart_count),
+        stdin: container.stdin,
+        stdin_once: container.stdin_once,
+        tty: container.tty,
+        linux: Some(LinuxContainerConfig {
+            resources: Some(container_resources(pod, container, input.is_init, node)),
+            security_context: Some(security_context),
+        }),
+        stop_signal: stop_signal(container),
+        envs: environment.into_variables().into_iter().map(variable).collect(),
+        ..ContainerConfig::default()
+    })
+}
+
+/// The log of a container's `restart_count`th start, below the log directory of its pod.
+pub(crate) fn log_path(container: &str, restart_count: u32) -> String {
+    format!("{container}/{restart_count}.log")
+}
+
+/// A name that CRI does not have is as if none were given.
+fn stop_signal(container: &Container) -> Signal {
+    let name = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.stop_signal.as_deref());
+    name.and_then(Signal::from_name).unwrap_or_default()
+}
+
+fn variable((key, value): (String, Vec<u8>)) -> KeyValue {
+    KeyValue { key, value }
+}

@@ -1,0 +1,199 @@
+//! The name servers and search paths of a pod. Pure.
+
+use core::net::IpAddr;
+
+use crate::api::{DnsPolicy, Pod, PodDnsConfig, Reason};
+use crate::cri::v1::DnsConfig;
+use crate::node::NodeSettings;
+
+/// The resolver settings of one pod, and what its owner should know of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct PodDns {
+    pub(crate) config: DnsConfig,
+    pub(crate) warnings: Vec<DnsWarning>,
+}
+
+/// A warning as the pod's events have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DnsWarning {
+    pub(crate) reason: Reason,
+    pub(crate) message: String,
+}
+
+/// The settings of `pod`; `host` is what the node's own resolver file says, read anew for each sandbox.
+pub(crate) fn pod_dns(pod: &Pod, node: &NodeSettings, host: &DnsConfig) -> PodDns {
+    let mut warnings = Vec::new();
+    let mut config = match source(pod, node) {
+        Source::Pod => DnsConfig::default(),
+        Source::Cluster => DnsConfig {
+            servers: node.cluster_dns.iter().map(IpAddr::to_string).collect(),
+            searches: cluster_searches(&pod.metadata.namespace, &node.cluster_domain, &host.searches),
+            options: vec![CLUSTER_OPTION.to_owned()],
+        },
+        Source::Host { wanted_cluster } => {
+            if wanted_cluster {
+                warnings.push(no_cluster_dns(pod));
+            }
+            host_settings(node, host)
+        }
+    };
+    if let Some(own) = &pod.spec.dns_config {
+        add_own(&mut config, own);
+    }
+    keep_limits(&mut config, &mut warnings);
+    PodDns { config, warnings }
+}
+
+/// Whether the settings of `pod` depend on the node's resolver file.
+pub(crate) fn needs_host_dns(pod: &Pod, node: &NodeSettings) -> bool {
+    node.resolv_conf.is_some() && source(pod, node) != Source::Pod
+}
+
+/// What a pod's settings begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Cluster,
+    Host {
+        /// The pod asked for the cluster's name servers and the node knows of none.
+        wanted_cluster: bool,
+    },
+    /// Nothing but what the pod itself says.
+    Pod,
+}
+
+fn source(pod: &Pod, node: &NodeSettings) -> Source {
+    match pod.spec.dns_policy {
+        DnsPolicy::None => Source::Pod,
+        DnsPolicy::Default => Source::Host { wanted_cluster: false },
+        // The cluster's services are for those who are on its network.
+        DnsPolicy::ClusterFirst if pod.spec.host_network => Source::Host { wanted_cluster: false },
+        DnsPolicy::ClusterFirst | DnsPolicy::ClusterFirstWithHostNet if node.cluster_dns.is_empty() => {
+            Source::Host { wanted_cluster: true }
+        }
+        DnsPolicy::ClusterFirst | DnsPolicy::ClusterFirstWithHostNet => Source::Cluster,
+    }
+}
+
+fn cluster_searches(namespace: &str, domain: &str, host: &[String]) -> Vec<String> {
+    let mut searches = Vec::new();
+    if !domain.is_empty() {
+        searches.extend([[namespace, ".svc.", domain].concat(), ["svc.", domain].concat(), domain.to_owned()]);
+    }
+    add_new(&mut searches, host);
+    searches
+}
+
+/// A node that gives its pods no resolver file sends them to itself, where a name server may or may not be.
+fn host_settings(node: &NodeSettings, host: &DnsConfig) -> DnsConfig {
+    if node.resolv_conf.is_some() {
+        return host.clone();
+    }
+    let local = |ip: &IpAddr| if ip.is_ipv6() { "::1" } else { "127.0.0.1" };
+    let mut servers: Vec<String> = node.node_ips.iter().map(|ip| local(ip).to_owned()).collect();
+    if servers.is_empty() {
+        servers.push("127.0.0.1".to_owned());
+    }
+    DnsConfig { servers, searches: vec![".".to_owned()], options: Vec::new() }
+}
+
+fn add_own(config: &mut DnsConfig, own: &PodDnsConfig) {
+    add_new(&mut config.servers, &own.nameservers);
+    add_new(&mut config.searches, &own.searches);
+    for option in &own.options {
+        let text = match option.value.as_deref() {
+            None | Some("") => option.name.clone(),
+            Some(value) => [&option.name, ":", value].concat(),
+        };
+        set_option(&mut config.options, text);
+    }
+}
+
+fn add_new(list: &mut Vec<String>, more: &[String]) {
+    for item in more {
+        if !list.contains(item) {
+            list.push(item.clone());
+        }
+    }
+}
+
+/// An option of the same name is replaced where it stands.
+fn set_option(options: &mut Vec<String>, option: String) {
+    let name = |option: &str| option.split(':').next().unwrap_or_default().to_owned();
+    match options.iter_mut().find(|other| name(other) == name(&option)) {
+        Some(other) => *other = option,
+        None => options.push(option),
+    }
+}
+
+/// What is more than a resolver reads is left out, and told.
+fn keep_limits(config: &mut DnsConfig, warnings: &mut Vec<DnsWarning>) {
+    if config.servers.len() > MOST_SERVERS {
+        config.servers.truncate(MOST_SERVERS);
+        warnings.push(left_out("Nameserver", "nameservers", "nameserver", &config.servers));
+    }
+    let all = config.searches.len();
+    config.searches.truncate(MOST_SEARCHES);
+    // Some resolvers abort on a longer name.
+    config.searches.retain(|search| search.len() <= LONGEST_NAME);
+    let mut room = MOST_SEARCH_CHARS + 1;
+    let fitting = config.searches.iter().take_while(|search| {
+        let rest = room.checked_sub(search.len() + 1);
+        room = rest.unwrap_or(0);
+        rest.is_some()
+    });
+    let fitting = fitting.count();
+    config.searches.truncate(fitting);
+    if config.searches.len() < all {
+        warnings.push(left_out("Search Line", "search paths", "search", &config.searches));
+    }
+}
+
+fn left_out(limit: &str, items: &str, line: &str, applied: &[String]) -> DnsWarning {
+    let applied = applied.join(" ");
+    let message =
+        format!("{limit} limits were exceeded, some {items} have been omitted, the applied {line} line is: {applied}");
+    DnsWarning { reason: Reason::DNS_CONFIG_FORMING, message }
+}
+
+fn no_cluster_dns(pod: &Pod) -> DnsWarning {
+    let meta = &pod.metadata;
+    let message = format!(
+        "pod: \"{}_{}({})\". kubelet does not have ClusterDNS IP configured and cannot create Pod using \
+         \"ClusterFirst\" policy. Falling back to \"Default\" policy.",
+        meta.name, meta.namespace, meta.uid
+    );
+    DnsWarning { reason: Reason::MISSING_CLUSTER_DNS, message }
+}
+
+/// What the text of a `resolv.conf` says. Name servers add up, the last search line counts, options replace each other.
+pub(crate) fn parse_resolv_conf(text: &str) -> DnsConfig {
+    let mut config = DnsConfig::default();
+    for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
+        let mut words = line.split_whitespace();
+        match words.next() {
+            Some("nameserver") => config.servers.extend(words.next().map(str::to_owned)),
+            Some("search") => config.searches = words.map(without_last_dot).collect(),
+            Some("options") => words.for_each(|option| set_option(&mut config.options, option.to_owned())),
+            _ => {}
+        }
+    }
+    config.options.sort();
+    config
+}
+
+/// The same domain with and without its last dot is one search path; the root alone stays.
+fn without_last_dot(search: &str) -> String {
+    let name = if search == "." { search } else { search.strip_suffix('.').unwrap_or(search) };
+    name.to_owned()
+}
+
+/// A name of the cluster has up to four dots.
+const CLUSTER_OPTION: &str = "ndots:5";
+/// `MAXNS` of the resolver.
+const MOST_SERVERS: usize = 3;
+const MOST_SEARCHES: usize = 32;
+const MOST_SEARCH_CHARS: usize = 2048;
+const LONGEST_NAME: usize = 253;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+use super::super::golden;
+use super::*;
+use crate::api::PodDnsConfigOption;
+
+fn pod(policy: DnsPolicy) -> Pod {
+    let mut pod = Pod::default();
+    pod.metadata.name = "web".to_owned();
+    pod.metadata.namespace = "boats".to_owned();
+    pod.metadata.uid = "u1".into();
+    pod.spec.dns_policy = policy;
+    pod
+}
+
+fn strings(items: &[&str]) -> Vec<String> {
+    items.iter().map(|item| (*item).to_owned()).collect()
+}
+
+fn host() -> DnsConfig {
+    DnsConfig { servers: strings(&["9.9.9.9"]), searches: strings(&["lan"]), options: strings(&["edns0"]) }
+}
+
+#[track_caller]
+fn check(pod: &Pod, node: &NodeSettings, servers: &[&str], searches: &[&str], options: &[&str]) {
+    let dns = pod_dns(pod, node, &host());
+    assert_eq!(dns.config.servers, strings(servers));
+    assert_eq!(dns.config.searches, strings(searches));
+    assert_eq!(dns.config.options, strings(options));
+}
+
+const CLUSTER: [&str; 4] = ["boats.svc.cluster.local", "svc.cluster.local", "cluster.local", "lan"];
+
+#[test]
+fn each_policy_begins_with_its_own_settings() {
+    let node = golden::node();
+    check(&pod(DnsPolicy::Default), &node, &["9.9.9.9"], &["lan"], &["edns0"]);
+    check(&pod(DnsPolicy::ClusterFirst), &node, &["10.96.0.10"], &CLUSTER, &["ndots:5"]);
+    check(&pod(DnsPolicy::None), &node, &[], &[], &[]);
+    let mut on_host = pod(DnsPolicy::ClusterFirst);
+    on_host.spec.host_network = true;
+    check(&on_host, &node, &["9.9.9.9"], &["lan"], &["edns0"]);
+    on_host.spec.dns_policy = DnsPolicy::ClusterFirstWithHostNet;
+    check(&on_host, &node, &["10.96.0.10"], &CLUSTER, &["ndots:5"]);
+}
+
+#[test]
+fn without_cluster_dns_the_hosts_settings_serve_and_the_pods_owner_is_told() {
+    let node = NodeSettings { cluster_dns: Vec::new(), ..golden::node() };
+    check(&pod(DnsPolicy::ClusterFirst), &node, &["9.9.9.9"], &["lan"], &["edns0"]);
+    let warnings = pod_dns(&pod(DnsPolicy::ClusterFirst), &node, &host()).warnings;
+    assert_eq!(warnings.len(), 1);
+    assert_eq!(warnings[0].reason, Reason::MISSING_CLUSTER_DNS);
+    assert!(warnings[0].message.starts_with("pod: \"web_boats(u1)\". kubelet does not have"), "{warnings:?}");
+    assert_eq!(pod_dns(&pod(DnsPolicy::Default), &node, &host()).warnings, []);
+}
+
+#[test]
+fn a_node_without_a_resolver_file_sends_its_pods_to_itself() {
+    let node = NodeSettings { resolv_conf: None, ..golden::node() };
+    check(&pod(DnsPolicy::Default), &node, &["127.0.0.1"], &["."], &[]);
+    let ips = vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
+    let dual = NodeSettings { node_ips: ips, ..node.clone() };
+    check(&pod(DnsPolicy::Default), &dual, &["127.0.0.1", "::1"], &["."], &[]);
+    assert!(!needs_host_dns(&pod(DnsPolicy::Default), &node));
+    assert!(!needs_host_dns(&pod(DnsPolicy::None), &golden::node()));
+    assert!(needs_host_dns(&pod(DnsPolicy::ClusterFirst), &golden::node()));
+}
+
+#[test]
+fn what_the_pod_says_is_added_and_its_options_replace_those_of_the_same_name() {
+    let option =
+        |name: &str, value: Option<&str>| PodDnsConfigOption { name: name.to_owned(), value: value.map(str::to_owned) };
+    let mut pod = pod(DnsPolicy::ClusterFirst);
+    pod.spec.dns_config = Some(Box::new(PodDnsConfig {
+        nameservers: strings(&["10.96.0.10", "1.1.1.1"]),
+        searches: strings(&["lan", "example"]),
+        options: vec![option("ndots", Some("2")), option("edns0", None)],
+    }));
+    let searches = [&CLUSTER[..], &["example"]].concat();
+    check(&pod, &golden::node(), &["10.96.0.10", "1.1.1.1"], &searches, &["ndots:2", "edns0"]);
+}
+
+#[test]
+fn what_no_resolver_reads_is_left_out_and_told() {
+    let mut config = DnsConfig { servers: strings(&["1", "2", "3", "4"]), ..DnsConfig::default() };
+    let mut warnings = Vec::new();
+    keep_limits(&mut config, &mut warnings);
+    assert_eq!(config.servers, strings(&["1", "2", "3"]));
+    let message = "Nameserver limits were exceeded, some nameservers have been omitted, \
+                   the applied nameserver line is: 1 2 3";
+    let reason = Reason::DNS_CONFIG_FORMING;
+    assert_eq!(warnings, [DnsWarning { reason, message: message.to_owned() }]);
+}
+
+#[track_caller]
+fn check_searches(searches: Vec<String>, kept: usize) {
+    let warned = kept < searches.len();
+    let mut config = DnsConfig { searches, ..DnsConfig::default() };
+    let mut warnings = Vec::new();
+    keep_limits(&mut config, &mut warnings);
+    assert_eq!((config.searches.len(), warnings.len()), (kept, usize::from(warned)));
+}
+
+#[test]
+fn search_lines_are_kept_to_their_number_and_length() {
+    check_searches(vec!["a".to_owned(); 32], 32);
+    check_searches(vec!["a".to_owned(); 33], 32);
+    check_searches(vec!["a".repeat(253)], 1);
+    check_searches(vec!["a".repeat(254)], 0);
+    // Eight paths of 253 with their spaces are 2031 characters; 17 more with a space fill the line.
+    let eight = vec!["a".repeat(253); 8];
+    check_searches([eight.clone(), vec!["b".repeat(16)]].concat(), 9);
+    check_searches([eight, vec!["b".repeat(17)]].concat(), 8);
+}
+
+#[test]
+fn resolv_conf_is_read_as_the_resolver_reads_it() {
+    let text = "# comment\n nameserver 1.1.1.1 \nnameserver\nnameserver\t::1 extra\nsearch old\n\
+                search example. lan .\noptions ndots:2 edns0\noptions ndots:3\nsortlist x\n";
+    let config = parse_resolv_conf(text);
+    assert_eq!(config.servers, strings(&["1.1.1.1", "::1"]));
+    assert_eq!(config.searches, strings(&["example", "lan", "."]));
+    assert_eq!(config.options, strings(&["edns0", "ndots:3"]));
+    assert_eq!(parse_resolv_conf(""), DnsConfig::default());
+}

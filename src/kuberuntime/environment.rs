@@ -1,0 +1,198 @@
+//! The environment of a container. Pure.
+
+use core::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::config_error::ConfigError;
+use super::service_links::service_variables;
+use crate::api::{
+    Container, EnvFromRef, EnvVarSource, FileKeySelector, KeySelector, Pod, expand_bytes, metadata_field,
+    resource_field,
+};
+use crate::node::NodeSettings;
+use crate::objects::{ConfigObject, ObjectKey, ObjectKind, Objects};
+
+/// What variables come from besides the container's own words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given<'a> {
+    pub(crate) pod: &'a Pod,
+    /// Of the sandbox; a pod on the node's network has the node's.
+    pub(crate) pod_ips: &'a [IpAddr],
+    pub(crate) node: &'a NodeSettings,
+    pub(crate) objects: &'a Objects,
+    /// What files in volumes say, for each variable that comes from one, in order.
+    pub(crate) from_files: &'a [FileValue],
+}
+
+/// The value of a key in a file of a volume.
+#[derive(Clone, Debug)]
+pub(crate) struct FileValue {
+    pub(crate) file: String,
+    /// Nothing if the file does not have it, or why it cannot be had.
+    pub(crate) value: Result<Option<String>, String>,
+}
+
+/// Variables in the order in which they are first set; a later value of the same name takes the earlier one's place.
+#[derive(Debug, Default)]
+pub(crate) struct Environment(BTreeMap<String, Variable>);
+
+#[derive(Debug)]
+struct Variable {
+    place: usize,
+    value: Vec<u8>,
+}
+
+impl Environment {
+    /// What the spec says; a variable may refer to those before it.
+    pub(crate) fn new(container: &Container, given: Given<'_>) -> Result<Self, ConfigError> {
+        let mut environment = Self::default();
+        let links = given.pod.spec.enable_service_links.unwrap_or(true);
+        let services = service_variables(&given.objects.services, &given.pod.metadata.namespace, links);
+        for from in &container.env_from {
+            let (kind, object) = match &from.source {
+                EnvFromRef::ConfigMap(object) => (ObjectKind::ConfigMap, object),
+                EnvFromRef::Secret(object) => (ObjectKind::Secret, object),
+            };
+            let Some(object) = given.object(kind, &object.name, object.optional)? else { continue };
+            for (key, value) in object.variables() {
+                environment.set(&[from.prefix.as_str(), key].concat(), value.to_owned());
+            }
+        }
+        let mut from_files = given.from_files.iter();
+        for variable in &container.env {
+            let value = match &variable.value_from {
+                Some(from) if variable.value.is_empty() => match &from.source {
+                    EnvVarSource::ConfigMapKey(key) => given.key(ObjectKind::ConfigMap, key)?.map(<[u8]>::to_vec),
+                    EnvVarSource::Field(field) => Some(given.field(&field.field_path)?.into_bytes()),
+                    EnvVarSource::FileKey(key) => given.file_key(key, from_files.next())?.map(String::into_bytes),
+                    EnvVarSource::ResourceField(field) => {
+                        let allocatable = &given.node.allocatable;
+                        Some(resource_field(given.pod, Some(container), field, allocatable)?.into_bytes())
+                    }
+                    EnvVarSource::SecretKey(key) => given.key(ObjectKind::Secret, key)?.map(<[u8]>::to_vec),
+                },
+                _ => Some(expand_bytes(&variable.value, |name| {
+                    let service =
+                        || services.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_bytes());
+                    environment.get(name).or_else(service)
+                })),
+            };
+            if let Some(value) = value {
+                environment.set(&variable.name, value);
+            }
+        }
+        // The container's own words go before them.
+        for (name, value) in services {
+            if environment.get(&name).is_none() {
+                environment.set(&name, value.into_bytes());
+            }
+        }
+        Ok(environment)
+    }
+
+    /// `text` with its references to variables replaced.
+    pub(crate) fn expand(&self, text: &str) -> String {
+        text_of(expand_bytes(text, |name| self.get(name)))
+    }
+
+    /// The same where every reference must have a value; an error names those that have none.
+    pub(crate) fn expand_strictly(&self, text: &str) -> Result<String, BTreeSet<String>> {
+        let mut missing = BTreeSet::new();
+        let expanded = expand_bytes(text, |name| {
+            let value = self.get(name).filter(|value| !value.is_empty());
+            if value.is_none() {
+                missing.insert(name.to_owned());
+            }
+            value
+        });
+        if missing.is_empty() { Ok(text_of(expanded)) } else { Err(missing) }
+    }
+
+    pub(crate) fn into_variables(self) -> Vec<(String, Vec<u8>)> {
+        let mut variables: Vec<_> = self.0.into_iter().collect();
+        variables.sort_by_key(|(_, variable)| variable.place);
+        variables.into_iter().map(|(name, variable)| (name, variable.value)).collect()
+    }
+
+    fn get(&self, name: &str) -> Option<&[u8]> {
+        self.0.get(name).map(|variable| variable.value.as_slice())
+    }
+
+    fn set(&mut self, name: &str, value: Vec<u8>) {
+        let place = self.0.len();
+        match self.0.get_mut(name) {
+            Some(variable) => variable.value = value,
+            None => drop(self.0.insert(name.to_owned(), Variable { place, value })),
+        }
+    }
+}
+
+impl<'a> Given<'a> {
+    /// An object that is optional is skipped where it is not there; any other stops the container.
+    fn object(
+        &self,
+        kind: ObjectKind,
+        name: &str,
+        optional: Option<bool>,
+    ) -> Result<Option<&'a ConfigObject>, ConfigError> {
+        let object = self.objects.get(kind, &self.pod.metadata.namespace, name);
+        if object.is_none() && optional != Some(true) {
+            return Err(ConfigError::NoSuchObject { kind, name: name.to_owned() });
+        }
+        Ok(object)
+    }
+
+    fn key(&self, kind: ObjectKind, selector: &KeySelector) -> Result<Option<&'a [u8]>, ConfigError> {
+        let KeySelector { name, key, optional } = selector;
+        let Some(object) = self.object(kind, name, *optional)? else { return Ok(None) };
+        let value = object.variable(key);
+        if value.is_none() && *optional != Some(true) {
+            let object = ObjectKey { kind, namespace: self.pod.metadata.namespace.clone(), name: name.clone() };
+            return Err(ConfigError::NoSuchKey { object, key: key.clone() });
+        }
+        Ok(value)
+    }
+
+    /// A variable whose value is empty counts as one that the file does not have, as it does upstream.
+    fn file_key(&self, key: &FileKeySelector, found: Option<&FileValue>) -> Result<Option<String>, ConfigError> {
+        let file = match found {
+            Some(FileValue { value: Err(why), .. }) => return Err(ConfigError::EnvFile { why: why.clone() }),
+            Some(FileValue { value: Ok(Some(value)), .. }) if !value.is_empty() => return Ok(Some(value.clone())),
+            Some(FileValue { file, .. }) => file,
+            None => &key.path,
+        };
+        if key.optional == Some(true) {
+            return Ok(None);
+        }
+        Err(ConfigError::NoSuchFileKey { key: key.key.clone(), file: file.clone() })
+    }
+
+    /// The value of a field of the pod, by the paths that a variable may name.
+    fn field(&self, path: &str) -> Result<String, ConfigError> {
+        let on_node = self.pod_ips.is_empty() && self.pod.spec.host_network;
+        let pod_ips = if on_node { &self.node.node_ips } else { self.pod_ips };
+        let first = |ips: &[IpAddr]| ips.first().map(IpAddr::to_string).unwrap_or_default();
+        Ok(match path {
+            // The old name of spec.nodeName is still taken.
+            "spec.nodeName" | "spec.host" => self.pod.spec.node_name.clone(),
+            "spec.serviceAccountName" => self.pod.spec.service_account_name.clone(),
+            "status.hostIP" => first(&self.node.node_ips),
+            "status.hostIPs" => joined(&self.node.node_ips),
+            "status.podIP" => first(pod_ips),
+            "status.podIPs" => joined(pod_ips),
+            path => metadata_field(self.pod, path)?,
+        })
+    }
+}
+
+/// A variable may hold any bytes, a command or a path only text.
+fn text_of(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+fn joined(ips: &[IpAddr]) -> String {
+    ips.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests;

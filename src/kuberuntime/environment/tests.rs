@@ -1,0 +1,224 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::super::golden;
+use super::*;
+use crate::api::{ConfigMap, Secret, Time, decode};
+use crate::objects::SourceObject;
+
+fn container(spec: Value) -> Container {
+    decode(spec).unwrap().value
+}
+
+fn pod() -> Pod {
+    let spec = json!({
+        "metadata": {"name": "web", "namespace": "boats", "uid": "u1", "labels": {"app": "x"}, "annotations": {"a/b": "y"}},
+        "spec": {"nodeName": "node1", "serviceAccountName": "sa", "containers": [{
+            "name": "other", "resources": {"limits": {"memory": "1Gi"}, "requests": {"cpu": "1500m"}}
+        }]}
+    });
+    decode(spec).unwrap().value
+}
+
+fn objects() -> Objects {
+    let meta = |name: &str| json!({"namespace": "boats", "name": name});
+    let config_map = json!({"metadata": meta("cm"), "data": {"a": "1", "b": "$(X)"}, "binaryData": {"c": "AAEC"}});
+    let secret = json!({"metadata": meta("sec"), "data": {"b": "/w==", "d": "aHVzaA=="}});
+    let config_map: ConfigMap = decode(config_map).unwrap().value;
+    let secret: Secret = decode(secret).unwrap().value;
+    let since = Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH);
+    let from = |object| SourceObject { object: Arc::new(object), origin: "".into(), since };
+    let mut objects = Objects::default();
+    objects.replace(&[from(config_map.into()), from(secret.into())]);
+    objects
+}
+
+fn environment(spec: Value, from_files: &[FileValue]) -> Result<Environment, ConfigError> {
+    let ips = ["10.0.0.2".parse().unwrap(), "fd00::2".parse().unwrap()];
+    let (pod, node, objects) = (pod(), golden::node(), objects());
+    let given = Given { pod: &pod, pod_ips: &ips, node: &node, objects: &objects, from_files };
+    Environment::new(&container(spec), given)
+}
+
+fn variables(spec: Value) -> Result<Vec<(String, String)>, ConfigError> {
+    let text = |(name, value): (String, Vec<u8>)| (name, value.escape_ascii().to_string());
+    environment(spec, &[]).map(|environment| environment.into_variables().into_iter().map(text).collect())
+}
+
+#[track_caller]
+fn check(spec: Value, expected: &[(&str, &str)]) {
+    let expected: Vec<_> = expected.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    assert_eq!(variables(spec).unwrap(), expected);
+}
+
+#[track_caller]
+fn check_one(from: Value, expected: &str) {
+    let found = variables(json!({"name": "main", "env": [{"name": "X", "valueFrom": from}]})).unwrap();
+    assert_eq!(found, [("X".to_owned(), expected.to_owned())]);
+}
+
+#[track_caller]
+fn check_error(container: Value, expected: &str) {
+    assert_eq!(variables(container).unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn a_variable_sees_those_before_it_and_the_last_value_of_a_name_counts() {
+    let found = variables(json!({"name": "main", "env": [
+        {"name": "A", "value": "1"}, {"name": "B", "value": "$(A)$(C)"}, {"name": "C", "value": "3"},
+        {"name": "A", "value": "$(A)$(C)"}, {"name": "E"}
+    ]}));
+    let expected = [("A", "13"), ("B", "1$(C)"), ("C", "3"), ("E", "")];
+    assert_eq!(found.unwrap(), expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+}
+
+#[test]
+fn fields_of_the_pod_are_found_by_their_paths() {
+    for (path, expected) in [
+        ("metadata.name", "web"),
+        ("metadata.namespace", "boats"),
+        ("metadata.uid", "u1"),
+        ("metadata.labels['app']", "x"),
+        ("metadata.labels['none']", ""),
+        ("metadata.annotations['a/b']", "y"),
+        ("spec.nodeName", "node1"),
+        ("spec.serviceAccountName", "sa"),
+        ("status.hostIP", "10.77.0.1"),
+        ("status.hostIPs", "10.77.0.1"),
+        ("status.podIP", "10.0.0.2"),
+        ("status.podIPs", "10.0.0.2,fd00::2"),
+    ] {
+        check_one(json!({"fieldRef": {"fieldPath": path}}), expected);
+    }
+    let wrong =
+        json!({"name": "main", "env": [{"name": "X", "valueFrom": {"fieldRef": {"fieldPath": "spec.x['y']"}}}]});
+    check_error(wrong, "field label not supported: spec.x['y']");
+}
+
+#[test]
+fn resources_are_divided_and_rounded_up() {
+    let of = |resource: &str, divisor: &str| json!({"resourceFieldRef": {"containerName": "other", "resource": resource, "divisor": divisor}});
+    check_one(of("requests.cpu", "0"), "2");
+    check_one(of("requests.cpu", "1m"), "1500");
+    check_one(of("limits.memory", "0"), "1073741824");
+    check_one(of("limits.memory", "1Mi"), "1024");
+    check_one(of("limits.memory", "1000M"), "2");
+    check_one(of("requests.memory", "1"), "0");
+    check_one(of("limits.hugepages-2Mi", "1"), "0");
+}
+
+#[test]
+fn a_limit_that_nobody_set_is_what_pods_may_use_of_the_node() {
+    check_one(json!({"resourceFieldRef": {"resource": "limits.cpu"}}), "2");
+    check_one(json!({"resourceFieldRef": {"containerName": "other", "resource": "limits.cpu"}}), "2");
+}
+
+#[test]
+fn resources_that_are_not_there_are_told_by_name() {
+    let of = |field: Value| json!({"name": "main", "env": [{"name": "X", "valueFrom": {"resourceFieldRef": field}}]});
+    check_error(of(json!({"containerName": "none", "resource": "limits.cpu"})), "container none not found");
+    check_error(of(json!({"resource": "limits.gpu"})), "unsupported container resource : limits.gpu");
+    check_error(of(json!({"resource": "cpu"})), "unsupported container resource : cpu");
+}
+
+#[test]
+fn every_key_of_an_object_is_a_variable_with_its_prefix_and_a_later_one_counts() {
+    let from = json!([{"configMapRef": {"name": "cm"}}, {"secretRef": {"name": "sec"}},
+        {"configMapRef": {"name": "cm"}, "prefix": "P_"}]);
+    let all = [("a", "1"), ("b", "\\xff"), ("d", "hush"), ("P_a", "1"), ("P_b", "$(X)")];
+    check(json!({"name": "main", "envFrom": from}), &all);
+    let own = json!({"name": "main", "envFrom": [{"configMapRef": {"name": "cm"}}],
+        "env": [{"name": "a", "value": "2"}, {"name": "e", "value": "$(a)$(b)"}]});
+    check(own, &[("a", "2"), ("b", "$(X)"), ("e", "2$(X)")]);
+}
+
+#[test]
+fn one_key_of_an_object_is_a_variable_as_it_is() {
+    let key =
+        |source: &str, name: &str, key: &str| json!({"name": key, "valueFrom": {source: {"name": name, "key": key}}});
+    let env = json!([key("configMapKeyRef", "cm", "b"), key("secretKeyRef", "sec", "d"),
+        {"name": "after", "value": "$(b)$(d)"}]);
+    check(json!({"name": "main", "env": env}), &[("b", "$(X)"), ("d", "hush"), ("after", "$(X)hush")]);
+}
+
+#[test]
+fn what_is_missing_stops_the_container_unless_it_is_optional() {
+    let one = |source: &str, name: &str, key: &str, optional: bool| {
+        let source = json!({source: {"name": name, "key": key, "optional": optional}});
+        json!({"name": "main", "env": [{"name": "X", "valueFrom": source}]})
+    };
+    let all = |source: &str, optional: bool| json!({"name": "main", "envFrom": [{source: {"name": "none", "optional": optional}}]});
+    for (source, name, key, expected) in [
+        ("configMapKeyRef", "none", "a", "configmap \"none\" not found"),
+        ("configMapKeyRef", "cm", "none", "couldn't find key none in ConfigMap boats/cm"),
+        // Binary data is for files.
+        ("configMapKeyRef", "cm", "c", "couldn't find key c in ConfigMap boats/cm"),
+        ("secretKeyRef", "none", "a", "secret \"none\" not found"),
+        ("secretKeyRef", "sec", "a", "couldn't find key a in Secret boats/sec"),
+    ] {
+        check_error(one(source, name, key, false), expected);
+        check(one(source, name, key, true), &[]);
+    }
+    check_error(all("configMapRef", false), "configmap \"none\" not found");
+    check_error(all("secretRef", false), "secret \"none\" not found");
+    check(all("configMapRef", true), &[]);
+}
+
+#[test]
+fn a_variable_from_a_file_is_what_was_found_there() {
+    let env = |optional: bool| {
+        let file = |name: &str| {
+            let key = json!({"volumeName": "v", "path": "env", "key": name, "optional": optional});
+            json!({"name": name, "valueFrom": {"fileKeyRef": key}})
+        };
+        json!({"name": "main", "env": [file("A"), {"name": "B", "value": "$(A)"}, file("C")]})
+    };
+    let found = |value| FileValue { file: "/v/env".to_owned(), value };
+    let both = [found(Ok(Some("1".to_owned()))), found(Ok(Some("2".to_owned())))];
+    let expected = [("A", b"1"), ("B", b"1"), ("C", b"2")].map(|(name, value)| (name.to_owned(), value.to_vec()));
+    assert_eq!(environment(env(false), &both).unwrap().into_variables(), expected);
+    for missing in [Ok(None), Ok(Some(String::new()))] {
+        let one = [both[0].clone(), found(missing)];
+        assert_eq!(environment(env(true), &one).unwrap().into_variables(), expected[..2]);
+        let error = environment(env(false), &one).unwrap_err().to_string();
+        assert_eq!(error, "environment variable key \"C\" not found in file \"/v/env\"");
+    }
+    let wrong = [both[0].clone(), found(Err("line 1: no '='".to_owned()))];
+    let error = environment(env(true), &wrong).unwrap_err().to_string();
+    assert_eq!(error, "couldn't parse env file: line 1: no '='");
+}
+
+#[test]
+fn strict_expansion_names_every_variable_without_a_value() {
+    let env = json!({"name": "main", "env": [{"name": "A", "value": "1"}, {"name": "EMPTY"}]});
+    let environment = environment(env, &[]).unwrap();
+    assert_eq!(environment.expand_strictly("x/$(A)/$$(A)"), Ok("x/1/$(A)".to_owned()));
+    let missing = environment.expand_strictly("$(NONE)/$(EMPTY)/$(A)").unwrap_err();
+    assert_eq!(missing.into_iter().collect::<Vec<_>>(), ["EMPTY", "NONE"]);
+}
+
+#[test]
+fn services_come_last_and_the_containers_own_words_may_refer_to_them() {
+    let mut objects = objects();
+    objects.services = vec![crate::objects::Service {
+        namespace: "default".to_owned(),
+        name: "kubernetes".to_owned(),
+        cluster_ip: "10.96.0.1".parse().ok(),
+        ports: vec![crate::objects::ServicePort {
+            name: String::new(),
+            port: 443,
+            protocol: crate::api::Protocol::Tcp,
+        }],
+    }];
+    let (pod, node) = (pod(), golden::node());
+    let given = Given { pod: &pod, pod_ips: &[], node: &node, objects: &objects, from_files: &[] };
+    let env =
+        json!([{"name": "API", "value": "$(KUBERNETES_SERVICE_HOST)"}, {"name": "KUBERNETES_PORT", "value": "x"}]);
+    let found = Environment::new(&container(json!({"name": "main", "env": env})), given).unwrap();
+    let value = |name: &str| found.get(name).map(|value| String::from_utf8_lossy(value).into_owned());
+    assert_eq!(value("API").as_deref(), Some("10.96.0.1"));
+    assert_eq!(value("KUBERNETES_PORT").as_deref(), Some("x"));
+    assert_eq!(value("KUBERNETES_SERVICE_PORT").as_deref(), Some("443"));
+    assert_eq!(found.expand("$(KUBERNETES_SERVICE_HOST)"), "10.96.0.1");
+}

@@ -1,0 +1,291 @@
+//! Each action of a plan is one or two calls to the runtime.
+
+use std::net::IpAddr;
+use std::pin::Pin;
+
+use crate::api::{Container, Pod, Reason, VolumeSource, qos_class};
+use crate::cri::{self, v1};
+use crate::error::ErrorChain;
+use crate::images::{PresentImage, Wanted};
+use crate::kuberuntime::cgroup_parent::cgroup_parent;
+use crate::kuberuntime::container_config::{ContainerInput, container_config};
+use crate::kuberuntime::dns::{DnsWarning, needs_host_dns, pod_dns};
+use crate::kuberuntime::earlier_runs;
+use crate::kuberuntime::environment::{Environment, FileValue, Given};
+use crate::kuberuntime::grace::grace_of_kill;
+use crate::kuberuntime::kill::Kill;
+use crate::kuberuntime::own_files::{host_dns, make_own_files};
+use crate::kuberuntime::sandbox_config::sandbox_config;
+use crate::kuberuntime::security_context::ImageUser;
+use crate::kuberuntime::{Action, CancelWatch, Place, Plan, PodRuntime};
+use crate::node::PodCgroups;
+use crate::pods::{ObservedPod, Waiting};
+
+/// What came of a plan.
+#[derive(Debug, Default)]
+pub(crate) struct Executed {
+    /// For each container that a step was about: why it waits now, or nothing when its step went well.
+    pub(crate) containers: Vec<(String, Option<Waiting>)>,
+    /// What stopped the pod as a whole, as one line.
+    pub(crate) failure: Option<String>,
+}
+
+/// What containers get of the pod's volumes, from who sets those up. For each start anew, because what a container did
+/// to a volume may change what the next one finds.
+pub(crate) struct VolumesFor<'a> {
+    pub(crate) mounts: &'a dyn Fn(&Container, &Environment) -> Made<Mounts>,
+    /// For each variable that comes from a file in a volume, in order.
+    pub(crate) file_values: &'a dyn Fn(&Container) -> Made<Vec<FileValue>>,
+}
+pub(crate) type Mounts = Result<Vec<v1::Mount>, String>;
+pub(crate) type Made<T> = Pin<Box<dyn Future<Output = T>>>;
+
+/// The sandbox that containers are put into.
+pub(super) struct Sandbox {
+    pub(super) id: String,
+    config: v1::PodSandboxConfig,
+    pub(super) ips: Vec<IpAddr>,
+}
+
+impl PodRuntime {
+    /// Carries out `plan`, step by step, and ends early when asked to. `observed` is what the plan was made from.
+    pub(crate) async fn execute(
+        &self,
+        pod: &Pod,
+        volumes: &VolumesFor<'_>,
+        plan: &Plan,
+        observed: &ObservedPod,
+        cancel: &CancelWatch,
+    ) -> Executed {
+        let mut executed = Executed::default();
+        let mut sandbox = match self.sandbox_of(pod, observed).await {
+            Ok(sandbox) => sandbox,
+            Err(failure) => return Executed { failure: Some(failure), ..executed },
+        };
+        for action in &plan.actions {
+            if cancel.is_cancelled() {
+                break;
+            }
+            let done = match action {
+                Action::KillPod => self.kill_pod(Some(pod), observed, None).await.map_err(|error| one_line(&error)),
+                Action::CreateSandbox { attempt } => match self.create_sandbox(pod, *attempt).await {
+                    Ok(created) => {
+                        sandbox = Some(created);
+                        Ok(())
+                    }
+                    Err(failure) => Err(failure),
+                },
+                Action::KillContainer { id, place, why, restarts } => {
+                    let seen = observed.containers.iter().find(|container| container.id == *id);
+                    let (Some(spec), Some(container)) = (place.of(pod), seen) else { continue };
+                    let grace = grace_of_kill(pod, spec, *why);
+                    let message = why.message(&spec.name, *place, *restarts);
+                    let kill = self.kill_of(Some(pod), observed, container, grace, message);
+                    let kill = Kill { cancel: Some(cancel), ..kill };
+                    self.kill_container(kill).await.map_err(|error| one_line(&error))
+                }
+                Action::StartContainer { place, restart_count } => {
+                    let Some(container) = place.of(pod) else { continue };
+                    let Some(sandbox) = &sandbox else { continue };
+                    let start = Start { pod, container, place: *place, sandbox, restart_count: *restart_count };
+                    let waiting = self.start_container(&start, volumes, cancel).await.err();
+                    executed.containers.push((container.name.clone(), waiting));
+                    Ok(())
+                }
+                Action::StartCreated { id, place } => {
+                    let Some(container) = place.of(pod) else { continue };
+                    let Some(sandbox) = &sandbox else { continue };
+                    let started = Started { pod, container, id, sandbox };
+                    let waiting = self.start_created(&started, cancel).await.err();
+                    executed.containers.push((container.name.clone(), waiting));
+                    Ok(())
+                }
+            };
+            if let Err(failure) = done {
+                executed.failure = Some(failure);
+                return executed;
+            }
+        }
+        executed
+    }
+
+    /// The sandbox that the pod has, with the configuration that it must have been made with.
+    async fn sandbox_of(&self, pod: &Pod, observed: &ObservedPod) -> Result<Option<Sandbox>, String> {
+        let Some(seen) = observed.ready_sandbox() else { return Ok(None) };
+        let (config, _) = self.sandbox_config(pod, seen.attempt).await?;
+        Ok(Some(Sandbox { id: seen.id.clone(), config, ips: seen.ips.clone() }))
+    }
+
+    /// The configuration, and what is to be told about it when it is used for a new sandbox.
+    async fn sandbox_config(&self, pod: &Pod, attempt: u32) -> Result<(v1::PodSandboxConfig, Vec<DnsWarning>), String> {
+        let host =
+            if needs_host_dns(pod, &self.node) { host_dns(&self.node).await } else { Ok(v1::DnsConfig::default()) };
+        let dns = pod_dns(pod, &self.node, &host.map_err(|error| one_line(&error))?);
+        let mut config = sandbox_config(pod, attempt, &self.node, &dns.config).map_err(|error| one_line(&error))?;
+        if let (Some(driver), Some(cgroups), Some(linux)) =
+            (self.cgroup_driver.get(), &self.node.pod_cgroups, &mut config.linux)
+        {
+            let cgroups = PodCgroups { driver, root: cgroups.root.clone() };
+            linux.cgroup_parent = cgroup_parent(&cgroups, &pod.metadata.uid, qos_class(pod));
+        }
+        Ok((config, dns.warnings))
+    }
+
+    async fn create_sandbox(&self, pod: &Pod, attempt: u32) -> Result<Sandbox, String> {
+        let (config, warnings) = self.sandbox_config(pod, attempt).await?;
+        for warning in warnings {
+            if warning.reason == Reason::MISSING_CLUSTER_DNS {
+                // Away from a cluster this is every pod that says nothing of DNS.
+                log!(debug, &warning.message, pod = pod.full_name(), reason = warning.reason);
+            } else {
+                log!(warn, &warning.message, pod = pod.full_name(), reason = warning.reason);
+            }
+        }
+        let handler = pod.spec.runtime_class_name.as_deref().unwrap_or_default();
+        let id = self.cri.run_pod_sandbox(&config, handler).await.map_err(|error| one_line(&error))?;
+        let ips = if pod.spec.host_network {
+            self.node.node_ips.clone()
+        } else {
+            self.sandbox_ips(&id).await.map_err(|error| one_line(&error))?
+        };
+        Ok(Sandbox { id, config, ips })
+    }
+
+    async fn sandbox_ips(&self, id: &str) -> Result<Vec<IpAddr>, cri::Error> {
+        let answer = self.cri.pod_sandbox_status(id, false).await?;
+        Ok(answer.status.map_or_else(Vec::new, |status| super::observe::sandbox(status, None).ips))
+    }
+
+    async fn start_container(
+        &self,
+        start: &Start<'_>,
+        volumes: &VolumesFor<'_>,
+        cancel: &CancelWatch,
+    ) -> Result<(), Waiting> {
+        let Start { pod, container, place, sandbox, mut restart_count } = *start;
+        if restart_count == 0 {
+            let logs = self.dirs.logs(&pod.metadata.namespace, &pod.metadata.name, &pod.metadata.uid);
+            restart_count = earlier_runs::restart_count(logs.join(&container.name)).await;
+        }
+        let image = self.image(pod, Wanted::by(container), sandbox, cancel).await?;
+        let config_error = |message: String| Waiting::new(Reason::CREATE_CONTAINER_CONFIG_ERROR, message);
+        let from_files = (volumes.file_values)(container).await;
+        let environment = {
+            let (objects, node) = (self.objects.borrow(), &self.node);
+            let given = Given { pod, pod_ips: &sandbox.ips, node, objects: &objects, from_files: &from_files };
+            Environment::new(container, given)
+        };
+        let environment = environment.map_err(|error| Waiting::new(error.reason(), one_line(&error)))?;
+        let mut mounts = (volumes.mounts)(container, &environment).await.map_err(config_error)?;
+        self.bring_mounted_images(pod, container, &mut mounts, sandbox, cancel).await?;
+        let own_files = make_own_files(pod, container, &sandbox.ips, &mounts, &self.node).await;
+        mounts.extend(own_files.map_err(|error| config_error(one_line(&error)))?);
+        let input = ContainerInput {
+            pod,
+            container,
+            is_init: matches!(place, Place::Init(_)),
+            restart_count,
+            image_ref: &image.image_ref,
+            image_user: &image_user(&image),
+            environment,
+            mounts,
+            target: None,
+            node: &self.node,
+        };
+        let config = container_config(input).map_err(|error| Waiting::new(error.reason(), one_line(&error)))?;
+        if cancel.is_cancelled() {
+            return Err(Waiting::new(Reason::CONTAINER_CREATING, ""));
+        }
+        let id = self
+            .cri
+            .create_container(&sandbox.id, &config, &sandbox.config)
+            .await
+            .map_err(|error| Waiting::new(Reason::CREATE_CONTAINER_ERROR, one_line(&error)))?;
+        self.start_created(&Started { pod, container, id: &id, sandbox }, cancel).await
+    }
+
+    async fn image(
+        &self,
+        pod: &Pod,
+        wanted: Wanted<'_>,
+        sandbox: &Sandbox,
+        cancel: &CancelWatch,
+    ) -> Result<PresentImage, Waiting> {
+        let image = self.images.ensure(pod, wanted, &sandbox.config, cancel.cancelled()).await;
+        image.map_err(|waiting| {
+            // A pull that has just failed is tried again as anything else is, and is then known to be backing off.
+            let backs_off = waiting.reason == Reason::IMAGE_PULL_BACK_OFF;
+            let until = backs_off.then(|| self.images.retry_at(&pod.metadata.uid, wanted.image)).flatten();
+            Waiting { until, ..waiting }
+        })
+    }
+
+    /// Images that are mounted as volumes: there is a mount for each of the container's, in the same order.
+    async fn bring_mounted_images(
+        &self,
+        pod: &Pod,
+        container: &Container,
+        mounts: &mut [v1::Mount],
+        sandbox: &Sandbox,
+        cancel: &CancelWatch,
+    ) -> Result<(), Waiting> {
+        for (named, mount) in container.volume_mounts.iter().zip(mounts) {
+            let volume = pod.spec.volumes.iter().find(|volume| volume.name == named.name);
+            let Some(VolumeSource::Image(source)) = volume.map(|volume| &volume.source) else { continue };
+            let wanted = Wanted { image: &source.reference, policy: source.pull_policy };
+            let image = self.image(pod, wanted, sandbox, cancel).await?.image_ref;
+            let user_specified_image = source.reference.clone();
+            mount.image = Some(v1::ImageSpec { image, user_specified_image, ..v1::ImageSpec::default() });
+        }
+        Ok(())
+    }
+
+    async fn start_created(&self, started: &Started<'_>, cancel: &CancelWatch) -> Result<(), Waiting> {
+        if let Err(error) = self.cri.start_container(started.id).await {
+            log!(warn, "container not started", container = started.container.name, error = ErrorChain(&error));
+            return Err(Waiting::new(Reason::RUN_CONTAINER_ERROR, one_line(&error)));
+        }
+        self.after_start(started, cancel).await
+    }
+}
+
+/// A user by number goes before one by name; an image that names nobody runs as root.
+fn image_user(image: &PresentImage) -> ImageUser {
+    match image.user.uid {
+        Some(uid) => ImageUser::Uid(uid),
+        None if image.user.name.is_empty() => ImageUser::Uid(0),
+        None => ImageUser::Name(image.user.name.clone()),
+    }
+}
+
+/// What a start needs to know.
+#[derive(Clone, Copy)]
+struct Start<'a> {
+    pod: &'a Pod,
+    container: &'a Container,
+    place: Place,
+    sandbox: &'a Sandbox,
+    restart_count: u32,
+}
+
+/// A container that runs, or is about to.
+pub(super) struct Started<'a> {
+    pub(super) pod: &'a Pod,
+    pub(super) container: &'a Container,
+    pub(super) id: &'a str,
+    pub(super) sandbox: &'a Sandbox,
+}
+
+impl Place {
+    /// The container at this place of the spec.
+    pub(crate) fn of(self, pod: &Pod) -> Option<&Container> {
+        match self {
+            Self::Init(index) => pod.spec.init_containers.get(index),
+            Self::Main(index) => pod.spec.containers.get(index),
+        }
+    }
+}
+
+fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
+    ErrorChain(error).to_string()
+}

@@ -1,0 +1,130 @@
+//! What a living pod needs no longer: dead containers, and sandboxes that nothing is in. Pure.
+
+use std::collections::BTreeSet;
+
+use crate::kuberuntime::container_config::log_path;
+use crate::pods::{ContainerState, ObservedContainer, ObservedPod, ObservedSandbox, SandboxState};
+
+/// Dead instances of a container that are kept, for its last state and its previous log (kubelet:
+/// `maxPerPodContainerCount`).
+const KEPT_DEAD: usize = 1;
+
+/// Something to remove.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Garbage {
+    /// `log` is its log's path in the pod's directory of logs.
+    Container {
+        id: String,
+        log: String,
+    },
+    Sandbox {
+        id: String,
+    },
+}
+
+pub(super) fn garbage(pod: &ObservedPod) -> Vec<Garbage> {
+    let containers = dead_beyond(pod, KEPT_DEAD).into_iter().chain(never_started(pod)).map(|container| {
+        let log = log_path(&container.name, container.restart_count);
+        Garbage::Container { id: container.id.clone(), log }
+    });
+    let sandboxes = old_sandboxes(pod).into_iter().map(|sandbox| Garbage::Sandbox { id: sandbox.id.clone() });
+    containers.chain(sandboxes).collect()
+}
+
+/// The dead instances beyond the newest `kept` of each container.
+fn dead_beyond(pod: &ObservedPod, kept: usize) -> Vec<&ObservedContainer> {
+    let names: BTreeSet<&str> = pod.containers.iter().map(|container| container.name.as_str()).collect();
+    let dead = |name| {
+        let of_name = pod.containers.iter().filter(move |container| container.name == name);
+        of_name.filter(|container| container.exit().is_some()).skip(kept)
+    };
+    names.into_iter().flat_map(dead).collect()
+}
+
+/// What was created in a sandbox that ended before it could be started.
+fn never_started(pod: &ObservedPod) -> impl Iterator<Item = &ObservedContainer> {
+    pod.containers.iter().filter(|container| container.state == ContainerState::Created && !pod.may_run(container))
+}
+
+/// Sandboxes that do not run, are not the newest and have no containers.
+fn old_sandboxes(pod: &ObservedPod) -> Vec<&ObservedSandbox> {
+    let used = |id: &str| pod.containers.iter().any(|container| container.sandbox_id == id);
+    let old = pod.sandboxes.iter().skip(1);
+    old.filter(|sandbox| sandbox.state == SandboxState::NotReady && !used(&sandbox.id)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::PodUid;
+
+    fn container(id: &str, name: &str, state: ContainerState) -> ObservedContainer {
+        ObservedContainer {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            sandbox_id: "s1".to_owned(),
+            state,
+            created_at: 0,
+            image: String::new(),
+            image_id: String::new(),
+            hash: None,
+            restart_count: 0,
+            grace: None,
+            pid: None,
+        }
+    }
+
+    fn sandbox(id: &str, state: SandboxState) -> ObservedSandbox {
+        ObservedSandbox {
+            id: id.to_owned(),
+            attempt: 0,
+            state,
+            created_at: 0,
+            host_network: false,
+            ips: Vec::new(),
+            pid: None,
+        }
+    }
+
+    fn pod() -> ObservedPod {
+        ObservedPod::new(PodUid::from("u"), "default", "web")
+    }
+
+    #[test]
+    fn the_newest_dead_instance_of_each_container_is_kept() {
+        let dead = || ContainerState::Exited(Box::default());
+        let mut pod = pod();
+        pod.containers = vec![
+            container("a3", "a", ContainerState::Running { started_at: 0 }),
+            container("a2", "a", dead()),
+            container("b1", "b", dead()),
+            container("a1", "a", dead()),
+            container("a0", "a", dead()),
+        ];
+        let ids: Vec<&str> = dead_beyond(&pod, 1).into_iter().map(|container| container.id.as_str()).collect();
+        assert_eq!(ids, ["a1", "a0"]);
+    }
+
+    #[test]
+    fn an_old_sandbox_goes_when_no_container_is_in_it() {
+        let mut pod = pod();
+        pod.sandboxes = vec![
+            sandbox("s2", SandboxState::NotReady),
+            sandbox("s1", SandboxState::NotReady),
+            sandbox("s0", SandboxState::NotReady),
+        ];
+        pod.containers = vec![container("a", "a", ContainerState::Exited(Box::default()))];
+        let ids: Vec<&str> = old_sandboxes(&pod).into_iter().map(|sandbox| sandbox.id.as_str()).collect();
+        assert_eq!(ids, ["s0"]);
+    }
+
+    #[test]
+    fn what_was_created_in_a_sandbox_that_has_ended_goes() {
+        let mut pod = pod();
+        pod.sandboxes = vec![sandbox("s2", SandboxState::Ready), sandbox("s1", SandboxState::NotReady)];
+        let mut created = container("new", "a", ContainerState::Created);
+        created.sandbox_id = "s2".to_owned();
+        pod.containers = vec![created, container("old", "a", ContainerState::Created)];
+        assert_eq!(garbage(&pod), [Garbage::Container { id: "old".to_owned(), log: "a/0.log".to_owned() }]);
+    }
+}

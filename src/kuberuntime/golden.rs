@@ -1,0 +1,208 @@
+//! Configurations as the upstream kubelet sent them, and ours beside them.
+
+use core::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::container_config::{ContainerInput, container_config};
+use super::dns::pod_dns;
+use super::environment::{Environment, Given};
+use super::sandbox_config::sandbox_config;
+use super::security_context::ImageUser;
+use crate::api::{Format, MEMORY, Pod, Quantity, ResourceList, Time, decode};
+use crate::cri::v1::{DnsConfig, Mount};
+use crate::node::NodeSettings;
+use crate::objects::{Objects, SourceObject};
+use crate::pod_sources::static_pod::{Object, Origin, read_manifest};
+use crate::pods::SourceName;
+use crate::wire::protobuf::Message as _;
+
+/// The node of the recordings: control groups of v1, two processors, no quality-of-service groups.
+pub(crate) fn node() -> NodeSettings {
+    let memory = |kib: i64| Quantity::new(kib * 1024, Format::BinarySi);
+    let mut allocatable = ResourceList::new();
+    allocatable.insert("cpu", Quantity::new(2, Format::DecimalSi));
+    allocatable.insert(MEMORY, memory(24_632_892));
+    NodeSettings {
+        node_name: "node1".to_owned(),
+        node_ips: vec!["10.77.0.1".parse().unwrap()],
+        root_dir: "/var/lib/kubelet".into(),
+        pod_logs_dir: "/var/log/pods".into(),
+        cluster_dns: vec!["10.96.0.10".parse().unwrap()],
+        cluster_domain: "cluster.local".to_owned(),
+        resolv_conf: Some("/etc/resolv.conf".into()),
+        cpu_cfs_quota: true,
+        cpu_cfs_quota_period: Duration::from_millis(100),
+        memory_capacity: 24_684_092 << 10,
+        allocatable,
+        huge_page_sizes: vec![2 << 20, 1 << 30],
+        cgroup_v2: false,
+        swap_limits: true,
+        pod_cgroups: None,
+        single_process_oom_kill: true,
+        seccomp_default: false,
+        seccomp_root: "/var/lib/kubelet/seccomp".into(),
+        masked_paths: Vec::new(),
+    }
+}
+
+/// The same with that many bytes of memory for pods.
+pub(crate) fn node_with_memory(bytes: u64) -> NodeSettings {
+    let mut node = node();
+    node.allocatable.insert(MEMORY, Quantity::new(bytes.try_into().unwrap(), Format::BinarySi));
+    node
+}
+
+/// The objects of the recordings.
+fn objects() -> Objects {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/manifests/00-objects.yaml");
+    let origin = Origin { source: SourceName::File, path, node_name: "node1", seen: "" };
+    let read = read_manifest(&std::fs::read(path).unwrap(), &origin).unwrap().into_iter();
+    let configs = read.filter_map(|object| match object.object {
+        Ok(Object::Config(config)) => Some(config),
+        Ok(Object::Pod(_)) | Err(_) => None,
+    });
+    let since = Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH);
+    let configs: Vec<SourceObject> =
+        configs.map(|object| SourceObject { object: Arc::new(object), origin: path.into(), since }).collect();
+    let mut objects = Objects::default();
+    objects.replace(&configs);
+    objects
+}
+
+/// One recording: a pod, and what became of it.
+struct Recording {
+    pod: Pod,
+    pod_ips: Vec<IpAddr>,
+    sandbox: Value,
+    containers: Vec<Value>,
+}
+
+impl Recording {
+    fn read(name: &str) -> Self {
+        let path = format!("{}/tests/data/golden/{name}.json", env!("CARGO_MANIFEST_DIR"));
+        let mut all: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let pod = decode(all["pod"].take()).unwrap();
+        assert_eq!(pod.unknown, [""; 0], "{name}");
+        Self {
+            pod: pod.value,
+            pod_ips: serde_json::from_value(all["podIPs"].take()).unwrap(),
+            sandbox: all["sandbox"].take(),
+            containers: decode(all["containers"].take()).unwrap().value,
+        }
+    }
+}
+
+#[track_caller]
+fn check(name: &str) {
+    let recording = Recording::read(name);
+    let Recording { pod, sandbox, .. } = &recording;
+    // The recording's host had this one line, and the pods that use it show it.
+    let dns = pod_dns(pod, &node(), &DnsConfig { servers: vec!["10.96.0.10".to_owned()], ..DnsConfig::default() });
+    assert_eq!(dns.warnings, []);
+    let attempt = sandbox["metadata"]["attempt"].as_u64().unwrap_or(0);
+    let made = sandbox_config(pod, attempt.try_into().unwrap(), &node(), &dns.config).unwrap();
+    same(&format!("sandbox of {name}"), made.json(), sandbox.clone());
+    for recorded in &recording.containers {
+        check_container(&recording, recorded);
+    }
+}
+
+fn check_container(recording: &Recording, recorded: &Value) {
+    let pod = &recording.pod;
+    let name = recorded["metadata"]["name"].as_str().unwrap();
+    let container = pod.spec.all_containers().find(|container| container.name == name).unwrap();
+    let given = Given { pod, pod_ips: &recording.pod_ips, node: &node(), objects: &objects(), from_files: &[] };
+    let input = ContainerInput {
+        pod,
+        container,
+        is_init: pod.spec.init_containers.iter().any(|init| init.name == name),
+        restart_count: recorded["metadata"]["attempt"].as_u64().unwrap_or(0).try_into().unwrap(),
+        image_ref: recorded["image"]["image"].as_str().unwrap(),
+        image_user: &ImageUser::Uid(0),
+        environment: Environment::new(container, given).unwrap(),
+        mounts: recorded_mounts(&recorded["mounts"]),
+        target: None,
+        node: &node(),
+    };
+    let mut made = container_config(input).unwrap();
+    // The recording's runtime is older than this field.
+    let image = std::mem::take(&mut made.image.as_mut().unwrap().user_specified_image);
+    assert_eq!(image, container.image);
+    // Upstream's order of variables is that of a Go map: none.
+    made.envs.sort_by(|one, other| one.key.cmp(&other.key));
+    let envs: Vec<Value> = made
+        .envs
+        .drain(..)
+        .map(|env| {
+            serde_json::json!({
+                "key": env.key, "value": String::from_utf8(env.value).unwrap()
+            })
+        })
+        .collect();
+    let mut recorded = recorded.clone();
+    let mut recorded_envs = match recorded.as_object_mut().unwrap().remove("envs") {
+        Some(Value::Array(envs)) => envs,
+        _ => Vec::new(),
+    };
+    recorded_envs.sort_by(|one, other| one["key"].as_str().cmp(&other["key"].as_str()));
+    assert_eq!(envs, recorded_envs, "environment of {name}");
+    same(&format!("container {name}"), made.json(), recorded);
+}
+
+fn recorded_mounts(recorded: &Value) -> Vec<Mount> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mount = |recorded: &Value| Mount {
+        container_path: text(&recorded["container_path"]),
+        host_path: text(&recorded["host_path"]),
+        readonly: recorded["readonly"] == true,
+        ..Mount::default()
+    };
+    recorded.as_array().unwrap().iter().map(mount).collect()
+}
+
+/// Equal field by field; the fields that differ are named one by one.
+#[track_caller]
+fn same(what: &str, made: Value, recorded: Value) {
+    let mut differences = Vec::new();
+    compare("", &made, &recorded, &mut differences);
+    assert!(differences.is_empty(), "{what}:\n{}", differences.join("\n"));
+}
+
+fn compare(path: &str, made: &Value, recorded: &Value, differences: &mut Vec<String>) {
+    if let (Value::Object(one), Value::Object(other)) = (made, recorded) {
+        for key in one.keys().chain(other.keys().filter(|key| !one.contains_key(*key))) {
+            let path = format!("{path}.{key}");
+            compare(&path, one.get(key).unwrap_or(&Value::Null), other.get(key).unwrap_or(&Value::Null), differences);
+        }
+    } else if made != recorded {
+        differences.push(format!("{path}: made {made}, recorded {recorded}"));
+    }
+}
+
+macro_rules! recordings {
+    ($($test:ident = $name:literal;)*) => { $(
+        #[test]
+        fn $test() {
+            check($name);
+        }
+    )* };
+}
+
+recordings! {
+    a_burstable_pod_is_sent_as_recorded = "running";
+    a_guaranteed_pod_is_sent_as_recorded = "guaranteed";
+    a_pod_in_the_hosts_namespaces_is_sent_as_recorded = "hostnetwork";
+    host_ports_are_sent_as_recorded = "hostport";
+    a_shared_pid_namespace_and_a_terminal_are_sent_as_recorded = "share-pid";
+    security_contexts_are_sent_as_recorded = "security";
+    init_containers_and_sidecars_are_sent_as_recorded = "init-sidecar";
+    restarted_containers_are_sent_as_recorded = "on-failure";
+    hooks_are_sent_as_recorded = "hooks";
+    a_hostname_and_resolver_settings_are_sent_as_recorded = "dns-hosts";
+    a_static_pod_is_sent_as_recorded = "static-one-node1";
+    variables_are_sent_as_recorded = "env";
+    a_group_for_volumes_is_sent_as_recorded = "volumes";
+}

@@ -1,0 +1,83 @@
+//! How long a container is given to end, and what is told about its end. Pure.
+
+use std::time::Duration;
+
+use crate::api::{Container, Pod};
+use crate::kuberuntime::Place;
+use crate::kuberuntime::pod_actions::KillReason;
+use crate::pods::ProbeKind;
+
+/// What a container is given that is ended while its pod goes on: what the probe says that it failed, else what the pod
+/// says. A pod that is being deleted has its own time.
+pub(super) fn grace_of_kill(pod: &Pod, container: &Container, why: KillReason) -> Duration {
+    let probe = match why {
+        KillReason::FailedProbe(ProbeKind::Startup) => &container.startup_probe,
+        KillReason::FailedProbe(ProbeKind::Liveness) => &container.liveness_probe,
+        KillReason::FailedProbe(ProbeKind::Readiness) | KillReason::DefinitionChanged | KillReason::StateUnknown => {
+            &None
+        }
+    };
+    let of_probe = probe.as_ref().and_then(|probe| probe.termination_grace_period_seconds);
+    let seconds = pod.metadata.deletion_grace_period_seconds.or(of_probe);
+    match seconds.and_then(|seconds| u64::try_from(seconds).ok()) {
+        Some(seconds) => Duration::from_secs(seconds),
+        None => pod.spec.termination_grace(),
+    }
+}
+
+impl KillReason {
+    /// The message of the event `Killing`, in upstream's words.
+    pub(super) fn message(self, container: &str, place: Place, restarts: bool) -> String {
+        let kind = match place {
+            Place::Init(_) => "Init container",
+            Place::Main(_) => "Container",
+        };
+        let restart = if restarts && matches!(place, Place::Main(_)) { ", will be restarted" } else { "" };
+        match self {
+            Self::DefinitionChanged => format!("{kind} {container} definition changed{restart}"),
+            Self::FailedProbe(probe) => format!("{kind} {container} failed {} probe{restart}", probe.word()),
+            Self::StateUnknown => format!("{kind} is in \"unknown\" state, try killing it before restart"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{ExecAction, Probe, ProbeHandler};
+
+    fn probe(grace: Option<i64>) -> Option<Box<Probe>> {
+        Some(Box::new(Probe {
+            handler: ProbeHandler::Exec(ExecAction::default()),
+            initial_delay_seconds: 0,
+            timeout_seconds: 1,
+            period_seconds: 10,
+            success_threshold: 1,
+            failure_threshold: 3,
+            termination_grace_period_seconds: grace,
+        }))
+    }
+
+    #[test]
+    fn a_failed_probes_own_grace_goes_before_the_pods_and_that_of_a_deletion_before_both() {
+        let mut pod = Pod::default();
+        pod.spec.termination_grace_period_seconds = Some(60);
+        let container =
+            Container { liveness_probe: probe(Some(5)), startup_probe: probe(None), ..Container::default() };
+        let grace = |pod: &Pod, why| grace_of_kill(pod, &container, why).as_secs();
+        assert_eq!(grace(&pod, KillReason::FailedProbe(ProbeKind::Liveness)), 5);
+        assert_eq!(grace(&pod, KillReason::FailedProbe(ProbeKind::Startup)), 60);
+        assert_eq!(grace(&pod, KillReason::DefinitionChanged), 60);
+        pod.metadata.deletion_grace_period_seconds = Some(7);
+        assert_eq!(grace(&pod, KillReason::FailedProbe(ProbeKind::Liveness)), 7);
+    }
+
+    #[test]
+    fn the_message_says_whether_the_container_comes_back() {
+        let failed = KillReason::FailedProbe(ProbeKind::Liveness);
+        let message = |place, restarts| failed.message("main", place, restarts);
+        assert_eq!(message(Place::Main(0), true), "Container main failed liveness probe, will be restarted");
+        assert_eq!(message(Place::Main(0), false), "Container main failed liveness probe");
+        assert_eq!(message(Place::Init(0), true), "Init container main failed liveness probe");
+    }
+}

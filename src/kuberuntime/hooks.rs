@@ -1,0 +1,167 @@
+//! What a container is told after its start and before its end: a command in it, a page, a wait.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use crate::api::{Container, ExecAction, HttpGetAction, LifecycleAction, LifecycleHandler, PodUid, Reason};
+use crate::error::ErrorChain;
+use crate::kuberuntime::execute::Started;
+use crate::kuberuntime::kill::{Kill, Turn};
+use crate::kuberuntime::{CancelWatch, PodRuntime};
+use crate::net::{GetError, Headers, Purpose, Url};
+use crate::pods::{EventKind, ObservedContainer, ObservedPod, Waiting};
+use crate::rt;
+use crate::wire::grpc::Code;
+
+/// A hook of a running container.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hook<'a> {
+    pub(super) pod: PodName<'a>,
+    pub(super) container: &'a Container,
+    /// The instance.
+    pub(super) id: &'a str,
+    /// The pod's address.
+    pub(super) ip: Option<IpAddr>,
+    pub(super) handler: &'a LifecycleHandler,
+    pub(super) limit: Duration,
+}
+
+/// A pod as upstream's messages name it: `name_namespace(uid)`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PodName<'a> {
+    pub(super) name: &'a str,
+    pub(super) namespace: &'a str,
+    pub(super) uid: &'a PodUid,
+}
+
+/// A hook that did not do its part; what is told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum HookFailure {
+    Failed(String),
+    /// Its time was up.
+    Late,
+}
+
+/// Upstream lets a hook after the start take for ever, until its pod ends. Nobody waits longer than this.
+pub(super) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl PodRuntime {
+    pub(super) async fn run_hook(&self, hook: Hook<'_>) -> Result<(), HookFailure> {
+        let run = async {
+            match &hook.handler.action {
+                LifecycleAction::Exec(action) => self.run_command(&hook, action).await,
+                LifecycleAction::HttpGet(action) => self.ask_page(&hook, action).await,
+                LifecycleAction::Sleep(action) => {
+                    rt::sleep(Duration::from_secs(u64::try_from(action.seconds).unwrap_or(0))).await;
+                    Ok(())
+                }
+                LifecycleAction::TcpSocket(_) => {
+                    Err(HookFailure::Failed("Cannot run handler: invalid handler: tcpSocket".to_owned()))
+                }
+            }
+        };
+        rt::deadline(hook.limit, run).await.unwrap_or(Err(HookFailure::Late))
+    }
+
+    /// Runs the hook after the start. A container whose hook fails is ended; why is what it waits with.
+    pub(super) async fn after_start(&self, started: &Started<'_>, cancel: &CancelWatch) -> Result<(), Waiting> {
+        let Started { pod, container, id, sandbox } = *started;
+        let Some(handler) = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.as_ref()) else {
+            return Ok(());
+        };
+        let meta = &pod.metadata;
+        let name = PodName { name: &meta.name, namespace: &meta.namespace, uid: &meta.uid };
+        let ip = if pod.spec.host_network { Some(self.node.own_address()) } else { sandbox.ips.first().copied() };
+        let hook = self.run_hook(Hook { pod: name, container, id, ip, handler, limit: LONGEST });
+        // The end of the pod ends it.
+        let cancelled = async {
+            cancel.cancelled().await;
+            Ok(())
+        };
+        let message = match rt::either(cancelled, hook).await {
+            Ok(()) => return Ok(()),
+            Err(HookFailure::Failed(message)) => message,
+            Err(HookFailure::Late) => "PostStartHook not done in time".to_owned(),
+        };
+        log!(debug, "postStart hook failed", pod = meta.uid, container = container.name, error = message);
+        // The event does not say why: what the hook wrote may be secret (kubelet: the same).
+        let reason = Reason::FAILED_POST_START_HOOK;
+        self.tell(&meta.uid, &container.name, EventKind::Warning, reason, "PostStartHook failed");
+        let kill = Kill {
+            pod: name,
+            name: &container.name,
+            id,
+            spec: Some(container),
+            runs: true,
+            ip,
+            grace: pod.spec.termination_grace(),
+            message: "FailedPostStartHook".to_owned(),
+            turn: Turn::default(),
+            cancel: Some(cancel),
+        };
+        if let Err(error) = self.kill_container(kill).await {
+            log!(warn, "container not ended after its hook", container = container.name, error = ErrorChain(&error));
+        }
+        // What holds it back is its crash-loop back-off alone.
+        let until = Some(Instant::now());
+        Err(Waiting { until, ..Waiting::new(Reason::POST_START_HOOK_ERROR, message) })
+    }
+
+    async fn run_command(&self, hook: &Hook<'_>, action: &ExecAction) -> Result<(), HookFailure> {
+        let command = &action.command;
+        let (error, output) = match self.cri.exec_sync(hook.id, command, hook.limit).await {
+            Ok(answer) if answer.exit_code == 0 => return Ok(()),
+            Ok(answer) => {
+                let stderr = String::from_utf8_lossy(&answer.stderr).into_owned();
+                let error = format!("command '{}' exited with {}: {stderr}", command.join(" "), answer.exit_code);
+                (error, String::from_utf8_lossy(&answer.stdout).into_owned() + &stderr)
+            }
+            Err(error) => match error.status() {
+                Some(status) if status.code == Code::DeadlineExceeded => return Err(HookFailure::Late),
+                Some(status) => (format!("rpc error: code = {} desc = {}", status.code, status.message), String::new()),
+                None => (ErrorChain(&error).to_string(), String::new()),
+            },
+        };
+        let what = format_args!("Exec lifecycle hook ([{}])", command.join(" "));
+        Err(hook.failed(what, format_args!("{error}, message: {output:?}")))
+    }
+
+    /// Whatever is answered, an answer is all that is asked for.
+    async fn ask_page(&self, hook: &Hook<'_>, action: &HttpGetAction) -> Result<(), HookFailure> {
+        let failed = |error: &dyn std::fmt::Display| {
+            Err(hook.failed(format_args!("HTTP lifecycle hook ({})", action.path), format_args!("{error}")))
+        };
+        let host = match (action.host.as_str(), hook.ip) {
+            ("", Some(ip)) => ip.to_string(),
+            ("", None) => return failed(&"failed to find networking container"),
+            (host, _) => host.to_owned(),
+        };
+        let port = match hook.container.port(&action.port) {
+            Ok(port) => port,
+            Err(error) => return failed(&error),
+        };
+        let url = Url::new(action.scheme, &host, port, &action.path);
+        let headers = Headers::new(&action.http_headers, Purpose::Lifecycle);
+        match self.dialer.get(&url, &headers, hook.limit).await {
+            Ok(_) | Err(GetError::Body(_)) => Ok(()),
+            Err(GetError::Timeout) => Err(HookFailure::Late),
+            Err(error) => failed(&format_args!("Get {:?}: {error}", url.to_string())),
+        }
+    }
+
+    /// Where the hooks of a container that runs find it.
+    pub(super) fn address_of(&self, observed: &ObservedPod, container: &ObservedContainer) -> Option<IpAddr> {
+        let sandbox = observed.sandboxes.iter().find(|sandbox| sandbox.id == container.sandbox_id)?;
+        if sandbox.host_network { Some(self.node.own_address()) } else { sandbox.ips.first().copied() }
+    }
+}
+
+impl Hook<'_> {
+    fn failed(&self, what: std::fmt::Arguments<'_>, why: std::fmt::Arguments<'_>) -> HookFailure {
+        let PodName { name, namespace, uid } = self.pod;
+        let container = &self.container.name;
+        HookFailure::Failed(format!(
+            "{what} for Container {container:?} in Pod \"{name}_{namespace}({uid})\" failed - error: {why}"
+        ))
+    }
+}

@@ -1,0 +1,96 @@
+//! The text of `/etc/hosts` in a pod's containers. Pure.
+
+use core::net::IpAddr;
+use std::fmt::Write as _;
+
+use super::hostname::hostname;
+use crate::api::{HostAlias, Pod};
+
+/// The file of `pod`; `host_file` is the node's own, which counts for a pod on the node's network.
+pub(crate) fn hosts_file(pod: &Pod, pod_ips: &[IpAddr], cluster_domain: &str, host_file: &str) -> String {
+    let mut text = String::new();
+    if pod.spec.host_network {
+        text.push_str("# Kubernetes-managed hosts file (host network).\n");
+        text.push_str(host_file);
+    } else {
+        text.push_str(MANAGED);
+        let host = hostname(pod, cluster_domain);
+        for ip in pod_ips {
+            // Writing to a String does not fail.
+            let _ = match host.domain.as_str() {
+                "" => writeln!(text, "{ip}\t{}", host.name),
+                domain => writeln!(text, "{ip}\t{}.{domain}\t{}", host.name, host.name),
+            };
+        }
+    }
+    push_aliases(&mut text, &pod.spec.host_aliases);
+    text
+}
+
+fn push_aliases(text: &mut String, aliases: &[HostAlias]) {
+    if !aliases.is_empty() {
+        text.push_str("\n# Entries added by HostAliases.\n");
+    }
+    for alias in aliases {
+        text.push_str(&alias.ip);
+        for name in &alias.hostnames {
+            text.push('\t');
+            text.push_str(name);
+        }
+        text.push('\n');
+    }
+}
+
+const MANAGED: &str = "# Kubernetes-managed hosts file.\n\
+    127.0.0.1\tlocalhost\n\
+    ::1\tlocalhost ip6-localhost ip6-loopback\n\
+    fe00::0\tip6-localnet\n\
+    fe00::0\tip6-mcastprefix\n\
+    fe00::1\tip6-allnodes\n\
+    fe00::2\tip6-allrouters\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str) -> Pod {
+        let mut pod = Pod::default();
+        pod.metadata.name = name.to_owned();
+        pod.metadata.namespace = "golden".to_owned();
+        pod
+    }
+
+    #[test]
+    fn the_file_is_as_recorded() {
+        let recorded = include_str!("../../tests/data/golden/inside/running-hosts.txt");
+        let ips = ["10.88.1.87".parse().unwrap()];
+        assert_eq!(hosts_file(&pod("running"), &ips, "cluster.local", ""), recorded);
+
+        let recorded = include_str!("../../tests/data/golden/inside/dns-hosts-hosts.txt");
+        let mut pod = pod("dns-hosts");
+        pod.spec.hostname = "little".to_owned();
+        pod.spec.subdomain = "boat".to_owned();
+        let hostnames = vec!["one".to_owned(), "two".to_owned()];
+        pod.spec.host_aliases = vec![HostAlias { ip: "127.0.0.9".to_owned(), hostnames }];
+        let ips = ["10.88.1.95".parse().unwrap()];
+        assert_eq!(hosts_file(&pod, &ips, "cluster.local", ""), recorded);
+    }
+
+    #[test]
+    fn a_pod_on_the_nodes_network_has_the_nodes_file_and_its_own_aliases() {
+        let mut pod = pod("web");
+        pod.spec.host_network = true;
+        let hostnames = vec!["one".to_owned()];
+        pod.spec.host_aliases = vec![HostAlias { ip: "::1".to_owned(), hostnames }];
+        let expected = "# Kubernetes-managed hosts file (host network).\n1.2.3.4 board\n\n\
+                        # Entries added by HostAliases.\n::1\tone\n";
+        assert_eq!(hosts_file(&pod, &["10.0.0.1".parse().unwrap()], "", "1.2.3.4 board\n"), expected);
+    }
+
+    #[test]
+    fn every_address_of_the_pod_leads_to_its_name() {
+        let ips = ["10.0.0.2".parse().unwrap(), "fd00::2".parse().unwrap()];
+        let text = hosts_file(&pod("web"), &ips, "", "");
+        assert!(text.ends_with("\n10.0.0.2\tweb\nfd00::2\tweb\n"), "{text}");
+    }
+}

@@ -1,0 +1,185 @@
+//! Stopping containers and sandboxes, with the time they are given and what they are told before.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use async_channel::{Receiver, Sender};
+
+use crate::api::{Container, Pod, PodUid, Reason};
+use crate::cri;
+use crate::kuberuntime::hooks::{Hook, HookFailure, PodName};
+use crate::kuberuntime::stop_order::waits_for;
+use crate::kuberuntime::{CancelWatch, PodRuntime, labels};
+use crate::pods::{EventKind, ObservedContainer, ObservedPod, PodEvent, SandboxState, SyncEvent};
+use crate::rt;
+
+/// What is always left for a container to end by itself (kubelet: `minimumGracePeriodInSeconds`).
+const LEAST: Duration = Duration::from_secs(2);
+/// Where nothing tells how long a container is given: the API's default.
+const DEFAULT: Duration = Duration::from_secs(30);
+
+/// A container that is to be stopped.
+pub(super) struct Kill<'a> {
+    pub(super) pod: PodName<'a>,
+    pub(super) name: &'a str,
+    pub(super) id: &'a str,
+    /// As its pod wants it; without it what is written on the container counts.
+    pub(super) spec: Option<&'a Container>,
+    /// Only what runs has a hook to be told.
+    pub(super) runs: bool,
+    /// Where hooks find it.
+    pub(super) ip: Option<IpAddr>,
+    /// What it is given, its hook and the wait for others included.
+    pub(super) grace: Duration,
+    /// Of the event `Killing`.
+    pub(super) message: String,
+    pub(super) turn: Turn,
+    /// Nobody waits for its hook any more when this says so; it is not stopped then.
+    pub(super) cancel: Option<&'a CancelWatch>,
+}
+
+/// A container's place in the order in which its pod's containers end.
+#[derive(Default)]
+pub(super) struct Turn {
+    /// Closed when another one has ended.
+    before: Vec<Receiver<Infallible>>,
+    #[expect(dead_code, reason = "dropping it, when this one has ended, lets the others go on")]
+    own: Option<Sender<Infallible>>,
+}
+
+impl PodRuntime {
+    /// Stops every container of the pod beside each other, sidecars after those that they serve, then every sandbox.
+    /// `grace` of the caller goes before what the containers were made with.
+    pub(crate) async fn kill_pod(
+        &self,
+        pod: Option<&Pod>,
+        observed: &ObservedPod,
+        grace: Option<Duration>,
+    ) -> Result<(), cri::Error> {
+        let running: Vec<_> = observed.containers.iter().filter(|container| observed.may_run(container)).collect();
+        let names: Vec<&str> = running.iter().map(|container| container.name.as_str()).collect();
+        let turns = turns(&waits_for(pod.map(|pod| &pod.spec), &names));
+        let kills = running.into_iter().zip(turns).map(|(container, turn)| {
+            let grace = grace.or(container.grace).unwrap_or(DEFAULT);
+            let message = format!("Stopping container {}", container.name);
+            let kill = Kill { turn, ..self.kill_of(pod, observed, container, grace, message) };
+            Box::pin(self.kill_container(kill)) as Pin<Box<dyn Future<Output = Result<(), cri::Error>>>>
+        });
+        let mut result = Ok(());
+        for killed in rt::all(kills.collect()).await {
+            result = result.and(killed);
+        }
+        result?;
+        // Also one that is not ready any more: its network may still be set up (StopPodSandbox is idempotent).
+        for sandbox in &observed.sandboxes {
+            if sandbox.state == SandboxState::Ready || observed.newest_sandbox() == Some(sandbox) {
+                self.stop_sandbox(&sandbox.id).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of a container that is seen.
+    pub(super) fn kill_of<'a>(
+        &self,
+        pod: Option<&'a Pod>,
+        observed: &'a ObservedPod,
+        container: &'a ObservedContainer,
+        grace: Duration,
+        message: String,
+    ) -> Kill<'a> {
+        Kill {
+            pod: PodName { name: &observed.name, namespace: &observed.namespace, uid: &observed.uid },
+            name: &container.name,
+            id: &container.id,
+            spec: pod.and_then(|pod| pod.spec.all_containers().find(|spec| spec.name == container.name)),
+            runs: container.is_running(),
+            ip: self.address_of(observed, container),
+            grace,
+            message,
+            turn: Turn::default(),
+            cancel: None,
+        }
+    }
+
+    /// The hook, the wait for the others, the signal: all of it within the grace, but for the least that is left.
+    pub(super) async fn kill_container(&self, kill: Kill<'_>) -> Result<(), cri::Error> {
+        self.tell(kill.pod.uid, kill.name, EventKind::Normal, Reason::KILLING, &kill.message);
+        let end = Instant::now() + kill.grace;
+        if kill.runs && !kill.grace.is_zero() {
+            let hook = self.before_stop(&kill);
+            match kill.cancel {
+                Some(cancel) => rt::either(cancel.cancelled(), hook).await,
+                None => hook.await,
+            }
+        }
+        if kill.cancel.is_some_and(CancelWatch::is_cancelled) {
+            return Ok(());
+        }
+        for other in &kill.turn.before {
+            let left = end.saturating_duration_since(Instant::now());
+            // An error is what is waited for: nothing is ever sent.
+            if rt::deadline(left, other.recv()).await.is_err() {
+                break;
+            }
+        }
+        let left = end.saturating_duration_since(Instant::now()).max(LEAST);
+        gone_is_fine(self.cri.stop_container(kill.id, left).await)
+    }
+
+    async fn before_stop(&self, kill: &Kill<'_>) {
+        let Kill { pod, id, ip, .. } = *kill;
+        let written;
+        let container = match kill.spec {
+            Some(container) => container,
+            None => {
+                written = self.as_written(id).await.unwrap_or_default();
+                &written
+            }
+        };
+        let Some(handler) = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref()) else {
+            return;
+        };
+        match self.run_hook(Hook { pod, container, id, ip, handler, limit: kill.grace }).await {
+            Ok(()) => {}
+            Err(HookFailure::Late) => log!(info, "preStop hook not done in time", pod = pod.uid, container = kill.name),
+            Err(HookFailure::Failed(why)) => {
+                // The event does not say why: what the hook wrote may be secret (kubelet: the same).
+                log!(debug, "preStop hook failed", pod = pod.uid, container = kill.name, error = why);
+                let reason = Reason::FAILED_PRE_STOP_HOOK;
+                self.tell(pod.uid, kill.name, EventKind::Warning, reason, "PreStopHook failed");
+            }
+        }
+    }
+
+    /// What is written on a container whose pod nobody knows any more.
+    async fn as_written(&self, id: &str) -> Option<Container> {
+        let status = self.cri.container_status(id, false).await.ok()?.status?;
+        Some(labels::restored_container(&status.labels, &status.annotations))
+    }
+
+    pub(super) fn tell(&self, pod: &PodUid, container: &str, kind: EventKind, reason: Reason, message: &str) {
+        let event = PodEvent::of_container(pod, container, kind, reason, message);
+        // Nothing depends on it: when the inbox is full it is dropped.
+        let _ = self.inbox.try_send(SyncEvent::Happened(event));
+    }
+}
+
+fn turns(waits_for: &[Vec<usize>]) -> Vec<Turn> {
+    let ends: Vec<_> = waits_for.iter().map(|_| async_channel::bounded::<Infallible>(1)).collect();
+    let turn = |(own, before): (&(Sender<Infallible>, Receiver<Infallible>), &Vec<usize>)| {
+        let before = before.iter().filter_map(|place| ends.get(*place)).map(|(_, end)| end.clone()).collect();
+        Turn { before, own: Some(own.0.clone()) }
+    };
+    ends.iter().zip(waits_for).map(turn).collect()
+}
+
+/// What is not there any more needs no more stopping or removing.
+pub(super) fn gone_is_fine(result: Result<(), cri::Error>) -> Result<(), cri::Error> {
+    match result {
+        Err(error) if error.is_not_found() => Ok(()),
+        other => other,
+    }
+}

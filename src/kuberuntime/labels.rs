@@ -1,0 +1,244 @@
+//! What is written on sandboxes and containers, so that any kubelet knows them again. Pure.
+
+use std::collections::BTreeMap;
+
+use crate::api::{
+    Container, Decode, Encode, Lifecycle, LifecycleHandler, Pod, PodUid, TerminationMessagePolicy, container_hash_text,
+    decode, encode_text,
+};
+
+/// Labels or annotations, as the runtime keeps them.
+pub(crate) type Written = BTreeMap<String, String>;
+
+const POD_NAME: &str = "io.kubernetes.pod.name";
+const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
+/// Also the label to filter the runtime's lists by.
+pub(crate) const POD_UID: &str = "io.kubernetes.pod.uid";
+const CONTAINER_NAME: &str = "io.kubernetes.container.name";
+
+const HASH: &str = "io.kubernetes.container.hash";
+const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
+const MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
+const MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
+const PRE_STOP: &str = "io.kubernetes.container.preStopHandler";
+const PORTS: &str = "io.kubernetes.container.ports";
+const DELETION_GRACE: &str = "io.kubernetes.pod.deletionGracePeriod";
+const TERMINATION_GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
+
+/// A sandbox has the labels of its pod, and the pod's identity.
+pub(crate) fn sandbox_labels(pod: &Pod) -> Written {
+    let mut labels = owned(pod.metadata.labels.iter());
+    put_pod(&mut labels, pod);
+    labels
+}
+
+pub(crate) fn sandbox_annotations(pod: &Pod) -> Written {
+    owned(pod.metadata.annotations.iter())
+}
+
+pub(crate) fn container_labels(pod: &Pod, container: &Container) -> Written {
+    let mut labels = Written::new();
+    put_pod(&mut labels, pod);
+    labels.insert(CONTAINER_NAME.to_owned(), container.name.clone());
+    labels
+}
+
+/// What a container must be stopped and judged by, even if its pod's spec is gone.
+pub(crate) fn container_annotations(pod: &Pod, container: &Container, restart_count: u32) -> Written {
+    let mut annotations = Written::new();
+    let mut put = |key: &str, value: String| drop(annotations.insert(key.to_owned(), value));
+    put(HASH, container_hash_text(container));
+    put(RESTART_COUNT, restart_count.to_string());
+    put(MESSAGE_PATH, container.termination_message_path.clone());
+    put(MESSAGE_POLICY, container.termination_message_policy.to_string());
+    if let Some(seconds) = pod.metadata.deletion_grace_period_seconds {
+        put(DELETION_GRACE, seconds.to_string());
+    }
+    if let Some(seconds) = pod.spec.termination_grace_period_seconds {
+        put(TERMINATION_GRACE, seconds.to_string());
+    }
+    if let Some(handler) = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref()) {
+        put(PRE_STOP, go_json(handler));
+    }
+    if !container.ports.is_empty() {
+        put(PORTS, go_json(&container.ports));
+    }
+    annotations
+}
+
+/// As much of a container as its end needs, from what is written on it.
+pub(crate) fn restored_container(labels: &Written, annotations: &Written) -> Container {
+    let pre_stop = read_json::<LifecycleHandler>(annotations, PRE_STOP);
+    let lifecycle = pre_stop.map(|hook| Box::new(Lifecycle { pre_stop: Some(hook), ..Lifecycle::default() }));
+    Container {
+        name: ContainerMark::read(labels, annotations).name.to_owned(),
+        ports: read_json(annotations, PORTS).unwrap_or_default(),
+        lifecycle,
+        ..Container::default()
+    }
+}
+
+fn read_json<T: Decode>(annotations: &Written, key: &str) -> Option<T> {
+    let value = serde_json::from_str(annotations.get(key)?).ok()?;
+    decode(value).ok().map(|decoded| decoded.value)
+}
+
+fn put_pod(labels: &mut Written, pod: &Pod) {
+    labels.insert(POD_NAME.to_owned(), pod.metadata.name.clone());
+    labels.insert(POD_NAMESPACE.to_owned(), pod.metadata.namespace.clone());
+    labels.insert(POD_UID.to_owned(), pod.metadata.uid.to_string());
+}
+
+fn owned<'a>(entries: impl Iterator<Item = (&'a str, &'a String)>) -> Written {
+    entries.map(|(key, value)| (key.to_owned(), value.clone())).collect()
+}
+
+/// JSON as Go writes it: fields in their order, and the signs of HTML escaped, which stand in strings only.
+fn go_json(value: &dyn Encode) -> String {
+    let json = encode_text(value);
+    let mut escaped = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '<' => escaped.push_str("\\u003c"),
+            '>' => escaped.push_str("\\u003e"),
+            '&' => escaped.push_str("\\u0026"),
+            '\u{2028}' => escaped.push_str("\\u2028"),
+            '\u{2029}' => escaped.push_str("\\u2029"),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// The pod that a sandbox or container belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PodMark<'a> {
+    pub(crate) uid: &'a str,
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+}
+
+impl<'a> PodMark<'a> {
+    /// `None`: no kubelet has made this.
+    pub(crate) fn read(labels: &'a Written) -> Option<Self> {
+        let text = |key: &str| labels.get(key).map(String::as_str);
+        let uid = text(POD_UID).filter(|uid| !uid.is_empty())?;
+        Some(Self { uid, namespace: text(POD_NAMESPACE)?, name: text(POD_NAME)? })
+    }
+
+    pub(crate) fn uid(&self) -> PodUid {
+        PodUid::from(self.uid)
+    }
+}
+
+/// What is written on a container. A value that cannot be read is as if it were not there.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ContainerMark<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) hash: Option<u32>,
+    pub(crate) restart_count: u32,
+    pub(crate) message_path: &'a str,
+    pub(crate) message_policy: TerminationMessagePolicy,
+    /// Seconds; that of the pod's deletion, once it is being deleted, comes before that of its spec.
+    pub(crate) deletion_grace: Option<i64>,
+    pub(crate) termination_grace: Option<i64>,
+}
+
+impl<'a> ContainerMark<'a> {
+    pub(crate) fn read(labels: &'a Written, annotations: &'a Written) -> Self {
+        let text = |key: &str| annotations.get(key).map(String::as_str);
+        Self {
+            name: labels.get(CONTAINER_NAME).map_or("", String::as_str),
+            hash: text(HASH).and_then(|hash| u32::from_str_radix(hash, 16).ok()),
+            restart_count: text(RESTART_COUNT).and_then(|count| count.parse().ok()).unwrap_or(0),
+            message_path: text(MESSAGE_PATH).unwrap_or_default(),
+            message_policy: text(MESSAGE_POLICY).and_then(TerminationMessagePolicy::from_word).unwrap_or_default(),
+            deletion_grace: text(DELETION_GRACE).and_then(|seconds| seconds.parse().ok()),
+            termination_grace: text(TERMINATION_GRACE).and_then(|seconds| seconds.parse().ok()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{ContainerPort, ExecAction, LifecycleAction, Protocol};
+
+    fn written() -> (Pod, Container) {
+        let mut pod = Pod::default();
+        pod.metadata.name = "web".to_owned();
+        pod.metadata.namespace = "default".to_owned();
+        pod.metadata.uid = PodUid::from("u1");
+        pod.spec.termination_grace_period_seconds = Some(30);
+        let command = ["sh", "-c", "a && b > c"].map(str::to_owned).to_vec();
+        let handler = LifecycleHandler { action: LifecycleAction::Exec(ExecAction { command }) };
+        let lifecycle = Lifecycle { pre_stop: Some(handler), ..Lifecycle::default() };
+        let port = ContainerPort { container_port: 53, protocol: Protocol::Udp, ..ContainerPort::default() };
+        let container = Container {
+            name: "main".to_owned(),
+            image: "busybox".to_owned(),
+            termination_message_path: "/dev/termination-log".to_owned(),
+            termination_message_policy: TerminationMessagePolicy::FallbackToLogsOnError,
+            lifecycle: Some(Box::new(lifecycle)),
+            ports: vec![port],
+            ..Container::default()
+        };
+        (pod, container)
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let (mut pod, container) = written();
+        pod.metadata.deletion_grace_period_seconds = Some(7);
+        let labels = container_labels(&pod, &container);
+        let annotations = container_annotations(&pod, &container, 3);
+        assert_eq!(PodMark::read(&labels), Some(PodMark { uid: "u1", namespace: "default", name: "web" }));
+        let mark = ContainerMark::read(&labels, &annotations);
+        assert_eq!((mark.name, mark.hash, mark.restart_count), ("main", Some(0xb34e_1a14), 3));
+        assert_eq!(mark.message_path, "/dev/termination-log");
+        assert_eq!(mark.message_policy, TerminationMessagePolicy::FallbackToLogsOnError);
+        assert_eq!((mark.deletion_grace, mark.termination_grace), (Some(7), Some(30)));
+    }
+
+    #[test]
+    fn objects_are_written_as_go_writes_them() {
+        let (pod, container) = written();
+        let annotations = container_annotations(&pod, &container, 0);
+        let pre_stop = r#"{"exec":{"command":["sh","-c","a \u0026\u0026 b \u003e c"]}}"#;
+        assert_eq!(annotations[PRE_STOP], pre_stop);
+        assert_eq!(annotations[PORTS], r#"[{"containerPort":53,"protocol":"UDP"}]"#);
+    }
+
+    #[test]
+    fn a_container_can_be_ended_by_what_is_written_on_it() {
+        let (pod, container) = written();
+        let (labels, mut annotations) =
+            (container_labels(&pod, &container), container_annotations(&pod, &container, 0));
+        let restored = restored_container(&labels, &annotations);
+        assert_eq!((&restored.name, &restored.ports), (&container.name, &container.ports));
+        assert_eq!(restored.lifecycle, container.lifecycle);
+        annotations.insert(PRE_STOP.to_owned(), r#"{"exec":{"command":7}}"#.to_owned());
+        annotations.insert(PORTS.to_owned(), "[".to_owned());
+        let restored = restored_container(&labels, &annotations);
+        assert_eq!((restored.lifecycle, restored.ports), (None, Vec::new()));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_as_if_it_were_not_there() {
+        let garbage = [HASH, RESTART_COUNT, MESSAGE_POLICY, DELETION_GRACE];
+        let annotations: Written = garbage.map(|key| (key.to_owned(), "{-".to_owned())).into();
+        let none = Written::new();
+        assert_eq!(PodMark::read(&none), None);
+        let mark = ContainerMark::read(&none, &annotations);
+        assert_eq!((mark.name, mark.hash, mark.restart_count, mark.deletion_grace), ("", None, 0, None));
+    }
+
+    #[test]
+    fn a_label_of_the_pod_cannot_stand_in_for_its_identity() {
+        let (mut pod, _) = written();
+        pod.metadata.labels = [(POD_UID, "other".to_owned()), ("app", "x".to_owned())].into_iter().collect();
+        let labels = sandbox_labels(&pod);
+        assert_eq!(PodMark::read(&labels).unwrap().uid, "u1");
+        assert_eq!(labels["app"], "x");
+    }
+}

@@ -1,0 +1,245 @@
+//! Looking at pods in the runtime.
+//!
+//! A look lists, and asks for the status only of what the list shows changed: what has ended stays as it is.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use crate::api::PodUid;
+use crate::config::CgroupDriver;
+use crate::cri::{self, v1};
+use crate::error::ErrorChain;
+use crate::host::file;
+use crate::kuberuntime::labels::{POD_UID, PodMark};
+use crate::kuberuntime::{PodRuntime, observe};
+use crate::pods::{Observation, ObservedContainer, ObservedPod, ObservedSandbox, Relist, RuntimeState};
+use crate::rt;
+
+/// How long the statuses of all pods may take, when all are asked for.
+const RELIST: Duration = Duration::from_secs(5);
+/// The most of a termination message that is kept of one container.
+const TERMINATION_MESSAGE: usize = 4096;
+
+impl PodRuntime {
+    /// What the runtime says of itself.
+    pub(crate) async fn state(&self) -> Result<RuntimeState, cri::Error> {
+        let version = self.cri.version().await?;
+        let answer = self.cri.status(false).await?;
+        let can = |handler: &v1::RuntimeHandler| {
+            handler.features.as_ref().is_some_and(|features| features.recursive_read_only_mounts)
+        };
+        let able = answer.runtime_handlers.into_iter().filter(can).map(|handler| handler.name);
+        *self.recursive_read_only.borrow_mut() = able.collect();
+        let status = answer.status.unwrap_or_default();
+        let condition = |name: &str| status.conditions.iter().find(|condition| condition.r#type == name);
+        let bad = status.conditions.iter().find(|condition| !condition.status);
+        Ok(RuntimeState {
+            name: version.runtime_name,
+            version: version.runtime_version,
+            ready: condition("RuntimeReady").is_some_and(|condition| condition.status),
+            network_ready: condition("NetworkReady").is_some_and(|condition| condition.status),
+            message: bad.map_or_else(String::new, |bad| format!("{}: {}", bad.r#type, bad.message)),
+        })
+    }
+
+    /// Asks who makes control groups; false if it is to be asked again. Runtimes before CRI-API 0.28 cannot tell: then
+    /// the configuration says.
+    pub(crate) async fn ask_cgroup_driver(&self) -> bool {
+        let driver = match self.cri.cgroup_driver().await {
+            Ok(driver) => driver,
+            Err(error) if error.is_unimplemented() => None,
+            Err(error) => {
+                log!(warn, "cgroup driver not told", error = ErrorChain(&error));
+                return false;
+            }
+        };
+        self.cgroup_driver.set(driver.and_then(|driver| match driver {
+            v1::CgroupDriver::Systemd => Some(CgroupDriver::Systemd),
+            v1::CgroupDriver::Cgroupfs => Some(CgroupDriver::Cgroupfs),
+            v1::CgroupDriver::Unrecognized(_) => None,
+        }));
+        true
+    }
+
+    /// Every pod of the runtime.
+    ///
+    /// A pod about which the runtime has no answer holds up no other: it is told of as unseen, with what the lists tell.
+    pub(crate) async fn relist(self: &Rc<Self>) -> Result<Relist, cri::Error> {
+        let look = self.seen.borrow_mut().begin();
+        let sandboxes = self.cri.list_pod_sandbox(None).await?;
+        let containers = self.cri.list_containers(None).await?;
+        let looks = observe::by_pod(sandboxes, containers).into_iter().map(|(uid, (sandboxes, containers))| {
+            let listed = observe::listed(&uid, &sandboxes, &containers);
+            let runtime = Rc::clone(self);
+            (listed, rt::spawn(async move { runtime.complete(&uid, sandboxes, containers).await }))
+        });
+        let looks: Vec<_> = looks.collect();
+        let until = Instant::now() + RELIST;
+        let (mut pods, mut unseen) = (Vec::new(), Vec::new());
+        for (listed, look) in looks {
+            match rt::deadline(until.saturating_duration_since(Instant::now()), look).await {
+                Ok(Ok(pod)) => pods.push(pod),
+                Ok(Err(error)) => {
+                    log!(warn, "pod not observed", pod = listed.name, uid = listed.uid, error = ErrorChain(&error));
+                    unseen.push(listed);
+                }
+                Err(elapsed) => {
+                    log!(warn, "pod not observed", pod = listed.name, uid = listed.uid, error = elapsed);
+                    unseen.push(listed);
+                }
+            }
+        }
+        Ok(Relist { pods, unseen, look })
+    }
+
+    /// One pod.
+    pub(crate) async fn observe_pod(&self, uid: &PodUid) -> Result<Observation, cri::Error> {
+        let look = self.seen.borrow_mut().begin();
+        let (sandboxes, containers) = self.list_pod(uid).await?;
+        Ok(Observation { pod: self.complete(uid, sandboxes, containers).await?, look })
+    }
+
+    /// One pod as the lists show it, with what else is known already, for when the runtime does not tell more.
+    pub(crate) async fn listed_pod(&self, uid: &PodUid) -> Result<Observation, cri::Error> {
+        let look = self.seen.borrow_mut().begin();
+        let (sandboxes, containers) = self.list_pod(uid).await?;
+        let mut pod = observe::listed(uid, &sandboxes, &containers);
+        if let Some(known) = self.seen.borrow().pod(uid) {
+            observe::add_known(&mut pod, known);
+        }
+        Ok(Observation { pod, look })
+    }
+
+    async fn list_pod(&self, uid: &PodUid) -> Result<(Vec<v1::PodSandbox>, Vec<v1::Container>), cri::Error> {
+        let selector = [(POD_UID.to_owned(), uid.as_str().to_owned())];
+        let sandboxes = v1::PodSandboxFilter { label_selector: selector.clone().into(), ..Default::default() };
+        let containers = v1::ContainerFilter { label_selector: selector.into(), ..Default::default() };
+        let sandboxes = self.cri.list_pod_sandbox(Some(&sandboxes)).await?;
+        Ok((sandboxes, self.cri.list_containers(Some(&containers)).await?))
+    }
+
+    /// The runtime's own events, each as the pod that it is about.
+    pub(crate) async fn events(&self) -> Result<PodEvents, cri::Error> {
+        Ok(PodEvents(self.cri.container_events().await?))
+    }
+
+    /// Whether the runtime still books it as running; what is gone does not run.
+    pub(crate) async fn is_running(&self, process: &Process) -> Result<bool, cri::Error> {
+        let running = match process {
+            Process::Container(id) => {
+                let answer = self.cri.container_status(id, false).await;
+                answer.map(|answer| answer.status.is_some_and(|s| s.state == v1::ContainerState::Running))
+            }
+            Process::Sandbox(id) => {
+                let answer = self.cri.pod_sandbox_status(id, false).await;
+                answer.map(|answer| answer.status.is_some_and(|s| s.state == v1::PodSandboxState::Ready))
+            }
+        };
+        match running {
+            Err(error) if error.is_not_found() => Ok(false),
+            other => other,
+        }
+    }
+
+    async fn complete(
+        &self,
+        uid: &PodUid,
+        sandboxes: Vec<v1::PodSandbox>,
+        containers: Vec<v1::Container>,
+    ) -> Result<ObservedPod, cri::Error> {
+        let known = self.seen.borrow().pod(uid).cloned();
+        let known = known.as_deref();
+        let mut pod = observe::named(uid, &sandboxes, &containers);
+        for listed in sandboxes {
+            let before = known.and_then(|pod| pod.sandboxes.iter().find(|old| old.id == listed.id));
+            match before.filter(|before| observe::sandbox_unchanged(before, &listed)) {
+                Some(before) => pod.sandboxes.push(before.clone()),
+                None => pod.sandboxes.extend(self.sandbox(&listed).await?),
+            }
+        }
+        for listed in containers {
+            let before = known.and_then(|pod| pod.containers.iter().find(|old| old.id == listed.id));
+            match before.filter(|before| observe::container_unchanged(before, &listed)) {
+                Some(before) => pod.containers.push(before.clone()),
+                None => pod.containers.extend(self.container(&listed).await?),
+            }
+        }
+        observe::sort(&mut pod);
+        Ok(pod)
+    }
+
+    /// `None` when it went away meanwhile.
+    async fn sandbox(&self, listed: &v1::PodSandbox) -> Result<Option<ObservedSandbox>, cri::Error> {
+        let ready = listed.state == v1::PodSandboxState::Ready;
+        match self.cri.pod_sandbox_status(&listed.id, ready).await {
+            Ok(answer) => {
+                let pid = answer.init_pid();
+                Ok(answer.status.map(|status| observe::sandbox(status, pid)))
+            }
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// `None` when it went away meanwhile.
+    async fn container(&self, listed: &v1::Container) -> Result<Option<ObservedContainer>, cri::Error> {
+        let running = listed.state == v1::ContainerState::Running;
+        let answer = match self.cri.container_status(&listed.id, running).await {
+            Ok(answer) => answer,
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let pid = answer.init_pid();
+        let Some(status) = answer.status else { return Ok(None) };
+        let message = match status.state {
+            v1::ContainerState::Exited => termination_message(&status).await,
+            _ => None,
+        };
+        Ok(Some(observe::container(status, &listed.pod_sandbox_id, pid, message)))
+    }
+}
+
+/// What the runtime runs: each has one process whose end is its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Process {
+    Container(String),
+    Sandbox(String),
+}
+
+impl Process {
+    pub(crate) fn id(&self) -> &str {
+        match self {
+            Self::Container(id) | Self::Sandbox(id) => id,
+        }
+    }
+}
+
+/// The runtime's own events.
+pub(crate) struct PodEvents(cri::ContainerEvents);
+
+impl PodEvents {
+    /// The pod of the next event; `None` when the runtime has ended the stream.
+    pub(crate) async fn next_pod(&mut self) -> Result<Option<PodUid>, cri::Error> {
+        loop {
+            let Some(event) = self.0.next().await? else { return Ok(None) };
+            let sandbox = event.pod_sandbox_status.as_ref().map(|sandbox| &sandbox.labels);
+            let containers = event.containers_statuses.iter().map(|container| &container.labels);
+            if let Some(mark) = sandbox.into_iter().chain(containers).find_map(PodMark::read) {
+                return Ok(Some(mark.uid()));
+            }
+        }
+    }
+}
+
+async fn termination_message(status: &v1::ContainerStatus) -> Option<String> {
+    let path = observe::termination_log(status)?.to_owned();
+    let text = rt::blocking(move || file::read_head(path.as_ref(), TERMINATION_MESSAGE)).await;
+    match text {
+        Ok(bytes) if bytes.is_empty() => None,
+        Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) => {
+            log!(debug, "termination message not read", container = status.id, error = ErrorChain(&error));
+            None
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Pods on the container runtime: what to do, and doing it.
+
+mod cancel;
+mod cgroup_parent;
+mod config_error;
+mod container_config;
+mod dns;
+mod earlier_runs;
+mod environment;
+mod execute;
+mod garbage;
+#[cfg(test)]
+pub(crate) mod golden;
+mod grace;
+mod hooks;
+mod hostname;
+mod hosts;
+mod kill;
+mod labels;
+mod look;
+mod network_results;
+mod observe;
+mod oom_score;
+mod own_files;
+mod pod_actions;
+mod remove;
+mod resources;
+mod sandbox_config;
+mod security_context;
+mod service_links;
+mod stop_order;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use async_channel::Sender;
+
+use crate::api::Pod;
+use crate::config::CgroupDriver;
+use crate::cri::RuntimeService;
+use crate::images::Images;
+use crate::net::Dialer;
+use crate::node::NodeSettings;
+use crate::objects::Objects;
+use crate::pods::{ObservedCache, PodDirs, SyncEvent};
+use crate::rpc;
+
+pub(crate) use cancel::{Cancel, CancelWatch};
+pub(crate) use environment::{Environment, FileValue};
+pub(crate) use execute::{Executed, Made, Mounts, VolumesFor};
+pub(crate) use garbage::Garbage;
+pub(crate) use look::Process;
+pub(crate) use pod_actions::{Action, Health, Place, Plan, Situation, Wanted, compute_pod_actions};
+
+/// The runtime as pods see it. One for the whole process.
+pub(crate) struct PodRuntime {
+    cri: RuntimeService,
+    images: Images,
+    pub(crate) node: NodeSettings,
+    pub(crate) dirs: PodDirs,
+    dialer: Dialer,
+    /// The sync loop's, for what is to be told.
+    inbox: Sender<SyncEvent>,
+    /// Who makes control groups, once the runtime has told: this goes before the configuration.
+    cgroup_driver: Cell<Option<CgroupDriver>>,
+    /// The handlers of the runtime that can mount read-only all the way down.
+    recursive_read_only: RefCell<Vec<String>>,
+    /// What was last seen; the sync loop writes it.
+    seen: Rc<RefCell<ObservedCache>>,
+    /// The ConfigMaps and Secrets of the pods; the sync loop writes them.
+    pub(crate) objects: RefCell<Objects>,
+}
+
+impl PodRuntime {
+    pub(crate) fn new(
+        cri: RuntimeService,
+        images: Images,
+        node: NodeSettings,
+        seen: Rc<RefCell<ObservedCache>>,
+        inbox: Sender<SyncEvent>,
+    ) -> Self {
+        let dirs = PodDirs::new(&node.root_dir, &node.pod_logs_dir);
+        Self {
+            cri,
+            images,
+            node,
+            dirs,
+            dialer: Dialer::new(),
+            inbox,
+            cgroup_driver: Cell::new(None),
+            recursive_read_only: RefCell::default(),
+            seen,
+            objects: RefCell::default(),
+        }
+    }
+
+    /// What was last seen of every pod.
+    pub(crate) fn seen(&self) -> Rc<RefCell<ObservedCache>> {
+        Rc::clone(&self.seen)
+    }
+
+    /// The runtime itself, for who asks something of its containers.
+    pub(crate) fn cri(&self) -> RuntimeService {
+        self.cri.clone()
+    }
+
+    /// Whether the runtime can make what is mounted below a volume of the pod read-only too.
+    pub(crate) fn mounts_read_only_recursively(&self, pod: &Pod) -> bool {
+        let handler = pod.spec.runtime_class_name.as_deref().unwrap_or_default();
+        self.recursive_read_only.borrow().iter().any(|able| able == handler)
+    }
+
+    pub(crate) fn dialer(&self) -> Dialer {
+        self.dialer.clone()
+    }
+
+    /// The connection to the runtime, to see it come and go from now on.
+    pub(crate) fn connection(&self) -> rpc::Watch {
+        self.cri.watch()
+    }
+}

@@ -1,0 +1,115 @@
+//! What the network plugins' library keeps of a sandbox, where a power cut has emptied it.
+//!
+//! With such a file no runtime can end the sandbox: the library reads it first, and gives up. Without the file it goes
+//! on. It is a small JSON object that says how the sandbox's network was set up.
+
+use std::fs::{self, DirEntry, File};
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::cri;
+use crate::error::ErrorChain;
+use crate::kuberuntime::PodRuntime;
+use crate::kuberuntime::kill::gone_is_fine;
+use crate::rt;
+
+impl PodRuntime {
+    pub(super) async fn stop_sandbox(&self, id: &str) -> Result<(), cri::Error> {
+        match gone_is_fine(self.cri.stop_pod_sandbox(id).await) {
+            Err(error) if mends(&error, id).await => gone_is_fine(self.cri.stop_pod_sandbox(id).await),
+            result => result,
+        }
+    }
+
+    pub(super) async fn remove_sandbox(&self, id: &str) -> Result<(), cri::Error> {
+        match gone_is_fine(self.cri.remove_pod_sandbox(id).await) {
+            Err(error) if mends(&error, id).await => gone_is_fine(self.cri.remove_pod_sandbox(id).await),
+            result => result,
+        }
+    }
+}
+
+/// Whether there was something to mend that may be why the runtime refused.
+async fn mends(error: &cri::Error, sandbox: &str) -> bool {
+    if error.status().is_none() || error.outcome_unknown() {
+        return false;
+    }
+    let sandbox = sandbox.to_owned();
+    rt::blocking(move || remove_unreadable(Path::new(RESULTS), &sandbox)).await.unwrap_or_else(|error| {
+        log!(warn, "network results not looked through", folder = RESULTS, error = ErrorChain(&error));
+        false
+    })
+}
+
+/// Removes what `folder` has of the sandbox and nobody can read; true if there was something.
+fn remove_unreadable(folder: &Path, sandbox: &str) -> io::Result<bool> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        entries => entries?,
+    };
+    let mut removed = false;
+    for entry in entries {
+        let entry = entry?;
+        if is_of(&entry, sandbox) && !is_readable(&entry)? {
+            fs::remove_file(entry.path())?;
+            log!(warn, "removed a network result that was torn", file = entry.path().display(), sandbox = sandbox);
+            removed = true;
+        }
+    }
+    Ok(removed)
+}
+
+/// They are called `<network>-<sandbox>-<interface>`.
+fn is_of(entry: &DirEntry, sandbox: &str) -> bool {
+    let name = entry.file_name();
+    let parts = name.to_str().and_then(|name| name.split_once(sandbox));
+    !sandbox.is_empty() && parts.is_some_and(|(network, rest)| network.ends_with('-') && rest.starts_with('-'))
+}
+
+fn is_readable(entry: &DirEntry) -> io::Result<bool> {
+    if !entry.file_type()?.is_file() {
+        return Ok(true);
+    }
+    let mut text = Vec::new();
+    File::open(entry.path())?.take(LARGEST).read_to_end(&mut text)?;
+    Ok(matches!(serde_json::from_slice(&text), Ok(Value::Object(_))))
+}
+
+/// Where the library keeps them, whatever the runtime.
+const RESULTS: &str = "/var/lib/cni/results";
+const LARGEST: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_torn_goes_and_what_can_be_read_or_is_of_another_sandbox_stays() {
+        let folder = std::env::temp_dir().join(format!("coracle-results-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder of our own");
+        let files = [
+            ("pods-abc-eth0", "", true),
+            ("pods-abc-eth1", "\0\0\0\0", true),
+            ("pods-abc-eth2", "{\"kind\": \"cniCacheV1\", ", true),
+            ("pods-abc-eth3", "{\"kind\": \"cniCacheV1\"}", false),
+            ("pods-abcd-eth0", "", false),
+            ("abc-eth0", "", false),
+            ("pods-abc", "", false),
+        ];
+        for (name, text, _) in files {
+            fs::write(folder.join(name), text).expect("a file of our own");
+        }
+        let results = [
+            remove_unreadable(&folder, "abc").ok(),
+            remove_unreadable(&folder, "abc").ok(),
+            remove_unreadable(&folder, "").ok(),
+            remove_unreadable(&folder.join("nothing"), "abc").ok(),
+        ];
+        let left: Vec<bool> = files.iter().map(|(name, ..)| folder.join(name).exists()).collect();
+        fs::remove_dir_all(&folder).expect("our own folder");
+        assert_eq!(results, [Some(true), Some(false), Some(false), Some(false)]);
+        assert_eq!(left, files.map(|(_, _, goes)| !goes));
+    }
+}

@@ -1,0 +1,351 @@
+//! From the runtime's answers to what is seen of a pod. Pure.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::api::PodUid;
+use crate::api::annotations::CONFIG_SOURCE;
+use crate::cri::v1;
+use crate::kuberuntime::labels::{ContainerMark, PodMark};
+use crate::pods::{ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, SandboxState};
+
+/// Sandboxes and containers by pod. What carries no pod's uid was not made by a kubelet and is left alone.
+pub(super) fn by_pod(
+    sandboxes: Vec<v1::PodSandbox>,
+    containers: Vec<v1::Container>,
+) -> BTreeMap<PodUid, (Vec<v1::PodSandbox>, Vec<v1::Container>)> {
+    let mut pods: BTreeMap<PodUid, (Vec<v1::PodSandbox>, Vec<v1::Container>)> = BTreeMap::new();
+    for sandbox in sandboxes {
+        if let Some(uid) = PodMark::read(&sandbox.labels).map(|mark| mark.uid()) {
+            pods.entry(uid).or_default().0.push(sandbox);
+        }
+    }
+    for container in containers {
+        if let Some(uid) = PodMark::read(&container.labels).map(|mark| mark.uid()) {
+            pods.entry(uid).or_default().1.push(container);
+        }
+    }
+    pods
+}
+
+/// The pod's name and namespace, from whichever of its parts tells.
+pub(super) fn named(uid: &PodUid, sandboxes: &[v1::PodSandbox], containers: &[v1::Container]) -> ObservedPod {
+    let mut all = sandboxes.iter().map(|sandbox| &sandbox.labels).chain(containers.iter().map(|c| &c.labels));
+    let mark = all.find_map(PodMark::read);
+    let mut pod = mark.map_or_else(
+        || ObservedPod::new(uid.clone(), "", ""),
+        |mark| ObservedPod::new(uid.clone(), mark.namespace, mark.name),
+    );
+    let attempt = |sandbox: &v1::PodSandbox| sandbox.metadata.as_ref().map_or(0, |metadata| metadata.attempt);
+    let newest = sandboxes.iter().max_by_key(|sandbox| (attempt(sandbox), sandbox.created_at));
+    pod.source = newest.and_then(|sandbox| sandbox.annotations.get(CONFIG_SOURCE)).cloned();
+    pod
+}
+
+/// What the lists alone tell: what there is, and whether it runs. Enough to end a pod, too little to sync one.
+pub(super) fn listed(uid: &PodUid, sandboxes: &[v1::PodSandbox], containers: &[v1::Container]) -> ObservedPod {
+    let mut pod = named(uid, sandboxes, containers);
+    pod.sandboxes = sandboxes.iter().map(listed_sandbox).collect();
+    pod.containers = containers.iter().map(listed_container).collect();
+    sort(&mut pod);
+    pod
+}
+
+/// Puts what is known in the place of what is only listed, where it is in the same state.
+pub(super) fn add_known(listed: &mut ObservedPod, known: &ObservedPod) {
+    for sandbox in &mut listed.sandboxes {
+        let same = |known: &&ObservedSandbox| known.id == sandbox.id && known.state == sandbox.state;
+        if let Some(known) = known.sandboxes.iter().find(same) {
+            sandbox.clone_from(known);
+        }
+    }
+    for container in &mut listed.containers {
+        let state = std::mem::discriminant(&container.state);
+        let same =
+            |known: &&ObservedContainer| known.id == container.id && std::mem::discriminant(&known.state) == state;
+        if let Some(known) = known.containers.iter().find(same) {
+            container.clone_from(known);
+        }
+    }
+}
+
+fn listed_sandbox(listed: &v1::PodSandbox) -> ObservedSandbox {
+    ObservedSandbox {
+        id: listed.id.clone(),
+        attempt: listed.metadata.as_ref().map_or(0, |metadata| metadata.attempt),
+        state: sandbox_state(listed.state),
+        created_at: listed.created_at,
+        host_network: false,
+        ips: Vec::new(),
+        pid: None,
+    }
+}
+
+fn listed_container(listed: &v1::Container) -> ObservedContainer {
+    let answer = v1::ContainerStatus {
+        id: listed.id.clone(),
+        metadata: listed.metadata.clone(),
+        state: listed.state,
+        created_at: listed.created_at,
+        image: listed.image.clone(),
+        image_ref: listed.image_ref.clone(),
+        labels: listed.labels.clone(),
+        annotations: listed.annotations.clone(),
+        ..v1::ContainerStatus::default()
+    };
+    container(answer, &listed.pod_sandbox_id, None, None)
+}
+
+/// Newest first, as everything that reads an [`ObservedPod`] expects; of containers that is so among those of a name.
+///
+/// The newest is the one that was counted last: the runtime's clock may have been set back between two of them. Another
+/// kubelet goes by that clock, so two may have one number: then what runs comes first.
+pub(super) fn sort(pod: &mut ObservedPod) {
+    pod.sandboxes.sort_by(|a, b| {
+        let newness = |one: &ObservedSandbox| (one.attempt, one.state == SandboxState::Ready, one.created_at);
+        newness(b).cmp(&newness(a)).then_with(|| b.id.cmp(&a.id))
+    });
+    pod.containers.sort_by(|a, b| {
+        let newness = |one: &ObservedContainer| (one.restart_count, one.is_running(), one.created_at);
+        newness(b).cmp(&newness(a)).then_with(|| b.id.cmp(&a.id))
+    });
+}
+
+/// What was seen of this sandbox before still holds.
+pub(super) fn sandbox_unchanged(known: &ObservedSandbox, listed: &v1::PodSandbox) -> bool {
+    known.id == listed.id && known.state == sandbox_state(listed.state)
+}
+
+/// What was seen of this container before still holds. An exit is final; a running container has one pid.
+pub(super) fn container_unchanged(known: &ObservedContainer, listed: &v1::Container) -> bool {
+    let same = match (&known.state, listed.state) {
+        (ContainerState::Created, v1::ContainerState::Created)
+        | (ContainerState::Exited(_), v1::ContainerState::Exited) => true,
+        (ContainerState::Running { .. }, v1::ContainerState::Running) => known.pid.is_some(),
+        _ => false,
+    };
+    known.id == listed.id && same
+}
+
+pub(super) fn sandbox(answer: v1::PodSandboxStatus, pid: Option<u32>) -> ObservedSandbox {
+    let options = answer.linux.and_then(|linux| linux.namespaces).and_then(|namespaces| namespaces.options);
+    let network = answer.network.unwrap_or_default();
+    let more = network.additional_ips.into_iter().map(|ip| ip.ip);
+    ObservedSandbox {
+        id: answer.id,
+        attempt: answer.metadata.map_or(0, |metadata| metadata.attempt),
+        state: sandbox_state(answer.state),
+        created_at: answer.created_at,
+        host_network: options.is_some_and(|options| options.network == v1::NamespaceMode::Node),
+        ips: std::iter::once(network.ip).chain(more).filter_map(|ip| ip.parse::<IpAddr>().ok()).collect(),
+        pid,
+    }
+}
+
+/// `message` is what the container left in its termination log.
+pub(super) fn container(
+    answer: v1::ContainerStatus,
+    sandbox_id: &str,
+    pid: Option<u32>,
+    message: Option<String>,
+) -> ObservedContainer {
+    let state = match answer.state {
+        v1::ContainerState::Created => ContainerState::Created,
+        v1::ContainerState::Running => ContainerState::Running { started_at: answer.started_at },
+        v1::ContainerState::Exited => ContainerState::Exited(Box::new(Exit {
+            code: answer.exit_code,
+            reason: answer.reason,
+            message: message.unwrap_or(answer.message),
+            started_at: answer.started_at,
+            finished_at: answer.finished_at,
+        })),
+        v1::ContainerState::Unknown | v1::ContainerState::Unrecognized(_) => ContainerState::Unknown,
+    };
+    let mark = ContainerMark::read(&answer.labels, &answer.annotations);
+    let metadata = answer.metadata.as_ref();
+    // The attempt that a foreign client counted stands in where no kubelet has written a count.
+    let attempt = metadata.map_or(0, |metadata| metadata.attempt);
+    let name = if mark.name.is_empty() { metadata.map_or("", |metadata| &metadata.name) } else { mark.name };
+    ObservedContainer {
+        name: name.to_owned(),
+        sandbox_id: sandbox_id.to_owned(),
+        state,
+        created_at: answer.created_at,
+        hash: mark.hash,
+        restart_count: if mark.hash.is_some() { mark.restart_count } else { attempt },
+        grace: grace(&mark),
+        pid,
+        image: answer.image.map_or_else(String::new, |image| image.image),
+        // As upstream: not `image_id`, which newer runtimes fill with something else.
+        image_id: answer.image_ref,
+        id: answer.id,
+    }
+}
+
+/// Where the container's termination message lies on the host.
+pub(super) fn termination_log(answer: &v1::ContainerStatus) -> Option<&str> {
+    let mark = ContainerMark::read(&answer.labels, &answer.annotations);
+    let mount = answer.mounts.iter().find(|mount| mount.container_path == mark.message_path)?;
+    Some(&mount.host_path)
+}
+
+fn grace(mark: &ContainerMark<'_>) -> Option<Duration> {
+    let seconds = mark.deletion_grace.or(mark.termination_grace)?;
+    u64::try_from(seconds).ok().map(Duration::from_secs)
+}
+
+fn sandbox_state(state: v1::PodSandboxState) -> SandboxState {
+    match state {
+        v1::PodSandboxState::Ready => SandboxState::Ready,
+        v1::PodSandboxState::NotReady | v1::PodSandboxState::Unrecognized(_) => SandboxState::NotReady,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn of_pod(uid: &str) -> BTreeMap<String, String> {
+        written(&[
+            ("io.kubernetes.pod.uid", uid),
+            ("io.kubernetes.pod.name", "web"),
+            ("io.kubernetes.pod.namespace", "default"),
+        ])
+    }
+
+    #[test]
+    fn what_carries_no_pod_uid_belongs_to_no_pod() {
+        let foreign = v1::PodSandbox { id: "docker".to_owned(), ..v1::PodSandbox::default() };
+        let ours = v1::PodSandbox { labels: of_pod("u"), ..v1::PodSandbox::default() };
+        let pods = by_pod(vec![foreign, ours], Vec::new());
+        assert_eq!(pods.keys().map(PodUid::as_str).collect::<Vec<_>>(), ["u"]);
+    }
+
+    #[test]
+    fn a_container_without_our_annotations_still_has_its_attempt_as_restart_count() {
+        let answer = v1::ContainerStatus {
+            metadata: Some(v1::ContainerMetadata { name: "main".to_owned(), attempt: 3 }),
+            ..v1::ContainerStatus::default()
+        };
+        let seen = container(answer, "s", None, None);
+        assert_eq!((seen.restart_count, seen.hash, seen.name.as_str()), (3, None, "main"));
+    }
+
+    #[test]
+    fn a_deletion_grace_is_asked_before_the_pods_own() {
+        let seen = |annotations: &[(&str, &str)]| {
+            let annotations = written(annotations);
+            container(v1::ContainerStatus { annotations, ..Default::default() }, "s", None, None).grace
+        };
+        let own = ("io.kubernetes.pod.terminationGracePeriod", "30");
+        assert_eq!(seen(&[own, ("io.kubernetes.pod.deletionGracePeriod", "5")]), Some(Duration::from_secs(5)));
+        assert_eq!(seen(&[own]), Some(Duration::from_secs(30)));
+        assert_eq!(seen(&[("io.kubernetes.pod.terminationGracePeriod", "-1")]), None);
+    }
+
+    #[test]
+    fn a_running_container_whose_process_is_not_known_is_asked_about_again() {
+        let answer = v1::ContainerStatus {
+            id: "c".to_owned(),
+            state: v1::ContainerState::Running,
+            ..v1::ContainerStatus::default()
+        };
+        let listed =
+            v1::Container { id: "c".to_owned(), state: v1::ContainerState::Running, ..v1::Container::default() };
+        assert!(!container_unchanged(&container(answer.clone(), "s", None, None), &listed));
+        assert!(container_unchanged(&container(answer, "s", Some(1), None), &listed));
+    }
+
+    /// The years of a board's clock, in nanoseconds: before 1970, at its start, now, and as far as it goes.
+    const CLOCKS: [i64; 6] = [i64::MIN, -1, 0, 1, 1_800_000_000_000_000_000, i64::MAX];
+
+    #[test]
+    fn the_newest_is_the_one_that_was_counted_last_whatever_the_clock_said() {
+        let container = |attempt, created_at| {
+            let metadata = Some(v1::ContainerMetadata { name: "main".to_owned(), attempt });
+            container(v1::ContainerStatus { metadata, created_at, ..Default::default() }, "s", None, None)
+        };
+        let sandbox = |attempt, created_at| {
+            let metadata = Some(v1::PodSandboxMetadata { attempt, ..Default::default() });
+            sandbox(v1::PodSandboxStatus { metadata, created_at, ..Default::default() }, None)
+        };
+        for first in CLOCKS {
+            for second in CLOCKS {
+                let mut pod = ObservedPod::new(PodUid::from("u"), "default", "web");
+                pod.containers = vec![container(1, first), container(2, second)];
+                pod.sandboxes = vec![sandbox(1, first), sandbox(2, second)];
+                sort(&mut pod);
+                assert_eq!((pod.containers[0].restart_count, pod.sandboxes[0].attempt), (2, 2), "{first} {second}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_two_with_one_number_the_one_that_runs_counts_and_else_the_later_one() {
+        let made = |id: &str, created_at, state| {
+            let answer = v1::ContainerStatus { id: id.to_owned(), created_at, state, ..Default::default() };
+            container(answer, "s", None, None)
+        };
+        for (states, newest) in [
+            ([v1::ContainerState::Exited, v1::ContainerState::Exited], "later"),
+            ([v1::ContainerState::Running, v1::ContainerState::Exited], "earlier"),
+            ([v1::ContainerState::Exited, v1::ContainerState::Running], "later"),
+        ] {
+            let mut pod = ObservedPod::new(PodUid::from("u"), "default", "web");
+            pod.containers = vec![made("earlier", 1, states[0]), made("later", 9, states[1])];
+            sort(&mut pod);
+            assert_eq!(pod.containers[0].id, newest, "{states:?}");
+        }
+    }
+
+    #[test]
+    fn the_lists_alone_tell_what_it_takes_to_end_a_pod() {
+        let listed_container = |state, grace: &str| v1::Container {
+            id: "c".to_owned(),
+            pod_sandbox_id: "s".to_owned(),
+            state,
+            labels: of_pod("u"),
+            annotations: written(&[
+                ("io.kubernetes.pod.terminationGracePeriod", grace),
+                ("io.kubernetes.container.hash", "abc"),
+            ]),
+            ..v1::Container::default()
+        };
+        let sandbox = |state| v1::PodSandbox { id: "s".to_owned(), state, labels: of_pod("u"), ..Default::default() };
+        let pod = |of_sandbox, of_container| {
+            listed(&PodUid::from("u"), &[sandbox(of_sandbox)], &[listed_container(of_container, "7")])
+        };
+        let runs = pod(v1::PodSandboxState::Ready, v1::ContainerState::Running);
+        assert_eq!((runs.name.as_str(), runs.grace(), runs.is_stopped()), ("web", Some(Duration::from_secs(7)), false));
+        assert_eq!(runs.containers[0].hash, Some(0xabc));
+        assert!(!pod(v1::PodSandboxState::NotReady, v1::ContainerState::Running).is_stopped());
+        let mut known = runs.clone();
+        known.sandboxes[0].ips = vec!["10.0.0.7".parse().unwrap()];
+        known.containers[0].pid = Some(7);
+        let mut again = runs.clone();
+        add_known(&mut again, &known);
+        assert_eq!(again, known);
+        let mut ended = pod(v1::PodSandboxState::NotReady, v1::ContainerState::Exited);
+        add_known(&mut ended, &known);
+        assert_eq!(ended, pod(v1::PodSandboxState::NotReady, v1::ContainerState::Exited));
+        assert!(!pod(v1::PodSandboxState::Ready, v1::ContainerState::Exited).is_stopped());
+        assert!(pod(v1::PodSandboxState::NotReady, v1::ContainerState::Exited).is_stopped());
+    }
+
+    #[test]
+    fn the_source_is_read_off_the_sandbox_that_was_counted_last() {
+        let sandbox = |attempt, created_at, source: &str| v1::PodSandbox {
+            metadata: Some(v1::PodSandboxMetadata { attempt, ..Default::default() }),
+            created_at,
+            annotations: written(&[("kubernetes.io/config.source", source)]),
+            ..v1::PodSandbox::default()
+        };
+        let pod = named(&PodUid::from("u"), &[sandbox(0, 9, "api"), sandbox(1, -9, "file")], &[]);
+        assert_eq!(pod.source.as_deref(), Some("file"));
+    }
+}

@@ -1,0 +1,116 @@
+//! Who the kernel kills first when memory runs out. Pure.
+
+use super::resources::{List, of_containers, pod_level};
+use crate::api::{Container, MEMORY, Pod, PodSpec, QosClass, Quantity, qos_class};
+
+/// `oom_score_adj` of a container: the more of the node's memory it has asked for, the longer it lives.
+pub(crate) fn oom_score_adj(pod: &Pod, container: &Container, is_init: bool, memory_capacity: u64) -> i64 {
+    let node_critical = pod.is_critical() && pod.spec.priority_class_name == "system-node-critical";
+    match qos_class(pod) {
+        _ if node_critical => GUARANTEED,
+        QosClass::Guaranteed => GUARANTEED,
+        QosClass::BestEffort => BEST_EFFORT,
+        QosClass::Burstable => {
+            let share = unclaimed_share(&pod.spec);
+            let mut score = score(memory_request(container).saturating_add(share), memory_capacity);
+            if is_init && container.is_sidecar() {
+                // A sidecar outlives the main containers, or it would be of no use to them.
+                let least = pod.spec.containers.iter().map(memory_request).min().unwrap_or(0);
+                score = score.min(self::score(least.saturating_add(share), memory_capacity));
+            }
+            score.clamp(BEST_EFFORT + GUARANTEED, BEST_EFFORT - 1)
+        }
+    }
+}
+
+fn score(memory_request: i64, memory_capacity: u64) -> i64 {
+    let capacity = i128::from(memory_capacity.max(1));
+    let share = i128::from(memory_request) * 1000 / capacity;
+    1000 - i64::try_from(share).unwrap_or(1000)
+}
+
+fn memory_request(container: &Container) -> i64 {
+    container.resources.request(MEMORY).map_or(0, Quantity::value)
+}
+
+/// What the pod as a whole asks for beyond its containers, split between them.
+fn unclaimed_share(spec: &PodSpec) -> i64 {
+    let Some(whole) = pod_level(spec).and_then(|pod| pod.request(MEMORY)) else { return 0 };
+    let claimed = of_containers(spec, List::Requests, MEMORY).map_or(0, Quantity::value);
+    let containers = i64::try_from(spec.containers.len() + spec.init_containers.len()).unwrap_or(i64::MAX);
+    whole.value().saturating_sub(claimed) / containers.max(1)
+}
+
+const GUARANTEED: i64 = -997;
+const BEST_EFFORT: i64 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{RestartPolicy, annotations};
+
+    const GIB: u64 = 1 << 30;
+
+    fn container(memory: &str) -> Container {
+        let mut container = Container::default();
+        container.resources.requests.insert(MEMORY, memory.parse().unwrap());
+        container
+    }
+
+    fn pod(memory: &str) -> Pod {
+        let mut pod = Pod::default();
+        pod.spec.containers = vec![container(memory)];
+        pod
+    }
+
+    fn first(pod: &Pod, capacity: u64) -> i64 {
+        oom_score_adj(pod, &pod.spec.containers[0], false, capacity)
+    }
+
+    #[test]
+    fn a_burstable_container_lies_between_the_classes_by_its_request() {
+        assert_eq!(first(&pod("100Mi"), GIB), 903);
+        assert_eq!(first(&pod("1"), GIB), 999);
+        assert_eq!(first(&pod("1Gi"), GIB), 3);
+        assert_eq!(first(&pod("8Ei"), GIB), 3);
+        assert_eq!(first(&pod("1Mi"), 0), 3);
+    }
+
+    #[test]
+    fn who_asks_for_nothing_goes_first_and_who_is_guaranteed_or_critical_last() {
+        let mut pod = Pod::default();
+        pod.spec.containers = vec![Container::default()];
+        assert_eq!(first(&pod, GIB), 1000);
+        pod.spec.priority_class_name = "system-node-critical".to_owned();
+        assert_eq!(first(&pod, GIB), 1000);
+        pod.metadata.annotations.insert(annotations::CONFIG_SOURCE, "file".to_owned());
+        assert_eq!(first(&pod, GIB), -997);
+        let limits = [("cpu", "1"), ("memory", "1Mi")].map(|(name, limit)| (name, limit.parse().unwrap()));
+        let mut pod = Pod::default();
+        let mut container = Container::default();
+        container.resources.limits = limits.into_iter().collect();
+        container.resources.requests = container.resources.limits.clone();
+        pod.spec.containers = vec![container];
+        assert_eq!(first(&pod, GIB), -997);
+    }
+
+    #[test]
+    fn a_sidecar_never_goes_before_the_main_containers() {
+        let mut pod = pod("512Mi");
+        let mut sidecar = container("1Mi");
+        sidecar.restart_policy = Some(RestartPolicy::Always);
+        assert_eq!(oom_score_adj(&pod, &sidecar, true, GIB), 500);
+        assert_eq!(oom_score_adj(&pod, &sidecar, false, GIB), 999);
+        pod.spec.init_containers = vec![container("1Mi")];
+        assert_eq!(oom_score_adj(&pod, &pod.spec.init_containers[0], true, GIB), 999);
+    }
+
+    #[test]
+    fn what_the_pod_asks_for_beyond_its_containers_is_shared() {
+        let mut pod = pod("256Mi");
+        pod.spec.containers.push(container("256Mi"));
+        let whole = container("1Gi").resources;
+        pod.spec.resources = Some(Box::new(whole));
+        assert_eq!(first(&pod, 2 * GIB), 750);
+    }
+}

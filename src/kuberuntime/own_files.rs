@@ -1,0 +1,242 @@
+//! The files that a container is given beside its volumes: `/etc/hosts` and its termination log.
+
+use std::fmt;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use super::dns::parse_resolv_conf;
+use super::hosts::hosts_file;
+use crate::api::{Container, Pod};
+use crate::cri::v1::{DnsConfig, Mount};
+use crate::host::directories;
+use crate::node::NodeSettings;
+use crate::pods::PodDirs;
+use crate::rt;
+
+/// A file of a container that could not be made, or one of the host that could not be read.
+#[derive(Debug)]
+pub(crate) struct FileError {
+    doing: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl FileError {
+    fn new(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self { doing, path, source }
+    }
+}
+
+impl fmt::Display for FileError {
+    // The reason is left to `source`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.doing, self.path.display())
+    }
+}
+
+impl std::error::Error for FileError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+/// Makes the files for the next start of `container`, and gives their mounts: they follow those of its volumes.
+///
+/// `volumes` tells whether a volume of the container lies on `/etc/hosts` already.
+pub(crate) async fn make_own_files(
+    pod: &Pod,
+    container: &Container,
+    pod_ips: &[IpAddr],
+    volumes: &[Mount],
+    node: &NodeSettings,
+) -> Result<Vec<Mount>, FileError> {
+    let dirs = PodDirs::new(&node.root_dir, &node.pod_logs_dir);
+    let uid = &pod.metadata.uid;
+    let mut mounts = Vec::new();
+
+    let wants_hosts = !volumes.iter().any(|mount| mount.container_path == ETC_HOSTS);
+    let hosts = wants_hosts.then(|| dirs.etc_hosts(uid));
+    let host_file =
+        if wants_hosts && pod.spec.host_network { rt::blocking(host_hosts_file).await } else { String::new() };
+    if let Some(path) = &hosts {
+        mounts.push(mount(path, ETC_HOSTS));
+    }
+    let directory = dirs.container(uid, &container.name);
+    let log = directory.join(format!("{:08x}", rt::random()));
+    let wants_log = !container.termination_message_path.is_empty();
+    if wants_log {
+        mounts.push(mount(&log, &container.termination_message_path));
+    }
+
+    let text = hosts_file(pod, pod_ips, &node.cluster_domain, &host_file);
+    rt::blocking(move || {
+        make_directory(&directory)?;
+        if let Some(path) = hosts {
+            write_if_other(&path, &text).map_err(FileError::new("write", &path))?;
+        }
+        if wants_log {
+            make_log(&log).map_err(FileError::new("make", &log))?;
+        }
+        Ok(())
+    })
+    .await?;
+    Ok(mounts)
+}
+
+/// What the node's resolver file says; one that is missing says nothing.
+pub(crate) async fn host_dns(node: &NodeSettings) -> Result<DnsConfig, FileError> {
+    let Some(path) = node.resolv_conf.clone() else { return Ok(DnsConfig::default()) };
+    rt::blocking(move || match read_text(&path) {
+        Ok(text) => Ok(parse_resolv_conf(&text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(DnsConfig::default()),
+        Err(error) => Err(FileError::new("read", &path)(error)),
+    })
+    .await
+}
+
+/// A node may do without; then its pods have no more than the managed lines.
+fn host_hosts_file() -> String {
+    read_text(Path::new(ETC_HOSTS)).unwrap_or_default()
+}
+
+fn read_text(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut io::Read::take(File::open(path)?, LARGEST_HOST_FILE), &mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn make_directory(path: &Path) -> Result<(), FileError> {
+    let make = || {
+        if let Some(parent) = path.parent() {
+            directories::make_own(parent, 0o750)?;
+        }
+        directories::make_own(path, 0o750)
+    };
+    make().map_err(FileError::new("make", path))
+}
+
+/// The file is mounted in containers that run: it is written in place, and only if something has changed.
+fn write_if_other(path: &Path, text: &str) -> io::Result<()> {
+    if fs::read(path).is_ok_and(|old| old == text.as_bytes()) {
+        return Ok(());
+    }
+    if path.is_dir() {
+        directories::set_aside(path)?;
+    }
+    let mut file = File::options().write(true).create(true).truncate(true).mode(0o644).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.set_permissions(Permissions::from_mode(0o644))
+}
+
+/// Whoever the container runs as must be able to write its last words.
+fn make_log(path: &Path) -> io::Result<()> {
+    let file = File::options().write(true).create_new(true).mode(0o666).open(path)?;
+    file.set_permissions(Permissions::from_mode(0o666))
+}
+
+fn mount(host_path: &Path, container_path: &str) -> Mount {
+    Mount {
+        container_path: container_path.to_owned(),
+        host_path: host_path.to_string_lossy().into_owned(),
+        ..Mount::default()
+    }
+}
+
+const ETC_HOSTS: &str = "/etc/hosts";
+const LARGEST_HOST_FILE: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::super::golden;
+    use super::*;
+    use crate::rt::block_on;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> (Self, NodeSettings) {
+            let path = std::env::temp_dir().join(format!("coracle-{name}-{}", std::process::id()));
+            let node = NodeSettings { root_dir: path.clone(), ..golden::node() };
+            (Self(path), node)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn pod() -> (Pod, Container) {
+        let mut pod = Pod::default();
+        pod.metadata.name = "web".to_owned();
+        pod.metadata.uid = "u1".into();
+        let path = "/dev/termination-log".to_owned();
+        (pod, Container { name: "main".to_owned(), termination_message_path: path, ..Container::default() })
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn the_files_have_the_modes_of_a_kubelet_and_each_start_has_a_log_of_its_own() {
+        let (scratch, node) = Scratch::new("own-files");
+        let (pod, container) = pod();
+        let ips = ["10.0.0.2".parse().unwrap()];
+        let first = block_on(make_own_files(&pod, &container, &ips, &[], &node)).unwrap();
+        let second = block_on(make_own_files(&pod, &container, &ips, &[], &node)).unwrap();
+        let [hosts, log] = first.as_slice() else { panic!("{first:?}") };
+        assert_eq!(
+            (hosts.container_path.as_str(), log.container_path.as_str()),
+            ("/etc/hosts", "/dev/termination-log")
+        );
+        assert_eq!(hosts, &second[0]);
+        assert_ne!(log, &second[1]);
+        let directory = scratch.0.join("pods/u1/containers/main");
+        assert_eq!(Path::new(&log.host_path).parent(), Some(directory.as_path()));
+        let modes = (mode(&directory), mode(Path::new(&log.host_path)), mode(Path::new(&hosts.host_path)));
+        assert_eq!(modes, (0o750, 0o666, 0o644));
+        assert!(fs::read_to_string(&hosts.host_path).unwrap().ends_with("10.0.0.2\tweb\n"));
+    }
+
+    #[test]
+    fn a_hosts_file_that_is_right_is_left_alone_and_a_torn_one_is_written_again() {
+        let (scratch, _) = Scratch::new("hosts-file");
+        fs::create_dir_all(&scratch.0).unwrap();
+        let path = scratch.0.join("etc-hosts");
+        write_if_other(&path, "one\n").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        write_if_other(&path, "one\n").unwrap();
+        assert_eq!(mode(&path), 0o600, "it was written again");
+        fs::write(&path, "").unwrap();
+        write_if_other(&path, "one\n").unwrap();
+        assert_eq!((mode(&path), fs::read_to_string(&path).unwrap().as_str()), (0o644, "one\n"));
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        write_if_other(&path, "one\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one\n");
+    }
+
+    #[test]
+    fn a_container_that_brings_its_own_hosts_file_keeps_it_and_none_is_logged_where_no_path_is_named() {
+        let (_scratch, node) = Scratch::new("own-hosts");
+        let (pod, mut container) = pod();
+        container.termination_message_path.clear();
+        let volume = Mount { container_path: ETC_HOSTS.to_owned(), ..Mount::default() };
+        assert_eq!(block_on(make_own_files(&pod, &container, &[], &[volume], &node)).unwrap(), []);
+    }
+
+    #[test]
+    fn a_missing_resolver_file_is_an_empty_one_and_a_directory_is_an_error() {
+        let with = |path: Option<&str>| NodeSettings { resolv_conf: path.map(Into::into), ..golden::node() };
+        assert_eq!(block_on(host_dns(&with(None))).unwrap(), DnsConfig::default());
+        assert_eq!(block_on(host_dns(&with(Some("/nonexistent")))).unwrap(), DnsConfig::default());
+        let error = block_on(host_dns(&with(Some("/")))).unwrap_err();
+        assert_eq!(error.to_string(), "read /");
+    }
+}

@@ -1,0 +1,54 @@
+//! Removing from the runtime what has ended.
+
+use std::path::PathBuf;
+
+use crate::cri;
+use crate::error::ErrorChain;
+use crate::kuberuntime::kill::gone_is_fine;
+use crate::kuberuntime::{Garbage, PodRuntime};
+use crate::pods::{ObservedContainer, ObservedPod};
+use crate::rt;
+
+impl PodRuntime {
+    /// Removes what a living pod needs no longer; true if all of it is gone.
+    pub(crate) async fn collect(&self, pod: &ObservedPod, garbage: &[Garbage]) -> bool {
+        let mut all = true;
+        for garbage in garbage {
+            let (id, removed) = match garbage {
+                Garbage::Container { id, log } => (id, self.remove_container(pod, id, log).await),
+                Garbage::Sandbox { id } => (id, self.remove_sandbox(id).await),
+            };
+            if let Err(error) = removed {
+                log!(warn, "what has ended is not removed", pod = pod.name, id = id, error = ErrorChain(&error));
+                all = false;
+            }
+        }
+        all
+    }
+
+    /// Removes everything that the runtime has of a pod that has ended.
+    pub(crate) async fn remove_pod(&self, pod: &ObservedPod) -> Result<(), cri::Error> {
+        for sandbox in &pod.sandboxes {
+            self.remove_sandbox(&sandbox.id).await?;
+        }
+        // A sandbox takes its containers with it (CRI: RemovePodSandbox); these have outlived theirs.
+        let orphaned = |container: &&ObservedContainer| pod.sandboxes.iter().all(|s| s.id != container.sandbox_id);
+        for container in pod.containers.iter().filter(orphaned) {
+            gone_is_fine(self.cri.remove_container(&container.id).await)?;
+        }
+        Ok(())
+    }
+
+    async fn remove_container(&self, pod: &ObservedPod, id: &str, log: &str) -> Result<(), cri::Error> {
+        gone_is_fine(self.cri.remove_container(id).await)?;
+        let log = self.dirs.logs(&pod.namespace, &pod.name, &pod.uid).join(log);
+        rt::blocking(move || remove_log(&log)).await;
+        Ok(())
+    }
+}
+
+/// The log and what rotation made of it: `0.log`, `0.log.20260102-030405`.
+fn remove_log(log: &PathBuf) {
+    // A log that is gone already, or that cannot go now, goes with its pod.
+    let _ = std::fs::remove_file(log);
+}

@@ -1,0 +1,144 @@
+//! What the runtime is told of a pod's sandbox. Pure.
+
+use std::collections::BTreeSet;
+
+use super::cgroup_parent::cgroup_parent;
+use super::config_error::ConfigError;
+use super::hostname::kernel_hostname;
+use super::labels::{Written, sandbox_annotations, sandbox_labels};
+use super::resources::{overhead, sandbox_resources};
+use super::security_context::sandbox_security_context;
+use crate::api::{Container, ContainerPort, Pod, PodSpec, Protocol, qos_class};
+use crate::cri::v1::{self, DnsConfig, LinuxPodSandboxConfig, PodSandboxConfig, PodSandboxMetadata, PortMapping};
+use crate::node::NodeSettings;
+use crate::pods::PodDirs;
+
+/// The sandbox of `pod`, made for the `attempt`th time, counted from 0.
+pub(crate) fn sandbox_config(
+    pod: &Pod,
+    attempt: u32,
+    node: &NodeSettings,
+    dns: &DnsConfig,
+) -> Result<PodSandboxConfig, ConfigError> {
+    let meta = &pod.metadata;
+    let hostname = if pod.spec.host_network { String::new() } else { kernel_hostname(pod, &node.cluster_domain)? };
+    let dirs = PodDirs::new(&node.root_dir, &node.pod_logs_dir);
+    let cgroup_parent = node.pod_cgroups.as_ref().map(|cgroups| cgroup_parent(cgroups, &meta.uid, qos_class(pod)));
+    Ok(PodSandboxConfig {
+        metadata: Some(PodSandboxMetadata {
+            name: meta.name.clone(),
+            uid: meta.uid.to_string(),
+            namespace: meta.namespace.clone(),
+            attempt,
+        }),
+        hostname,
+        log_directory: dirs.logs(&meta.namespace, &meta.name, &meta.uid).to_string_lossy().into_owned(),
+        dns_config: Some(dns.clone()),
+        port_mappings: pod.spec.containers.iter().flat_map(port_mappings).collect(),
+        labels: sandbox_labels(pod),
+        annotations: sandbox_annotations(pod),
+        linux: Some(LinuxPodSandboxConfig {
+            cgroup_parent: cgroup_parent.unwrap_or_default(),
+            security_context: Some(sandbox_security_context(&pod.spec)?),
+            sysctls: sysctls(&pod.spec),
+            overhead: Some(overhead(&pod.spec, node)),
+            resources: Some(sandbox_resources(&pod.spec, node)),
+        }),
+    })
+}
+
+/// Every port of a container, mapped or not; one that says the same as another is left out.
+fn port_mappings(container: &Container) -> impl Iterator<Item = PortMapping> {
+    let mut seen = BTreeSet::new();
+    container.ports.iter().filter(move |port| seen.insert(identity(port))).map(|port| PortMapping {
+        protocol: match port.protocol {
+            Protocol::Sctp => v1::Protocol::Sctp,
+            Protocol::Tcp => v1::Protocol::Tcp,
+            Protocol::Udp => v1::Protocol::Udp,
+        },
+        container_port: port.container_port,
+        host_port: port.host_port,
+        host_ip: port.host_ip.clone(),
+    })
+}
+
+/// Ports are the same by their name, or without one by all the rest.
+fn identity(port: &ContainerPort) -> (&str, &str, &str, i32, i32) {
+    match port.name.as_str() {
+        "" => ("", port.protocol.as_str(), &port.host_ip, port.container_port, port.host_port),
+        name => (name, "", "", 0, 0),
+    }
+}
+
+fn sysctls(spec: &PodSpec) -> Written {
+    let sysctls = spec.security_context.iter().flat_map(|own| &own.sysctls);
+    sysctls.map(|sysctl| (dotted(&sysctl.name), sysctl.value.clone())).collect()
+}
+
+/// The name with dots between its parts. Where slashes part it, a dot is part of a name and becomes a slash.
+fn dotted(name: &str) -> String {
+    if name.find(['.', '/']).is_none_or(|first| name.get(first..).is_some_and(|rest| rest.starts_with('.'))) {
+        return name.to_owned();
+    }
+    let swap = |c| match c {
+        '.' => '/',
+        '/' => '.',
+        c => c,
+    };
+    name.chars().map(swap).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::golden;
+    use super::*;
+    use crate::api::{PodSecurityContext, Sysctl};
+    use crate::config::CgroupDriver;
+    use crate::node::PodCgroups;
+
+    #[test]
+    fn sysctls_are_written_with_dots() {
+        for (name, expected) in [
+            ("net.ipv4.ip_forward", "net.ipv4.ip_forward"),
+            ("net/ipv4/ip_forward", "net.ipv4.ip_forward"),
+            ("net/ipv4/conf/eno2.100/rp_filter", "net.ipv4.conf.eno2/100.rp_filter"),
+            ("net.ipv4.conf.eno2/100.rp_filter", "net.ipv4.conf.eno2/100.rp_filter"),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(dotted(name), expected);
+        }
+        let mut pod = Pod::default();
+        let sysctls = vec![Sysctl { name: "kernel/shm_rmid_forced".to_owned(), value: "1".to_owned() }];
+        pod.spec.security_context = Some(Box::new(PodSecurityContext { sysctls, ..PodSecurityContext::default() }));
+        assert_eq!(super::sysctls(&pod.spec)["kernel.shm_rmid_forced"], "1");
+    }
+
+    #[test]
+    fn a_port_is_mapped_once() {
+        let port = |name: &str, container_port, host_ip: &str| ContainerPort {
+            name: name.to_owned(),
+            container_port,
+            host_ip: host_ip.to_owned(),
+            ..ContainerPort::default()
+        };
+        let ports = vec![port("", 80, ""), port("", 80, ""), port("", 80, "::1"), port("a", 1, ""), port("a", 2, "")];
+        let container = Container { ports, ..Container::default() };
+        let mapped: Vec<(i32, String)> =
+            port_mappings(&container).map(|port| (port.container_port, port.host_ip)).collect();
+        assert_eq!(mapped, [(80, String::new()), (80, "::1".to_owned()), (1, String::new())]);
+    }
+
+    #[test]
+    fn the_cgroup_parent_is_left_to_the_runtime_where_the_node_makes_none() {
+        let mut pod = Pod::default();
+        pod.metadata.uid = "u1".into();
+        let parent = |node: &NodeSettings| {
+            let config = sandbox_config(&pod, 0, node, &DnsConfig::default()).unwrap();
+            config.linux.unwrap().cgroup_parent
+        };
+        assert_eq!(parent(&golden::node()), "");
+        let cgroups = PodCgroups { driver: CgroupDriver::Cgroupfs, root: String::new() };
+        let node = NodeSettings { pod_cgroups: Some(cgroups), ..golden::node() };
+        assert_eq!(parent(&node), "/kubepods/besteffort/podu1");
+    }
+}

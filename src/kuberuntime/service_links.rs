@@ -1,0 +1,128 @@
+//! The variables by which a container finds services: those of its namespace, and always the API server's. Pure.
+//!
+//! `FromServices` in pkg/kubelet/envvars/envvars.go.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use crate::objects::Service;
+
+/// Names and values, in the order of the services' names.
+pub(super) fn service_variables(services: &[Service], namespace: &str, links: bool) -> Vec<(String, String)> {
+    let mut chosen: BTreeMap<&str, &Service> = BTreeMap::new();
+    for service in services {
+        let name = service.name.as_str();
+        if service.namespace == "default" && name == API_SERVER {
+            chosen.entry(name).or_insert(service);
+        } else if links && service.namespace == namespace {
+            chosen.insert(name, service);
+        }
+    }
+    let mut variables = Vec::new();
+    for service in chosen.into_values() {
+        if let Some(ip) = service.cluster_ip {
+            add(service, ip, &mut variables);
+        }
+    }
+    variables
+}
+
+fn add(service: &Service, ip: IpAddr, variables: &mut Vec<(String, String)>) {
+    let Some(first) = service.ports.first() else { return };
+    let prefix = variable_name(&service.name);
+    let port = format!("{prefix}_SERVICE_PORT");
+    variables.push((format!("{prefix}_SERVICE_HOST"), ip.to_string()));
+    variables.push((port.clone(), first.port.to_string()));
+    for named in service.ports.iter().filter(|port| !port.name.is_empty()) {
+        variables.push((format!("{port}_{}", variable_name(&named.name)), named.port.to_string()));
+    }
+    let host = if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() };
+    for (index, one) in service.ports.iter().enumerate() {
+        let protocol = one.protocol.as_str().to_lowercase();
+        let url = format!("{protocol}://{host}:{}", one.port);
+        if index == 0 {
+            variables.push((format!("{prefix}_PORT"), url.clone()));
+        }
+        let prefix = format!("{prefix}_PORT_{}_{}", one.port, one.protocol);
+        variables.push((format!("{prefix}_PROTO"), protocol));
+        variables.push((format!("{prefix}_PORT"), one.port.to_string()));
+        variables.push((format!("{prefix}_ADDR"), ip.to_string()));
+        variables.push((prefix, url));
+    }
+}
+
+fn variable_name(name: &str) -> String {
+    name.replace('-', "_").to_uppercase()
+}
+
+const API_SERVER: &str = "kubernetes";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Protocol;
+    use crate::objects::ServicePort;
+
+    fn service(namespace: &str, name: &str, ip: &str, ports: &[(&str, i32, Protocol)]) -> Service {
+        let port = |(name, port, protocol): &(&str, i32, Protocol)| ServicePort {
+            name: (*name).to_owned(),
+            port: *port,
+            protocol: *protocol,
+        };
+        Service {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            cluster_ip: ip.parse().ok(),
+            ports: ports.iter().map(port).collect(),
+        }
+    }
+
+    fn kubernetes() -> Service {
+        service("default", "kubernetes", "10.96.0.1", &[("https", 443, Protocol::Tcp)])
+    }
+
+    #[test]
+    fn the_api_servers_variables_are_those_that_were_recorded() {
+        let mut found = service_variables(&[kubernetes()], "golden", false);
+        found.sort();
+        let mut expected = [
+            ("KUBERNETES_SERVICE_HOST", "10.96.0.1"),
+            ("KUBERNETES_SERVICE_PORT", "443"),
+            ("KUBERNETES_SERVICE_PORT_HTTPS", "443"),
+            ("KUBERNETES_PORT", "tcp://10.96.0.1:443"),
+            ("KUBERNETES_PORT_443_TCP", "tcp://10.96.0.1:443"),
+            ("KUBERNETES_PORT_443_TCP_PROTO", "tcp"),
+            ("KUBERNETES_PORT_443_TCP_PORT", "443"),
+            ("KUBERNETES_PORT_443_TCP_ADDR", "10.96.0.1"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        expected.sort();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_service_of_the_namespace_has_variables_where_links_are_wanted() {
+        let services = [
+            service("a", "my-db", "fd00::1", &[("", 1, Protocol::Udp), ("a-b", 2, Protocol::Tcp)]),
+            service("a", "headless", "None", &[("", 1, Protocol::Tcp)]),
+            service("b", "other", "10.0.0.1", &[("", 1, Protocol::Tcp)]),
+        ];
+        assert_eq!(service_variables(&services, "a", false), []);
+        let names: Vec<String> = service_variables(&services, "a", true).into_iter().map(|(name, _)| name).collect();
+        assert!(names.iter().all(|name| name.starts_with("MY_DB_")), "{names:?}");
+        let found: BTreeMap<String, String> = service_variables(&services, "a", true).into_iter().collect();
+        assert_eq!(found["MY_DB_SERVICE_HOST"], "fd00::1");
+        assert_eq!(found["MY_DB_SERVICE_PORT_A_B"], "2");
+        assert_eq!(found["MY_DB_PORT"], "udp://[fd00::1]:1");
+        assert_eq!(found["MY_DB_PORT_2_TCP"], "tcp://[fd00::1]:2");
+        assert_eq!(found.len(), 3 + 1 + 2 * 4);
+    }
+
+    #[test]
+    fn only_the_default_namespace_has_the_api_server() {
+        let own = service("a", "kubernetes", "10.0.0.9", &[("", 1, Protocol::Tcp)]);
+        let host = |services: &[Service]| service_variables(services, "a", true)[0].1.clone();
+        assert_eq!(host(std::slice::from_ref(&own)), "10.0.0.9");
+        assert_eq!(host(&[own, kubernetes()]), "10.0.0.9");
+    }
+}

@@ -1,0 +1,47 @@
+//! Coracle: a kubelet that a small board can carry.
+//!
+//! The modules stand in layers; a module uses the layers below its own (ARCHITECTURE.md has the table, and a test
+//! keeps it). `pub` here means: used by the binary, the tests, the benchmarks or the fuzz targets.
+
+// Layer 0: words.
+pub mod api;
+mod error;
+#[macro_use]
+mod log;
+mod time;
+
+// Layer 1: bytes in, bytes out.
+pub mod wire;
+
+// Layer 2: the outside world.
+mod config;
+pub mod cri;
+mod host;
+mod net;
+pub mod rpc;
+pub mod rt;
+
+// Layer 3: the books.
+mod objects;
+mod pods;
+
+// Layer 4: one folder for each thing a kubelet is responsible for.
+mod images;
+mod kuberuntime;
+mod node;
+mod probes;
+mod status;
+mod volumes;
+
+// Layer 5: where events meet.
+mod pleg;
+pub mod pod_sources;
+mod pod_workers;
+mod server;
+mod sync_loop;
+
+// Layer 6: wiring.
+mod cli;
+mod node_agent;
+
+pub use cli::main;

@@ -1,0 +1,138 @@
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream as Socket};
+use std::thread;
+
+use super::*;
+use crate::api::{HttpHeader, UriScheme};
+use crate::net::Purpose;
+
+/// Answers each connection with what `answer` gives for the request's first line; what was asked is told.
+struct Server {
+    address: SocketAddr,
+    asked: async_channel::Receiver<String>,
+}
+
+impl Server {
+    fn start(answer: impl Fn(&str, SocketAddr) -> String + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (sender, asked) = async_channel::unbounded();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let request = head(&stream);
+                let answer = answer(request.lines().next().unwrap_or_default(), address);
+                // The client may have heard enough, and a test that is over asks no more.
+                let _ = stream.write_all(answer.as_bytes());
+                if sender.try_send(request).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { address, asked }
+    }
+
+    fn url(&self, path: &str) -> Url {
+        Url::new(UriScheme::Http, "127.0.0.1", self.address.port(), path)
+    }
+
+    fn asked(&self) -> String {
+        self.asked.recv_blocking().unwrap()
+    }
+}
+
+fn head(stream: &Socket) -> String {
+    let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+    lines.map(Result::unwrap).take_while(|line| !line.is_empty()).map(|line| line + "\n").collect()
+}
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn get(url: &Url, headers: &[HttpHeader], limit: Duration) -> Result<Answer, GetError> {
+    rt::block_on(Dialer::new().get(url, &Headers::new(headers, Purpose::Probe), limit))
+}
+
+fn page(status: &str, headers: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\n{headers}\r\n{body}")
+}
+
+#[test]
+fn the_answer_is_what_was_sent() {
+    let server = Server::start(|_, _| page("200 OK", "Content-Length: 4\r\n", "fine and more"));
+    let answer = get(&server.url("/live?x=1"), &[], LONG).unwrap();
+    assert_eq!((answer.status, answer.body.as_slice()), (200, &b"fine"[..]));
+    let asked = server.asked();
+    assert!(asked.starts_with("GET /live?x=1 HTTP/1.1\nHost: 127.0.0.1:"), "{asked}");
+}
+
+#[test]
+fn of_a_body_without_end_only_the_beginning_is_read() {
+    let server = Server::start(|_, _| page("200 OK", "", &"x".repeat(1 << 20)));
+    assert_eq!(get(&server.url("/"), &[], LONG).unwrap().body.len(), BODY);
+}
+
+#[test]
+fn a_redirect_to_the_same_host_is_followed_with_the_given_host() {
+    let server = Server::start(|line, _| match line {
+        "GET /a HTTP/1.1" => page("302 Found", "Location: /b\r\n", ""),
+        _ => page("204 No Content", "", ""),
+    });
+    let host = [HttpHeader { name: "Host".to_owned(), value: "example.com".to_owned() }];
+    assert_eq!(get(&server.url("/a"), &host, LONG).unwrap().status, 204);
+    for path in ["/a", "/b"] {
+        assert!(server.asked().starts_with(&format!("GET {path} HTTP/1.1\nHost: example.com\n")));
+    }
+}
+
+#[test]
+fn a_redirect_to_another_host_is_the_answer() {
+    let server = Server::start(|_, _| page("301 Moved", "Location: http://example.com/\r\n", "gone there"));
+    let answer = get(&server.url("/"), &[], LONG).unwrap();
+    assert_eq!((answer.status, answer.body.as_slice()), (301, &b"gone there"[..]));
+    let server = Server::start(|_, _| page("304 Not Modified", "Location: /\r\n", ""));
+    assert_eq!(get(&server.url("/"), &[], LONG).unwrap().status, 304);
+}
+
+#[test]
+fn redirects_without_end_are_not_followed_for_ever() {
+    let server = Server::start(|_, at| page("302 Found", &format!("Location: http://{at}/again\r\n"), ""));
+    assert_eq!(get(&server.url("/"), &[], LONG).unwrap_err().to_string(), "stopped after 10 redirects");
+    (0..11).for_each(|_| drop(server.asked()));
+    assert!(server.asked.is_empty());
+}
+
+#[test]
+fn who_says_nothing_or_something_else_is_told_apart() {
+    let server = Server::start(|_, _| String::new());
+    assert_eq!(get(&server.url("/"), &[], LONG).unwrap_err().to_string(), "EOF");
+    let server = Server::start(|_, _| "SSH-2.0-x\r\n".to_owned());
+    let broken = "net/http: HTTP/1.x transport connection broken: malformed HTTP response \"SSH-2.0-x\"";
+    assert_eq!(get(&server.url("/"), &[], LONG).unwrap_err().to_string(), broken);
+    let server = Server::start(|_, _| page("200 OK", "Content-Length: 100\r\n", "half"));
+    let cut = get(&server.url("/"), &[], LONG).unwrap_err();
+    assert!(matches!(cut, GetError::Body(BodyError::Cut)), "{cut}");
+}
+
+#[test]
+fn nobody_is_waited_for_longer_than_was_said() {
+    // Nobody takes the connections of this one, but the kernel does.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = Url::new(UriScheme::Http, "127.0.0.1", listener.local_addr().unwrap().port(), "/");
+    let silent = get(&url, &[], Duration::from_millis(50));
+    assert!(matches!(silent, Err(GetError::Timeout)), "{silent:?}");
+    let answers = thread::spawn(move || {
+        let streams = [listener.accept().unwrap().0, listener.accept().unwrap().0];
+        (&streams[1]).write_all(page("200 OK", "Content-Length: 100\r\n", "half").as_bytes()).unwrap();
+        streams
+    });
+    let slow = get(&url, &[], Duration::from_millis(500));
+    assert!(matches!(slow, Err(GetError::Body(BodyError::Timeout))), "{slow:?}");
+    drop(answers.join());
+}
+
+#[test]
+fn where_nobody_listens_the_reason_is_told() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let refused = get(&Url::new(UriScheme::Http, "127.0.0.1", port, "/"), &[], LONG).unwrap_err();
+    assert_eq!(refused.to_string(), format!("dial tcp 127.0.0.1:{port}: connect: connection refused"));
+}

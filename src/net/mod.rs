@@ -1,0 +1,15 @@
+//! Out to pods and hosts: TCP connections by address or name, and HTTP GET over them.
+//!
+//! Errors read as those of the upstream kubelet do: users know them from events, and search for them.
+
+mod dial;
+mod error;
+mod get;
+mod request;
+mod url;
+
+pub(crate) use dial::Dialer;
+pub(crate) use error::{DialError, GetError};
+pub(crate) use get::Answer;
+pub(crate) use request::{Headers, KUBERNETES, Purpose};
+pub(crate) use url::Url;

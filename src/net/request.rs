@@ -1,0 +1,149 @@
+//! A GET request as the upstream kubelet writes it. Pure.
+
+use crate::api::HttpHeader;
+use crate::net::{GetError, Url};
+
+/// The Kubernetes version that is told to whoever is asked.
+pub(crate) const KUBERNETES: &str = "1.36";
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Lifecycle,
+    Probe,
+}
+
+/// The headers of a request, those that always go with it among them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Headers {
+    /// Instead of the address that is asked.
+    host: Option<String>,
+    /// Names as they are written; in their order.
+    rest: Vec<(String, String)>,
+}
+
+impl Headers {
+    /// The headers that were asked for. `User-Agent` and `Accept` are there unless those say otherwise, and an empty
+    /// one is not sent.
+    pub(crate) fn new(given: &[HttpHeader], purpose: Purpose) -> Self {
+        let mut rest: Vec<(String, String)> =
+            given.iter().map(|header| (canonical(&header.name), header.value.clone())).collect();
+        let find = |name: &str, rest: &[(String, String)]| {
+            rest.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone())
+        };
+        let host = find("Host", &rest).filter(|host| !host.is_empty());
+        let agent = find("User-Agent", &rest).unwrap_or_else(|| {
+            let purpose = match purpose {
+                Purpose::Lifecycle => "lifecycle",
+                Purpose::Probe => "probe",
+            };
+            format!("kube-{purpose}/{KUBERNETES}")
+        });
+        let accept = find("Accept", &rest);
+        rest.retain(|(name, _)| !NOT_PASSED_ON.contains(&name.as_str()));
+        match accept.as_deref() {
+            None => rest.push(("Accept".to_owned(), "*/*".to_owned())),
+            Some("") => rest.retain(|(name, _)| name != "Accept"),
+            Some(_) => {}
+        }
+        rest.sort_by(|one, other| one.0.cmp(&other.0));
+        if !agent.is_empty() {
+            rest.insert(0, ("User-Agent".to_owned(), agent));
+        }
+        Self { host, rest }
+    }
+
+    #[expect(dead_code, reason = "hooks will need it")]
+    /// For a request that goes over a wire that everybody can read.
+    pub(crate) fn without_authorization(mut self) -> Self {
+        self.rest.retain(|(name, _)| name != "Authorization");
+        self
+    }
+
+    /// The bytes of the request. A header that would not stay one line is refused.
+    pub(super) fn request(&self, url: &Url, keep_host: bool) -> Result<Vec<u8>, GetError> {
+        let own = if keep_host { self.host.clone() } else { None };
+        let host = own.unwrap_or_else(|| url.authority());
+        let mut out = format!("GET {} HTTP/1.1\r\n", url.target);
+        let host = ("Host".to_owned(), host);
+        for (name, value) in std::iter::once(&host).chain(&self.rest) {
+            let fits = value.chars().all(|c| c == '\t' || !c.is_control());
+            if !fits {
+                return Err(GetError::Header(name.clone()));
+            }
+            out.extend([name.as_str(), ": ", value.trim(), "\r\n"]);
+        }
+        out.push_str("Connection: close\r\n\r\n");
+        Ok(out.into_bytes())
+    }
+}
+
+/// What the request has in other ways, or not at all.
+const NOT_PASSED_ON: [&str; 6] = ["Connection", "Content-Length", "Host", "Trailer", "Transfer-Encoding", "User-Agent"];
+
+/// `x-my-header` as `X-My-Header`.
+fn canonical(name: &str) -> String {
+    let mut begins = true;
+    let letter = |c: char| {
+        let made = if begins { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() };
+        begins = c == '-';
+        made
+    };
+    name.chars().map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::UriScheme;
+
+    #[track_caller]
+    fn check(given: &[(&str, &str)], lines: &[&str]) {
+        let header = |(name, value): &(&str, &str)| HttpHeader { name: (*name).into(), value: (*value).into() };
+        let headers = Headers::new(&given.iter().map(header).collect::<Vec<_>>(), Purpose::Probe);
+        let request = headers.request(&Url::new(UriScheme::Http, "10.0.0.1", 81, "/live"), true).unwrap();
+        let text = String::from_utf8(request).unwrap();
+        let expected = format!("GET /live HTTP/1.1\r\n{}\r\nConnection: close\r\n\r\n", lines.join("\r\n"));
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_probe_says_who_asks() {
+        check(&[], &["Host: 10.0.0.1:81", "User-Agent: kube-probe/1.36", "Accept: */*"]);
+    }
+
+    #[test]
+    fn what_is_given_goes_before_what_is_usual() {
+        check(
+            &[("x-b", "2"), ("HOST", "example.com"), ("x-a", " 1 "), ("User-Agent", "me"), ("accept", "text/html")],
+            &["Host: example.com", "User-Agent: me", "Accept: text/html", "X-A: 1", "X-B: 2"],
+        );
+    }
+
+    #[test]
+    fn an_empty_header_takes_the_usual_one_away() {
+        check(&[("Accept", ""), ("User-Agent", "")], &["Host: 10.0.0.1:81"]);
+    }
+
+    #[test]
+    fn several_values_of_one_name_are_all_sent_in_their_order() {
+        let usual = ["Host: 10.0.0.1:81", "User-Agent: kube-probe/1.36", "Accept: */*"];
+        check(&[("X-A", "2"), ("x-a", "1")], &[&usual[..], &["X-A: 2", "X-A: 1"]].concat());
+        check(&[("Content-Length", "7"), ("Transfer-Encoding", "chunked"), ("Connection", "keep-alive")], &usual);
+    }
+
+    #[test]
+    fn a_value_of_several_lines_is_refused() {
+        let given = [HttpHeader { name: "X-A".to_owned(), value: "1\r\nX-B: 2".to_owned() }];
+        let headers = Headers::new(&given, Purpose::Lifecycle);
+        let made = headers.request(&Url::new(UriScheme::Http, "h", 80, "/"), true);
+        assert_eq!(made.unwrap_err().to_string(), "net/http: invalid header field value for \"X-A\"");
+    }
+
+    #[test]
+    fn a_redirect_to_an_address_of_its_own_leaves_the_given_host_behind() {
+        let given = [HttpHeader { name: "Host".to_owned(), value: "example.com".to_owned() }];
+        let made = Headers::new(&given, Purpose::Probe).request(&Url::new(UriScheme::Http, "h", 80, "/"), false);
+        assert!(String::from_utf8(made.unwrap()).unwrap().contains("\r\nHost: h:80\r\n"));
+    }
+}

@@ -1,0 +1,203 @@
+//! The address of a page: from a probe's or hook's fields, or from a redirect. Pure.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+
+use crate::api::UriScheme;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Url {
+    pub(crate) scheme: UriScheme,
+    /// A name or an address, without brackets.
+    pub(crate) host: String,
+    /// `None`: the scheme's own.
+    port: Option<u16>,
+    /// Path and query, as they are sent.
+    pub(crate) target: String,
+}
+
+impl Url {
+    /// `path` may have a query; what cannot be sent as it is is escaped.
+    pub(crate) fn new(scheme: UriScheme, host: &str, port: u16, path: &str) -> Self {
+        Self { scheme, host: host.to_owned(), port: Some(port), target: target(path) }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port.unwrap_or(match self.scheme {
+            UriScheme::Http => 80,
+            UriScheme::Https => 443,
+        })
+    }
+
+    /// Host and port, as in the header `Host`.
+    pub(crate) fn authority(&self) -> String {
+        let host = match self.host.parse::<Ipv6Addr>() {
+            Ok(_) => format!("[{}]", self.host),
+            Err(_) => self.host.clone(),
+        };
+        match self.port {
+            Some(port) => format!("{host}:{port}"),
+            None => host,
+        }
+    }
+
+    /// Where a redirect from here leads to; `None` if it cannot be followed.
+    pub(crate) fn join(&self, location: &str) -> Option<Self> {
+        let lower = location.get(..8).unwrap_or(location).to_ascii_lowercase();
+        let (scheme, rest) = if lower.starts_with("https://") {
+            (UriScheme::Https, location.get(8..)?)
+        } else if lower.starts_with("http://") {
+            (UriScheme::Http, location.get(7..)?)
+        } else if let Some(rest) = location.strip_prefix("//") {
+            (self.scheme, rest)
+        } else if location.split(['/', '?', '#']).next().is_some_and(|first| first.contains(':')) {
+            // Another scheme.
+            return None;
+        } else {
+            return Some(Self { target: self.relative(location), ..self.clone() });
+        };
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at_checked(end)?;
+        let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+        let (host, port) = split_authority(authority)?;
+        Some(Self { scheme, host: host.to_owned(), port, target: target(path) })
+    }
+
+    /// The target of a reference without scheme and host.
+    fn relative(&self, reference: &str) -> String {
+        let path = self.target.split('?').next().unwrap_or_default();
+        if reference.starts_with('/') {
+            return target(reference);
+        }
+        if reference.is_empty() || reference.starts_with('#') {
+            return self.target.clone();
+        }
+        if reference.starts_with('?') {
+            return target(&format!("{path}{reference}"));
+        }
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        target(&without_dots(&format!("{folder}/{reference}")))
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self.scheme {
+            UriScheme::Http => "http",
+            UriScheme::Https => "https",
+        };
+        write!(f, "{scheme}://{}{}", self.authority(), self.target)
+    }
+}
+
+fn split_authority(authority: &str) -> Option<(&str, Option<u16>)> {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (host, rest) = rest.split_once(']')?;
+            (host, rest.strip_prefix(':').unwrap_or(rest))
+        }
+        None => authority.split_once(':').unwrap_or((authority, "")),
+    };
+    let port = if port.is_empty() { None } else { Some(port.parse().ok()?) };
+    (!host.is_empty()).then_some((host, port))
+}
+
+/// A path with its query as it is sent: it begins with a slash, has no fragment, and nothing that would end the line.
+fn target(path: &str) -> String {
+    let path = path.split('#').next().unwrap_or_default();
+    let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
+    let mut out = String::with_capacity(path.len() + 1);
+    if !path.starts_with('/') {
+        out.push('/');
+    }
+    push_escaped(&mut out, path, b"$&+,/:;=@-_.~!*'()");
+    if let Some(query) = query {
+        out.push('?');
+        push_escaped(&mut out, query, b"$&+,/:;=@-_.~!*'()?[]{}|\\^`\"<>");
+    }
+    out
+}
+
+/// An escape that is there already stays.
+fn push_escaped(out: &mut String, text: &str, plain: &[u8]) {
+    let bytes = text.as_bytes();
+    for (at, byte) in bytes.iter().enumerate() {
+        let hex = |place: usize| bytes.get(place).is_some_and(u8::is_ascii_hexdigit);
+        let is_escape = *byte == b'%' && hex(at + 1) && hex(at + 2);
+        if byte.is_ascii_alphanumeric() || plain.contains(byte) || is_escape {
+            out.push(char::from(*byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+}
+
+/// Takes `.` and `..` out of the path before the query.
+fn without_dots(reference: &str) -> String {
+    let (path, query) =
+        reference.find(['?', '#']).and_then(|at| reference.split_at_checked(at)).unwrap_or((reference, ""));
+    let mut parts: Vec<&str> = Vec::new();
+    let last = path.split('/').next_back().unwrap_or_default();
+    for part in path.split('/').skip(1) {
+        match part {
+            "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    let slash = if matches!(last, "." | "..") && !parts.is_empty() { "/" } else { "" };
+    format!("/{}{slash}{query}", parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_sent_as_it_is_as_far_as_that_can_be() {
+        for (path, sent) in [
+            ("/", "/"),
+            ("", "/"),
+            ("healthz", "/healthz"),
+            ("/a b", "/a%20b"),
+            ("/a%20b%zz%", "/a%20b%25zz%25"),
+            ("/x?y=1&z=a b#frag", "/x?y=1&z=a%20b"),
+            ("/é", "/%C3%A9"),
+            ("/a\r\nHost: evil", "/a%0D%0AHost:%20evil"),
+            ("/x?a\r\nb", "/x?a%0D%0Ab"),
+        ] {
+            assert_eq!(Url::new(UriScheme::Http, "h", 80, path).target, sent, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_written_with_its_port() {
+        let url = |host: &str| Url::new(UriScheme::Https, host, 8443, "/x").to_string();
+        assert_eq!(url("10.0.0.1"), "https://10.0.0.1:8443/x");
+        assert_eq!(url("fd00::1"), "https://[fd00::1]:8443/x");
+        assert_eq!(url("example.com"), "https://example.com:8443/x");
+    }
+
+    #[test]
+    fn a_redirect_is_read_from_where_it_was_given() {
+        let here = Url::new(UriScheme::Http, "10.0.0.1", 81, "/a/b?c");
+        for (location, there) in [
+            ("/login", "http://10.0.0.1:81/login"),
+            ("x", "http://10.0.0.1:81/a/x"),
+            ("../x?y", "http://10.0.0.1:81/x?y"),
+            ("./", "http://10.0.0.1:81/a/"),
+            ("../../..", "http://10.0.0.1:81/"),
+            ("?d", "http://10.0.0.1:81/a/b?d"),
+            ("", "http://10.0.0.1:81/a/b?c"),
+            ("//other/x", "http://other/x"),
+            ("https://10.0.0.1/x", "https://10.0.0.1/x"),
+            ("HTTP://u:p@10.0.0.1:82", "http://10.0.0.1:82/"),
+            ("http://[fd00::1]:8080/x", "http://[fd00::1]:8080/x"),
+        ] {
+            assert_eq!(here.join(location).map(|url| url.to_string()).as_deref(), Some(there), "{location}");
+        }
+        for nowhere in ["ftp://10.0.0.1/", "mailto:a", "http://", "http://h:99999/", "http://[::1"] {
+            assert_eq!(here.join(nowhere), None, "{nowhere}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What this machine is: memory, processors, control groups, its address. Read once, without looking up a name.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+
+use crate::api::{CPU, Format, MEMORY, Quantity, ResourceList};
+
+/// What was found; a fact that could not be read is empty, zero or false.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) memory_bytes: u64,
+    pub(crate) cpus: u32,
+    /// In bytes, the smallest first.
+    pub(crate) huge_page_sizes: Vec<u64>,
+    /// Control groups are those of v2, with the memory controller.
+    pub(crate) cgroup_v2: bool,
+    /// The kernel limits swap by control group.
+    pub(crate) swap_limits: bool,
+    /// `/sys/devices/system/cpu/cpu<n>/thermal_throttle`, of the processors that have it.
+    pub(crate) thermal_paths: Vec<String>,
+    /// Of the interface of the default route: IPv4 first, one of each family.
+    pub(crate) addresses: Vec<IpAddr>,
+}
+
+impl Facts {
+    /// Reads `proc` and `sys` below `root`, and the addresses of this process's network.
+    pub(crate) fn read(root: &Path) -> Self {
+        let text = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
+        let v2 = cgroup_v2(&text("sys/fs/cgroup/cgroup.controllers"));
+        let swap_file = if v2 {
+            // The root group has no such file; the one that this process is in does.
+            let group = own_cgroup(&text("proc/self/cgroup")).to_owned();
+            format!("sys/fs/cgroup/{}/memory.swap.max", group.trim_matches('/'))
+        } else {
+            "sys/fs/cgroup/memory/memory.memsw.limit_in_bytes".to_owned()
+        };
+        let cpus = cpu_count(&text("sys/devices/system/cpu/online"));
+        Self {
+            memory_bytes: memory_bytes(&text("proc/meminfo")),
+            cpus,
+            huge_page_sizes: huge_page_sizes(&root.join("sys/kernel/mm/hugepages")),
+            cgroup_v2: v2,
+            swap_limits: root.join(swap_file).exists(),
+            thermal_paths: thermal_paths(root, cpus),
+            addresses: addresses(&text("proc/net/route"), &text("proc/net/ipv6_route")),
+        }
+    }
+
+    /// The machine's memory and processors as resources.
+    pub(crate) fn capacity(&self) -> ResourceList {
+        let memory = Quantity::new(i64::try_from(self.memory_bytes).unwrap_or(i64::MAX), Format::BinarySi);
+        let cpu = Quantity::new(i64::from(self.cpus), Format::DecimalSi);
+        [(CPU, cpu), (MEMORY, memory)].into_iter().collect()
+    }
+}
+
+/// `MemTotal` of `/proc/meminfo`.
+fn memory_bytes(meminfo: &str) -> u64 {
+    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = total.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kib.unwrap_or(0).saturating_mul(1024)
+}
+
+/// How many processors a list such as `0-3,8` names.
+fn cpu_count(online: &str) -> u32 {
+    let count = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(last.parse::<u32>().ok()?.checked_sub(first.parse().ok()?)? + 1)
+    };
+    online.trim().split(',').filter_map(count).sum()
+}
+
+/// The directory has an entry `hugepages-2048kB` for each size.
+fn huge_page_sizes(directory: &Path) -> Vec<u64> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let size = |name: &str| name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok();
+    let names = entries.flatten().map(|entry| entry.file_name());
+    let mut sizes: Vec<u64> = names.filter_map(|name| Some(size(name.to_str()?)?.saturating_mul(1024))).collect();
+    sizes.sort_unstable();
+    sizes
+}
+
+fn thermal_paths(root: &Path, cpus: u32) -> Vec<String> {
+    let paths = (0..cpus).map(|cpu| format!("/sys/devices/system/cpu/cpu{cpu}/thermal_throttle"));
+    paths.filter(|path| root.join(path.trim_start_matches('/')).exists()).collect()
+}
+
+fn cgroup_v2(controllers: &str) -> bool {
+    controllers.split_whitespace().any(|controller| controller == "memory")
+}
+
+/// The v2 group of `/proc/self/cgroup`.
+fn own_cgroup(text: &str) -> &str {
+    text.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default()
+}
+
+fn addresses(route: &str, ipv6_route: &str) -> Vec<IpAddr> {
+    let interfaces = (default_interface(route), default_ipv6_interface(ipv6_route));
+    let Ok(all) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
+    let (mut v4, mut v6) = (None, None);
+    for interface in all {
+        let Some(address) = interface.address else { continue };
+        let name = Some(interface.interface_name.as_str());
+        if let (Some(address), true) = (address.as_sockaddr_in(), name == interfaces.0) {
+            v4.get_or_insert(IpAddr::V4(address.ip()));
+        }
+        if let (Some(address), true) = (address.as_sockaddr_in6(), name == interfaces.1) {
+            // Link-local addresses mean nothing without their interface.
+            if !address.ip().is_unicast_link_local() {
+                v6.get_or_insert(IpAddr::V6(address.ip()));
+            }
+        }
+    }
+    v4.into_iter().chain(v6).collect()
+}
+
+/// The interface of the default route with the lowest metric in `/proc/net/route`.
+fn default_interface(route: &str) -> Option<&str> {
+    let defaults = route.lines().skip(1).filter_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [name, "00000000", _, flags, _, _, metric, "00000000", ..] = fields.as_slice() else { return None };
+        Some((is_up(flags)?, metric.parse::<u32>().ok()?, *name))
+    });
+    defaults.filter(|(up, ..)| *up).min_by_key(|(_, metric, _)| *metric).map(|(.., name)| name)
+}
+
+/// The same for `/proc/net/ipv6_route`, where the kernel's own "no route" entries stand on `lo`.
+fn default_ipv6_interface(route: &str) -> Option<&str> {
+    let defaults = route.lines().filter_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [to, "00", _, _, _, metric, _, _, flags, name] = fields.as_slice() else { return None };
+        let any = to.bytes().all(|digit| digit == b'0') && *name != "lo";
+        Some((any && is_up(flags)?, u32::from_str_radix(metric, 16).ok()?, *name))
+    });
+    defaults.filter(|(up, ..)| *up).min_by_key(|(_, metric, _)| *metric).map(|(.., name)| name)
+}
+
+/// `RTF_UP` of a route's flags.
+fn is_up(flags: &str) -> Option<bool> {
+    Some(u32::from_str_radix(flags, 16).ok()? & 1 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_are_read_below_the_root_that_is_given() {
+        let root = std::env::temp_dir().join(format!("coracle-facts-{}", std::process::id()));
+        let write = |path: &str, text: &str| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("proc/meminfo", "MemTotal:        1012004 kB\nMemFree:          100 kB\n");
+        write("proc/self/cgroup", "0::/system.slice/coracle.service\n");
+        write("sys/devices/system/cpu/online", "0-2,7\n");
+        write("sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "0\n");
+        write("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory hugetlb pids\n");
+        write("sys/fs/cgroup/system.slice/coracle.service/memory.swap.max", "max\n");
+        write("sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "0\n");
+        write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0\n");
+        let facts = Facts::read(&root);
+        fs::remove_dir_all(&root).unwrap();
+        let expected = Facts {
+            memory_bytes: 1_012_004 << 10,
+            cpus: 4,
+            huge_page_sizes: vec![2 << 20, 1 << 30],
+            cgroup_v2: true,
+            swap_limits: true,
+            thermal_paths: vec!["/sys/devices/system/cpu/cpu1/thermal_throttle".to_owned()],
+            addresses: Vec::new(),
+        };
+        assert_eq!(facts, expected);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_empty_and_no_error() {
+        assert_eq!(Facts::read(Path::new("/nonexistent")), Facts::default());
+    }
+
+    #[test]
+    fn of_several_default_routes_the_one_with_the_lowest_metric_counts() {
+        let route = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n\
+                     wlan0\t00000000\t0102000A\t0003\t0\t0\t600\t00000000\t0\t0\t0\n\
+                     eth0\t00000000\t0102000A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n\
+                     eth1\t00000000\t0102000A\t0002\t0\t0\t1\t00000000\t0\t0\t0\n\
+                     eth0\t0002000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n";
+        assert_eq!(default_interface(route), Some("eth0"));
+        assert_eq!(default_interface(""), None);
+    }
+
+    #[test]
+    fn the_kernels_refusal_of_ipv6_is_no_default_route() {
+        let zero = "0".repeat(32);
+        let refusal = format!("{zero} 00 {zero} 00 {zero} ffffffff 00000001 00000000 00200200       lo\n");
+        assert_eq!(default_ipv6_interface(&refusal), None);
+        let route = format!("{zero} 00 {zero} 00 {} 00000400 00000002 00000000 00000003 wan\n", "f".repeat(32));
+        assert_eq!(default_ipv6_interface(&(refusal + &route)), Some("wan"));
+    }
+}

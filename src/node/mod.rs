@@ -1,0 +1,99 @@
+//! What is known of this node.
+
+mod facts;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::api::{MEMORY, ResourceList};
+use crate::config::{CgroupDriver, Config};
+
+pub(crate) use facts::Facts;
+
+/// What the configuration of sandboxes and containers takes from the node: settings and facts as plain values.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct NodeSettings {
+    pub(crate) node_name: String,
+    /// The address that pods are told first; empty while none is known.
+    pub(crate) node_ips: Vec<IpAddr>,
+    pub(crate) root_dir: PathBuf,
+    pub(crate) pod_logs_dir: PathBuf,
+
+    pub(crate) cluster_dns: Vec<IpAddr>,
+    pub(crate) cluster_domain: String,
+    /// `None`: pods inherit no resolver settings from the host.
+    pub(crate) resolv_conf: Option<PathBuf>,
+
+    /// CPU limits are kept by quotas.
+    pub(crate) cpu_cfs_quota: bool,
+    pub(crate) cpu_cfs_quota_period: Duration,
+    pub(crate) memory_capacity: u64,
+    /// What pods may use of the node; a container without a limit is told this as its limit.
+    pub(crate) allocatable: ResourceList,
+    /// In bytes, the smallest first.
+    pub(crate) huge_page_sizes: Vec<u64>,
+    /// The host has cgroup v2 with its controllers.
+    pub(crate) cgroup_v2: bool,
+    /// The kernel limits swap by control group.
+    pub(crate) swap_limits: bool,
+    /// `None`: the runtime chooses the parent of a pod's control groups.
+    pub(crate) pod_cgroups: Option<PodCgroups>,
+    /// When memory runs out, one process of a container is killed, not all of them.
+    pub(crate) single_process_oom_kill: bool,
+
+    /// A container that names no seccomp profile has the runtime's own, not none.
+    pub(crate) seccomp_default: bool,
+    /// The directory of local seccomp profiles.
+    pub(crate) seccomp_root: PathBuf,
+    /// Paths that containers do not see, beside those that are the same on every node.
+    pub(crate) masked_paths: Vec<String>,
+}
+
+/// How the control groups of pods are named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PodCgroups {
+    pub(crate) driver: CgroupDriver,
+    /// The group above `kubepods`; empty for the root of the hierarchy.
+    pub(crate) root: String,
+}
+
+impl NodeSettings {
+    /// Where what listens on the node's network is found from here.
+    pub(crate) fn own_address(&self) -> IpAddr {
+        self.node_ips.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    }
+
+    /// What all pods together may use of the node's memory, in bytes.
+    pub(crate) fn allocatable_memory(&self) -> u64 {
+        let memory = self.allocatable.get(MEMORY).map_or(0, |memory| memory.value());
+        u64::try_from(memory).unwrap_or(0)
+    }
+
+    /// The settings of `config` on a machine with these `facts`; everything the machine has may be used by pods.
+    pub(crate) fn new(config: &Config, facts: &Facts) -> Self {
+        let pod_cgroups = (facts.cgroup_v2 && config.cgroups_per_qos)
+            .then(|| PodCgroups { driver: config.cgroup_driver, root: config.cgroup_root.clone() });
+        Self {
+            node_name: config.node_name.clone(),
+            node_ips: if config.node_ips.is_empty() { facts.addresses.clone() } else { config.node_ips.clone() },
+            root_dir: config.root_dir.clone(),
+            pod_logs_dir: config.pod_logs_dir.clone(),
+            cluster_dns: config.cluster_dns.clone(),
+            cluster_domain: config.cluster_domain.clone(),
+            resolv_conf: config.resolv_conf.clone(),
+            cpu_cfs_quota: config.cpu_cfs_quota,
+            cpu_cfs_quota_period: config.cpu_cfs_quota_period,
+            memory_capacity: facts.memory_bytes,
+            allocatable: facts.capacity(),
+            huge_page_sizes: facts.huge_page_sizes.clone(),
+            cgroup_v2: facts.cgroup_v2,
+            swap_limits: facts.swap_limits,
+            pod_cgroups,
+            single_process_oom_kill: config.single_process_oom_kill.unwrap_or(!facts.cgroup_v2),
+            seccomp_default: config.seccomp_default,
+            seccomp_root: config.root_dir.join("seccomp"),
+            masked_paths: facts.thermal_paths.clone(),
+        }
+    }
+}

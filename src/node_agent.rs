@@ -1,0 +1,94 @@
+//! Builds every part, hands out the channels, waits for the end.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Instant;
+
+use async_channel::Sender;
+
+use crate::config::Config;
+use crate::cri::{ImageService, RuntimeService};
+use crate::error::ErrorChain;
+use crate::host::signals;
+use crate::images::{Images, PullLimits};
+use crate::kuberuntime::PodRuntime;
+use crate::node::{Facts, NodeSettings};
+use crate::pod_sources::merge::Sources;
+use crate::pod_sources::static_file;
+use crate::pods::{ObservedCache, SourceName, SyncEvent};
+use crate::rpc;
+use crate::rt;
+use crate::server::{LocalServer, SyncHealth, Watchdog, health, systemd};
+use crate::sync_loop::{self, Books, LocalBooks, SyncLoop};
+
+/// Runs the node agent until it is asked to end. Pods are left running.
+pub(crate) fn run(config: Config) -> ExitCode {
+    rt::block_on(serve(Rc::new(config)))
+}
+
+async fn serve(config: Rc<Config>) -> ExitCode {
+    log!(info, "starting", version = env!("CARGO_PKG_VERSION"), node = config.node_name);
+    let ended = match signals::termination() {
+        Ok(ended) => ended,
+        Err(error) => return failed("wait for signals", &error),
+    };
+    // Binding comes first: it also tells whether another one runs here already.
+    let local = match LocalServer::bind(&config.local_socket) {
+        Ok(local) => local,
+        Err(error) => return failed("open the local socket", &error),
+    };
+    let started = Instant::now();
+    let health = SyncHealth::new(config.sync_frequency, started);
+    let node = NodeSettings::new(&config, &Facts::read(Path::new("/")));
+    let addresses = node.node_ips.iter().map(ToString::to_string).collect();
+    let (sender, inbox) = async_channel::bounded(sync_loop::INBOX);
+    let runtime = Rc::new(pod_runtime(&config, node, sender.clone()));
+    let sources: &[SourceName] = if config.static_pod_path.is_some() { &[SourceName::File] } else { &[] };
+    let books = Rc::new(RefCell::new(Books::new(Sources::new(sources))));
+    let watchdog = Watchdog::start(&config, health.pulse(), sender.clone());
+    let sync_loop = SyncLoop::new(&config, runtime, Rc::clone(&books), health.clone(), (sender.clone(), inbox));
+    let (config_shown, watchdog_shown) = (Rc::clone(&config), watchdog.clone());
+    let view = LocalBooks {
+        books,
+        config: config_shown,
+        addresses,
+        health: health.clone(),
+        watchdog: watchdog_shown,
+        started,
+    };
+    let mut tasks = vec![rt::spawn(sync_loop.run()), rt::spawn(local.serve(Rc::new(view)))];
+    tasks.extend(config.healthz.map(|address| rt::spawn(health::serve(address, health))));
+    tasks.extend(file_source(&config, sender));
+    systemd::ready();
+    ended.await;
+    systemd::stopping();
+    watchdog.end();
+    log!(info, "ending, the pods run on");
+    drop(tasks);
+    ExitCode::SUCCESS
+}
+
+fn pod_runtime(config: &Config, node: NodeSettings, inbox: Sender<SyncEvent>) -> PodRuntime {
+    let client = rpc::Client::new(&config.runtime_endpoint.to_string_lossy());
+    let image_client = if config.image_endpoint == config.runtime_endpoint {
+        client.clone()
+    } else {
+        rpc::Client::new(&config.image_endpoint.to_string_lossy())
+    };
+    let images = Images::new(ImageService::new(image_client, config.runtime_request_timeout), PullLimits::of(config));
+    let cri = RuntimeService::new(client, config.runtime_request_timeout);
+    PodRuntime::new(cri, images, node, Rc::new(RefCell::new(ObservedCache::default())), inbox)
+}
+
+fn file_source(config: &Config, sender: Sender<SyncEvent>) -> Option<rt::Task<()>> {
+    let path = config.static_pod_path.clone()?;
+    log!(info, "pods from manifests", path = path.display());
+    Some(rt::spawn(static_file::run(path, config.node_name.clone(), config.file_check_frequency, sender)))
+}
+
+fn failed(doing: &str, error: &(dyn std::error::Error + 'static)) -> ExitCode {
+    log!(error, "not started", tried = doing, error = ErrorChain(error));
+    ExitCode::FAILURE
+}

@@ -1,0 +1,105 @@
+//! A ConfigMap or a Secret as pods use it: named bytes. Pure.
+
+use std::fmt;
+
+use crate::api::{ConfigMap, Map, Secret};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ObjectKind {
+    ConfigMap,
+    Secret,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ObjectKey {
+    pub(crate) kind: ObjectKind,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+#[derive(PartialEq, Eq)]
+pub(crate) struct ConfigObject {
+    pub(crate) key: ObjectKey,
+    /// What variables may have as well as files.
+    data: Map<Vec<u8>>,
+    /// `binaryData` of a ConfigMap: for files only.
+    binary: Map<Vec<u8>>,
+    pub(crate) immutable: bool,
+}
+
+impl ConfigObject {
+    /// Each key and its value, as variables take them.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.data.iter().map(|(key, value)| (key, value.as_slice()))
+    }
+
+    pub(crate) fn variable(&self, key: &str) -> Option<&[u8]> {
+        self.data.get(key).map(Vec::as_slice)
+    }
+
+    /// Each key and its content, as files take them.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.data.iter().chain(self.binary.iter()).map(|(key, value)| (key, value.as_slice()))
+    }
+
+    pub(crate) fn file(&self, key: &str) -> Option<&[u8]> {
+        self.data.get(key).or_else(|| self.binary.get(key)).map(Vec::as_slice)
+    }
+}
+
+impl From<ConfigMap> for ConfigObject {
+    fn from(from: ConfigMap) -> Self {
+        let key = |kind| ObjectKey { kind, namespace: from.metadata.namespace, name: from.metadata.name };
+        Self {
+            key: key(ObjectKind::ConfigMap),
+            data: from.data.into_iter().map(|(key, text)| (key, text.into_bytes())).collect(),
+            binary: from.binary_data.into_iter().map(|(key, bytes)| (key, bytes.0)).collect(),
+            immutable: from.immutable,
+        }
+    }
+}
+
+impl From<Secret> for ConfigObject {
+    /// `stringData` has been merged.
+    fn from(from: Secret) -> Self {
+        let key = |kind| ObjectKey { kind, namespace: from.metadata.namespace, name: from.metadata.name };
+        Self {
+            key: key(ObjectKind::Secret),
+            data: from.data.into_iter().map(|(key, bytes)| (key, bytes.0)).collect(),
+            binary: Map::new(),
+            immutable: from.immutable,
+        }
+    }
+}
+
+impl fmt::Debug for ConfigObject {
+    // Secrets are not shown, not even to those who look for a mistake.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ConfigObject({})", self.key)
+    }
+}
+
+impl ObjectKind {
+    /// The words that the API server has for one that is not there.
+    pub(crate) fn resource(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "configmap",
+            Self::Secret => "secret",
+        }
+    }
+}
+
+impl fmt::Display for ObjectKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ConfigMap => "ConfigMap",
+            Self::Secret => "Secret",
+        })
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
+    }
+}

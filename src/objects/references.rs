@@ -1,0 +1,59 @@
+//! Which objects a pod refers to. Pure.
+
+use super::{ObjectKey, ObjectKind};
+use crate::api::{EnvFromRef, EnvVarSource, Pod, ProjectionSource, VolumeSource};
+
+/// Every object that `pod` refers to; one may be there more than once.
+pub(crate) fn references(pod: &Pod) -> Vec<ObjectKey> {
+    let mut keys = Vec::new();
+    let mut add = |kind, name: &str| {
+        keys.push(ObjectKey { kind, namespace: pod.metadata.namespace.clone(), name: name.to_owned() });
+    };
+    for volume in &pod.spec.volumes {
+        if let VolumeSource::ConfigMap(source) = &volume.source {
+            add(ObjectKind::ConfigMap, &source.name);
+        } else if let VolumeSource::Secret(source) = &volume.source {
+            add(ObjectKind::Secret, &source.secret_name);
+        } else if let VolumeSource::Projected(source) = &volume.source {
+            for projection in &source.sources {
+                match &projection.source {
+                    ProjectionSource::ConfigMap(object) => add(ObjectKind::ConfigMap, &object.name),
+                    ProjectionSource::Secret(object) => add(ObjectKind::Secret, &object.name),
+                    ProjectionSource::ClusterTrustBundle(_)
+                    | ProjectionSource::DownwardApi(_)
+                    | ProjectionSource::PodCertificate(_)
+                    | ProjectionSource::ServiceAccountToken(_) => {}
+                }
+            }
+        }
+    }
+    for container in pod.spec.all_containers() {
+        for from in &container.env_from {
+            match &from.source {
+                EnvFromRef::ConfigMap(object) => add(ObjectKind::ConfigMap, &object.name),
+                EnvFromRef::Secret(object) => add(ObjectKind::Secret, &object.name),
+            }
+        }
+        for from in container.env.iter().filter_map(|variable| variable.value_from.as_ref()) {
+            match &from.source {
+                EnvVarSource::ConfigMapKey(key) => add(ObjectKind::ConfigMap, &key.name),
+                EnvVarSource::SecretKey(key) => add(ObjectKind::Secret, &key.name),
+                EnvVarSource::Field(_) | EnvVarSource::FileKey(_) | EnvVarSource::ResourceField(_) => {}
+            }
+        }
+    }
+    keys
+}
+
+/// Whether the pod has volumes whose files are made from objects or from the pod itself: they follow what those say.
+pub(crate) fn volumes_follow(pod: &Pod) -> bool {
+    pod.spec.volumes.iter().any(|volume| {
+        matches!(
+            volume.source,
+            VolumeSource::ConfigMap(_)
+                | VolumeSource::DownwardApi(_)
+                | VolumeSource::Projected(_)
+                | VolumeSource::Secret(_)
+        )
+    })
+}

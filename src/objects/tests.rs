@@ -1,0 +1,111 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::api::{ConfigMap, Pod, Secret, decode};
+
+fn config_map(name: &str, data: Value, immutable: bool) -> ConfigObject {
+    let object = json!({"metadata": {"namespace": "ns", "name": name}, "data": data, "immutable": immutable});
+    decode::<ConfigMap>(object).unwrap().value.into()
+}
+
+fn from(origin: &str, object: ConfigObject) -> SourceObject {
+    SourceObject {
+        object: Arc::new(object),
+        origin: origin.into(),
+        since: Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH),
+    }
+}
+
+fn a(text: &str) -> SourceObject {
+    from("/m/a", config_map("a", json!({"k": text}), false))
+}
+
+/// The names of what has changed, and why others do not count.
+fn replace(book: &mut Objects, objects: &[SourceObject]) -> (Vec<String>, Vec<String>) {
+    let changes = book.replace(objects);
+    let refused = changes.refused.into_iter().map(|(object, why)| format!("{}: {why}", object.origin));
+    (changes.keys.iter().map(ToString::to_string).collect(), refused.collect())
+}
+
+fn value(book: &Objects, name: &str) -> Option<String> {
+    let object = book.get(ObjectKind::ConfigMap, "ns", name)?;
+    Some(String::from_utf8(object.variable("k")?.to_vec()).unwrap())
+}
+
+const NONE: [String; 0] = [];
+
+#[test]
+fn what_comes_changes_or_goes_is_told_and_what_stays_is_not() {
+    let mut book = Objects::default();
+    assert_eq!(replace(&mut book, &[a("1")]), (vec!["ConfigMap ns/a".to_owned()], NONE.to_vec()));
+    assert_eq!(replace(&mut book, &[a("1")]), (NONE.to_vec(), NONE.to_vec()));
+    assert_eq!(replace(&mut book, &[a("2")]).0, ["ConfigMap ns/a"]);
+    assert_eq!(value(&book, "a").as_deref(), Some("2"));
+    assert_eq!(replace(&mut book, &[]).0, ["ConfigMap ns/a"]);
+    assert_eq!(value(&book, "a"), None);
+}
+
+#[test]
+fn kind_namespace_and_name_tell_objects_apart() {
+    let secret: ConfigObject =
+        decode::<Secret>(json!({"metadata": {"namespace": "ns", "name": "a"}})).unwrap().value.into();
+    let mut book = Objects::default();
+    assert_eq!(replace(&mut book, &[a("1"), from("/m/a", secret)]).0.len(), 2);
+    assert!(book.get(ObjectKind::Secret, "ns", "a").is_some());
+    assert!(book.get(ObjectKind::ConfigMap, "other", "a").is_none());
+    assert!(book.get(ObjectKind::ConfigMap, "ns", "b").is_none());
+}
+
+#[test]
+fn of_two_with_one_name_the_one_counts_that_counted_before() {
+    let mut book = Objects::default();
+    let other = |text: &str| from("/m/b", config_map("a", json!({"k": text}), false));
+    replace(&mut book, &[other("b")]);
+    let (changed, refused) = replace(&mut book, &[a("a"), other("b")]);
+    assert_eq!(changed, NONE);
+    assert_eq!(refused, ["/m/a: ConfigMap ns/a is ignored: /m/b has it already"]);
+    assert_eq!(replace(&mut book, &[a("a")]).0.len(), 1);
+    assert_eq!(value(&book, "a").as_deref(), Some("a"));
+}
+
+#[test]
+fn an_immutable_object_stays_as_it_is_until_it_is_gone() {
+    let mut book = Objects::default();
+    let immutable = |text: &str, immutable| from("/m/a", config_map("a", json!({"k": text}), immutable));
+    replace(&mut book, &[immutable("1", true)]);
+    for changed in [immutable("2", true), immutable("2", false), immutable("1", false)] {
+        let (changed, refused) = replace(&mut book, &[changed]);
+        assert_eq!((changed, refused.len()), (NONE.to_vec(), 1));
+        assert_eq!(refused[0], "/m/a: ConfigMap ns/a is immutable: it stays as it was");
+        assert_eq!(value(&book, "a").as_deref(), Some("1"));
+    }
+    replace(&mut book, &[]);
+    replace(&mut book, &[immutable("3", false)]);
+    assert_eq!(value(&book, "a").as_deref(), Some("3"));
+}
+
+#[test]
+fn every_place_that_refers_to_an_object_is_found() {
+    let pod = json!({"metadata": {"namespace": "ns", "name": "p"}, "spec": {
+        "volumes": [
+            {"name": "a", "configMap": {"name": "c1"}}, {"name": "b", "secret": {"secretName": "s1"}},
+            {"name": "c", "projected": {"sources": [{"configMap": {"name": "c2"}}, {"secret": {"name": "s2"}},
+                {"downwardAPI": {}}]}},
+            {"name": "d", "emptyDir": {}}
+        ],
+        "initContainers": [{"name": "i", "envFrom": [{"configMapRef": {"name": "c3"}}, {"secretRef": {"name": "s3"}}]}],
+        "containers": [{"name": "m", "env": [
+            {"name": "A", "value": "x"},
+            {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "c4", "key": "k"}}},
+            {"name": "C", "valueFrom": {"secretKeyRef": {"name": "s4", "key": "k"}}},
+            {"name": "D", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+        ]}]
+    }});
+    let pod: Pod = decode(pod).unwrap().value;
+    let mut found: Vec<String> = references(&pod).iter().map(ToString::to_string).collect();
+    found.sort();
+    let names = |kind: &str, letter: &str| (1..=4).map(|n| format!("{kind} ns/{letter}{n}")).collect::<Vec<_>>();
+    assert_eq!(found, [names("ConfigMap", "c"), names("Secret", "s")].concat());
+    assert!(volumes_follow(&pod));
+    assert!(!volumes_follow(&Pod::default()));
+}

@@ -1,0 +1,94 @@
+//! The runtime's own events, where it has them: each names a pod to look at.
+//!
+//! A look at one pod waits for no other. What is told of a pod while it is being looked at asks for one more look.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_channel::Sender;
+
+use crate::api::PodUid;
+use crate::error::ErrorChain;
+use crate::kuberuntime::PodRuntime;
+use crate::pods::SyncEvent;
+use crate::rt;
+use crate::time::Backoff;
+
+/// Reads events until the stream ends. Without it the exit watches and the relist see everything too, a little later.
+pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>) {
+    let mut events = match runtime.events().await {
+        Ok(events) => events,
+        Err(error) if error.is_unimplemented() => return never_again().await,
+        Err(error) => {
+            log!(debug, "no events from the runtime", error = ErrorChain(&error));
+            return;
+        }
+    };
+    let mut looks = Looks { runtime, inbox, under_way: HashMap::new() };
+    loop {
+        let pod = match events.next_pod().await {
+            Ok(Some(pod)) => pod,
+            Ok(None) => return,
+            Err(error) if error.is_unimplemented() => return never_again().await,
+            Err(error) => {
+                log!(debug, "events of the runtime ended", error = ErrorChain(&error));
+                return;
+            }
+        };
+        looks.ask(pod);
+    }
+}
+
+/// This runtime has no events: the task stays, so that nobody asks again before the runtime has been restarted.
+async fn never_again() {
+    std::future::pending().await
+}
+
+/// The looks under way. Dropping it ends them.
+struct Looks {
+    runtime: Rc<PodRuntime>,
+    inbox: Sender<SyncEvent>,
+    under_way: HashMap<PodUid, Look>,
+}
+
+struct Look {
+    /// More has happened since it began.
+    again: Rc<Cell<bool>>,
+    task: rt::Task<()>,
+}
+
+impl Looks {
+    fn ask(&mut self, pod: PodUid) {
+        self.under_way.retain(|_, look| !look.task.is_finished());
+        if let Some(look) = self.under_way.get(&pod) {
+            look.again.set(true);
+            return;
+        }
+        let again = Rc::new(Cell::new(false));
+        let task = look(Rc::clone(&self.runtime), self.inbox.clone(), pod.clone(), Rc::clone(&again));
+        self.under_way.insert(pod, Look { again, task: rt::spawn(task) });
+    }
+}
+
+/// Looks until the pod was seen as it was after the last event.
+async fn look(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>, pod: PodUid, again: Rc<Cell<bool>>) {
+    let mut retry = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
+    loop {
+        again.set(false);
+        match runtime.observe_pod(&pod).await {
+            Ok(observation) => {
+                // The loop is gone only when the process ends.
+                let _ = inbox.send(SyncEvent::Observed(observation)).await;
+                if !again.get() {
+                    return;
+                }
+            }
+            Err(error) => {
+                log!(debug, "pod not observed", pod = pod, error = ErrorChain(&error));
+                rt::sleep(retry.next_wait()).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Whether the runtime is there, and everything in it: looked at when it is reached, and then rarely.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use async_channel::Sender;
+
+use crate::cri;
+use crate::error::ErrorChain;
+use crate::kuberuntime::PodRuntime;
+use crate::pleg::runtime_events;
+use crate::pods::{RuntimeState, SyncEvent};
+use crate::rpc;
+use crate::rt;
+use crate::time::{Backoff, jitter};
+
+/// As long as the runtime or its network is not ready.
+const NOT_READY: Duration = Duration::from_secs(5);
+
+/// A connection that breaks sooner after a look than this may have been broken by it.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// What holds for as long as the runtime is there.
+#[derive(Default)]
+struct Standing {
+    /// Reads the runtime's own events.
+    events: Option<rt::Task<()>>,
+    /// The runtime has said who makes control groups, or cannot say.
+    cgroup_driver: bool,
+}
+
+/// `period` is how often everything is looked at although nothing happened: the safety net below the watches.
+pub(super) async fn run(runtime: Rc<PodRuntime>, period: Duration, inbox: Sender<SyncEvent>) {
+    let mut retry = Backoff::new(Duration::from_millis(100), NOT_READY);
+    let mut last = RuntimeState::default();
+    let mut incomplete = Backoff::new(NOT_READY, period);
+    let mut broken = Backoff::new(Duration::from_millis(100), NOT_READY);
+    let mut reopen = Backoff::new(Duration::from_secs(1), period);
+    let mut standing = Standing::default();
+    loop {
+        let mut connection = runtime.connection();
+        let looked = look(&runtime, &inbox, &mut standing).await;
+        let away = looked.as_ref().is_err_and(cri::Error::is_away);
+        let (state, complete) = looked.unwrap_or_else(|error| {
+            (RuntimeState { message: ErrorChain(&error).to_string(), ..RuntimeState::default() }, false)
+        });
+        tell(&last, &state);
+        let reached = !state.name.is_empty();
+        if state != last && inbox.send(SyncEvent::Runtime(state.clone())).await.is_err() {
+            return;
+        }
+        let ready = state.ready && state.network_ready;
+        last = state;
+        if reached {
+            retry.reset();
+        } else {
+            // It may come back as another one.
+            standing = Standing::default();
+            reopen.reset();
+        }
+        if away {
+            // The next call waits until there is something to connect to.
+            continue;
+        }
+        if complete {
+            incomplete.reset();
+        }
+        let wait = match (reached, ready) {
+            (false, _) => retry.next_wait(),
+            (true, false) => NOT_READY,
+            (true, true) if !complete => incomplete.next_wait(),
+            (true, true) => jitter(period, 0.5, rt::random()),
+        };
+        let looked = Instant::now();
+        // A connection that breaks is the sign that the runtime restarts.
+        let lost = lost(&mut connection);
+        // Without its events the runtime is looked at again, and asked for them.
+        let ended = async {
+            match &mut standing.events {
+                Some(events) => events.await,
+                None => std::future::pending().await,
+            }
+            rt::sleep(reopen.next_wait()).await;
+        };
+        rt::either(rt::sleep(wait), rt::either(lost, ended)).await;
+        standing.events = standing.events.filter(|events| !events.is_finished());
+        if looked.elapsed() < SETTLED {
+            rt::sleep(broken.next_wait()).await;
+        } else {
+            broken.reset();
+        }
+    }
+}
+
+/// What the runtime says of itself, and whether all was seen.
+async fn look(
+    runtime: &Rc<PodRuntime>,
+    inbox: &Sender<SyncEvent>,
+    standing: &mut Standing,
+) -> Result<(RuntimeState, bool), cri::Error> {
+    let state = runtime.state().await?;
+    if !standing.cgroup_driver {
+        standing.cgroup_driver = runtime.ask_cgroup_driver().await;
+    }
+    // Before the relist, so that nothing can happen between what that sees and the first event.
+    standing.events.get_or_insert_with(|| rt::spawn(runtime_events::run(Rc::clone(runtime), inbox.clone())));
+    let relist = runtime.relist().await?;
+    let complete = relist.unseen.is_empty() && standing.cgroup_driver;
+    // The loop is gone only when the process ends.
+    let _ = inbox.send(SyncEvent::Relisted(relist)).await;
+    Ok((state, complete))
+}
+
+/// Returns when the connection to the runtime breaks.
+async fn lost(connection: &mut rpc::Watch) {
+    while connection.changed().await {}
+}
+
+fn tell(last: &RuntimeState, state: &RuntimeState) {
+    if last == state {
+        return;
+    }
+    if state.name.is_empty() {
+        log!(warn, "waiting for the container runtime", error = state.message);
+    } else if !state.ready || !state.network_ready {
+        log!(warn, "the container runtime is not ready", runtime = state.name, message = state.message);
+    } else {
+        log!(info, "the container runtime is ready", runtime = state.name, version = state.version);
+    }
+}

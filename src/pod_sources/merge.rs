@@ -1,0 +1,192 @@
+//! All sources' pods become one set of wanted pods, and what has changed in it. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::api::annotations::{CONFIG_HASH, CONFIG_SEEN, CONFIG_SOURCE};
+use crate::api::{Map, Pod, PodUid, Time};
+use crate::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
+
+/// What every source has said last, and the pods that are wanted for it.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    sources: BTreeMap<SourceName, Source>,
+    wanted: BTreeMap<PodUid, SourcePod>,
+    /// It is known what is wanted. Before, the sources have said what they have, but not yet what counts of it.
+    merged: bool,
+}
+
+#[derive(Debug, Default)]
+struct Source {
+    /// It has told at least once all that it has.
+    ready: bool,
+    pods: Vec<SourcePod>,
+    problems: Vec<SourceProblem>,
+    /// Found while merging.
+    duplicates: Vec<SourceProblem>,
+    /// Objects that do not count.
+    refused: Vec<SourceProblem>,
+}
+
+/// How the set of wanted pods has changed. Removal is carried out before addition.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    pub(crate) removed: Vec<PodUid>,
+    pub(crate) added: Vec<Arc<Pod>>,
+    /// The same uid with another content.
+    pub(crate) updated: Vec<Arc<Pod>>,
+    /// The same content with another status: somebody else has written there.
+    pub(crate) reconciled: Vec<Arc<Pod>>,
+}
+
+/// One source as the local socket shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SourceView {
+    pub(crate) name: SourceName,
+    pub(crate) ready: bool,
+    pub(crate) pods: usize,
+    pub(crate) problems: Vec<SourceProblem>,
+}
+
+impl Sources {
+    /// `expected` are the sources that must report before anything is removed that none of them wants.
+    pub(crate) fn new(expected: &[SourceName]) -> Self {
+        let sources = expected.iter().map(|name| (*name, Source::default())).collect();
+        Self { sources, wanted: BTreeMap::new(), merged: false }
+    }
+
+    /// Takes in what a source says; [`Self::changes`] tells what it means.
+    pub(crate) fn receive(&mut self, update: SourceUpdate) {
+        let source = self.sources.entry(update.source).or_default();
+        source.ready |= update.complete;
+        source.pods = update.pods;
+        source.problems = update.problems;
+    }
+
+    /// Notes which objects of a source's last update do not count. Gives those that are new.
+    pub(crate) fn refuse(&mut self, source: SourceName, refused: Vec<SourceProblem>) -> Vec<SourceProblem> {
+        let noted = &mut self.sources.entry(source).or_default().refused;
+        let old = std::mem::replace(noted, refused);
+        noted.iter().filter(|problem| !old.contains(problem)).cloned().collect()
+    }
+
+    pub(crate) fn all_ready(&self) -> bool {
+        self.sources.values().all(|source| source.ready)
+    }
+
+    /// What has changed since the last call. `runs` tells which pods the runtime has.
+    pub(crate) fn changes(&mut self, runs: impl Fn(&PodUid) -> bool) -> Changes {
+        let wanted = self.merge(runs);
+        self.merged = true;
+        let mut changes = Changes::default();
+        for uid in self.wanted.keys() {
+            if !wanted.contains_key(uid) {
+                changes.removed.push(uid.clone());
+            }
+        }
+        let mut next = BTreeMap::new();
+        for (uid, new) in wanted {
+            let kept = match self.wanted.remove(&uid) {
+                // The same pod keeps the same allocation, and the moment at which it was first seen.
+                Some(old) if same_content(&old.pod, &new.pod) && old.pod.status == new.pod.status => {
+                    SourcePod { pod: old.pod, ..new }
+                }
+                Some(old) if same_content(&old.pod, &new.pod) => {
+                    changes.reconciled.push(Arc::clone(&new.pod));
+                    new
+                }
+                Some(_) => {
+                    changes.updated.push(Arc::clone(&new.pod));
+                    new
+                }
+                None => {
+                    changes.added.push(Arc::clone(&new.pod));
+                    new
+                }
+            };
+            next.insert(uid, kept);
+        }
+        self.wanted = next;
+        changes
+    }
+
+    /// The wanted pods of all sources; before it is known what is wanted, all that they have.
+    pub(crate) fn pods(&self) -> impl Iterator<Item = &SourcePod> {
+        let all = self.sources.values().filter(|_| !self.merged).flat_map(|source| &source.pods);
+        self.wanted.values().chain(all)
+    }
+
+    pub(crate) fn views(&self) -> impl Iterator<Item = SourceView> {
+        self.sources.iter().map(|(name, source)| SourceView {
+            name: *name,
+            ready: source.ready,
+            pods: source.pods.len() - source.duplicates.len(),
+            problems: source.problems.iter().chain(&source.duplicates).chain(&source.refused).cloned().collect(),
+        })
+    }
+
+    /// Of two pods with one full name or one uid only one counts: the one that is wanted already, else the one that
+    /// runs, else the first. The other is a problem of its source.
+    fn merge(&mut self, runs: impl Fn(&PodUid) -> bool) -> BTreeMap<PodUid, SourcePod> {
+        let mut wanted: BTreeMap<PodUid, SourcePod> = BTreeMap::new();
+        for source in self.sources.values_mut() {
+            let mut names: BTreeMap<String, Arc<str>> = BTreeMap::new();
+            source.duplicates.clear();
+            let (old, new): (Vec<_>, Vec<_>) =
+                source.pods.iter().partition(|pod| self.wanted.contains_key(&pod.pod.metadata.uid));
+            let (running, new): (Vec<_>, Vec<_>) = new.into_iter().partition(|pod| runs(&pod.pod.metadata.uid));
+            for pod in old.into_iter().chain(running).chain(new) {
+                let uid = &pod.pod.metadata.uid;
+                let name = pod.pod.full_name();
+                let other = wanted.get(uid).map(|other| &other.origin).or(names.get(&name));
+                if let Some(other) = other {
+                    source.duplicates.push(duplicate(pod, other));
+                } else {
+                    names.insert(name, Arc::clone(&pod.origin));
+                    wanted.insert(uid.clone(), pod.clone());
+                }
+            }
+        }
+        wanted
+    }
+}
+
+fn duplicate(pod: &SourcePod, other: &Arc<str>) -> SourceProblem {
+    let metadata = &pod.pod.metadata;
+    SourceProblem {
+        origin: Arc::clone(&pod.origin),
+        what: format!("pod {}/{} is ignored: {other} has a pod of this name or uid", metadata.namespace, metadata.name),
+        keeps_last_good: false,
+        since: seen(&pod.pod),
+    }
+}
+
+/// When the source saw the pod: the moment since which it is in the way.
+fn seen(pod: &Pod) -> Time {
+    let seen = pod.annotation(CONFIG_SEEN).and_then(|seen| seen.parse().ok());
+    Time::from_timestamp(seen.unwrap_or_default())
+}
+
+/// Equal in all that a node acts on, and but for what this node itself notes on a pod.
+///
+/// `podsDifferSemantically` in pkg/kubelet/config/config.go.
+pub(super) fn same_content(old: &Arc<Pod>, new: &Arc<Pod>) -> bool {
+    let acted_on = |pod: &Pod| {
+        let metadata = &pod.metadata;
+        (metadata.deletion_timestamp, metadata.deletion_grace_period_seconds)
+    };
+    let (one, other) = (&old.metadata, &new.metadata);
+    Arc::ptr_eq(old, new)
+        || acted_on(old) == acted_on(new)
+            && one.labels == other.labels
+            && foreign(&one.annotations).eq(foreign(&other.annotations))
+            && old.spec == new.spec
+}
+
+/// The annotations that were not made on this node.
+fn foreign(annotations: &Map<String>) -> impl Iterator<Item = (&str, &String)> {
+    annotations.iter().filter(|(name, _)| ![CONFIG_HASH, CONFIG_SEEN, CONFIG_SOURCE].contains(name))
+}
+
+#[cfg(test)]
+mod tests;

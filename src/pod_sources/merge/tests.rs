@@ -1,0 +1,152 @@
+use super::*;
+
+fn pod(uid: &str, name: &str) -> SourcePod {
+    let mut pod = Pod::default();
+    pod.metadata.uid = PodUid::from(uid);
+    pod.metadata.name = name.to_owned();
+    pod.metadata.namespace = "default".to_owned();
+    pod.metadata.annotations.insert(CONFIG_SEEN, "2026-11-20T20:03:54.626664676Z".to_owned());
+    SourcePod { pod: Arc::new(pod), origin: Arc::from(format!("/etc/kubernetes/manifests/{uid}.yaml")) }
+}
+
+fn update(pods: Vec<SourcePod>) -> SourceUpdate {
+    SourceUpdate { source: SourceName::File, pods, objects: Vec::new(), problems: Vec::new(), complete: true }
+}
+
+fn sources() -> Sources {
+    Sources::new(&[SourceName::File])
+}
+
+fn names(pods: &[Arc<Pod>]) -> Vec<&str> {
+    pods.iter().map(|pod| pod.metadata.name.as_str()).collect()
+}
+
+#[test]
+fn a_source_that_has_not_reported_is_not_ready() {
+    let mut sources = sources();
+    assert!(!sources.all_ready());
+    sources.receive(update(Vec::new()));
+    assert!(sources.all_ready());
+}
+
+#[test]
+fn new_pods_are_added_and_missing_ones_removed() {
+    let mut sources = sources();
+    sources.receive(update(vec![pod("1", "a"), pod("2", "b")]));
+    assert_eq!(names(&sources.changes(|_| false).added), ["a", "b"]);
+    sources.receive(update(vec![pod("2", "b"), pod("3", "c")]));
+    let changes = sources.changes(|_| false);
+    assert_eq!(changes.removed, [PodUid::from("1")]);
+    assert_eq!(names(&changes.added), ["c"]);
+    assert!(changes.updated.is_empty());
+}
+
+#[test]
+fn a_changed_manifest_whose_uid_is_its_hash_is_a_removal_and_an_addition() {
+    let mut sources = sources();
+    sources.receive(update(vec![pod("1", "a")]));
+    sources.changes(|_| false);
+    sources.receive(update(vec![pod("2", "a")]));
+    let changes = sources.changes(|_| false);
+    assert_eq!((changes.removed, names(&changes.added)), (vec![PodUid::from("1")], vec!["a"]));
+}
+
+#[test]
+fn a_pod_with_a_uid_of_its_own_is_updated_when_its_content_changes() {
+    let mut sources = sources();
+    sources.receive(update(vec![pod("1", "a")]));
+    sources.changes(|_| false);
+    let mut changed = pod("1", "a");
+    Arc::make_mut(&mut changed.pod).spec.host_network = true;
+    sources.receive(update(vec![changed]));
+    assert_eq!(names(&sources.changes(|_| false).updated), ["a"]);
+}
+
+#[test]
+fn a_pod_whose_status_alone_has_changed_is_reconciled() {
+    let mut sources = sources();
+    sources.receive(update(vec![pod("1", "a")]));
+    sources.changes(|_| false);
+    let mut changed = pod("1", "a");
+    Arc::make_mut(&mut changed.pod).status.message = "x".to_owned();
+    sources.receive(update(vec![changed]));
+    let changes = sources.changes(|_| false);
+    assert_eq!(names(&changes.reconciled), ["a"]);
+    assert!(changes.updated.is_empty() && changes.added.is_empty() && changes.removed.is_empty());
+    assert!(sources.pods().all(|pod| pod.pod.status.message == "x"));
+}
+
+#[test]
+fn a_source_is_ready_when_it_could_be_read_in_full_once() {
+    let mut sources = sources();
+    sources.receive(SourceUpdate { complete: false, ..update(vec![pod("1", "a")]) });
+    assert!(!sources.all_ready());
+    assert_eq!(names(&sources.changes(|_| false).added), ["a"]);
+    sources.receive(update(Vec::new()));
+    sources.receive(SourceUpdate { complete: false, ..update(Vec::new()) });
+    assert!(sources.all_ready());
+}
+
+#[test]
+fn a_new_manifest_does_not_displace_a_pod_of_the_same_name_that_is_wanted_already() {
+    let mut sources = sources();
+    sources.receive(update(vec![pod("2", "a")]));
+    sources.changes(|_| false);
+    sources.receive(update(vec![pod("1", "a"), pod("2", "a")]));
+    let changes = sources.changes(|_| false);
+    assert!(changes.added.is_empty() && changes.removed.is_empty());
+}
+
+#[test]
+fn of_two_pods_of_one_name_the_one_that_runs_counts_when_nothing_else_is_known() {
+    let mut sources = sources();
+    sources.receive(update(vec![pod("1", "a"), pod("2", "a")]));
+    assert_eq!(sources.pods().count(), 2, "what there is can be seen before it is known what counts");
+    let added = sources.changes(|uid| uid.as_str() == "2").added;
+    assert_eq!(added.iter().map(|pod| pod.metadata.uid.as_str()).collect::<Vec<_>>(), ["2"]);
+    assert_eq!(sources.pods().count(), 1);
+}
+
+#[test]
+fn two_pods_of_one_uid_are_not_both_taken() {
+    let mut sources = sources();
+    sources.receive(update(vec![pod("1", "a"), pod("1", "b")]));
+    assert_eq!(names(&sources.changes(|_| false).added), ["a"]);
+}
+
+#[test]
+fn an_unchanged_pod_stays_the_same_object_whatever_this_node_notes_on_it() {
+    let mut sources = sources();
+    sources.receive(update(vec![pod("1", "a")]));
+    let first = sources.changes(|_| false).added.remove(0);
+    let mut again = pod("1", "a");
+    Arc::make_mut(&mut again.pod).metadata.annotations.insert(CONFIG_SEEN, "later".to_owned());
+    sources.receive(update(vec![again]));
+    let changes = sources.changes(|_| false);
+    assert!(changes.updated.is_empty() && changes.added.is_empty() && changes.removed.is_empty());
+    assert!(sources.pods().all(|pod| Arc::ptr_eq(&pod.pod, &first)));
+}
+
+#[test]
+fn of_two_pods_of_one_name_the_later_is_ignored_and_told() {
+    let mut sources = sources();
+    sources.receive(update(vec![pod("1", "a"), pod("2", "a")]));
+    assert_eq!(sources.changes(|_| false).added.len(), 1);
+    let view = sources.views().next().expect("one source");
+    assert_eq!(view.pods, 1);
+    assert_eq!(
+        view.problems[0].to_string(),
+        "/etc/kubernetes/manifests/2.yaml: pod default/a is ignored: \
+         /etc/kubernetes/manifests/1.yaml has a pod of this name or uid (since 2026-11-20T20:03:54Z)"
+    );
+}
+
+#[test]
+fn when_the_first_of_two_goes_the_other_takes_its_place() {
+    let mut sources = sources();
+    sources.receive(update(vec![pod("1", "a"), pod("2", "a")]));
+    sources.changes(|_| false);
+    sources.receive(update(vec![pod("2", "a")]));
+    let changes = sources.changes(|_| false);
+    assert_eq!((changes.removed, names(&changes.added)), (vec![PodUid::from("1")], vec!["a"]));
+}

@@ -1,0 +1,109 @@
+//! Lists a manifest directory and reads files of it. Blocks: for the blocking pool.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use super::files::{Content, DirectoryId, Listing, Stamp};
+use super::names::is_manifest;
+use crate::api::yaml::MAX_BYTES;
+use crate::host::clock;
+use crate::pod_sources::static_pod::{Origin, read_manifest};
+use crate::pods::SourceName;
+
+/// The manifests at `path`: of a directory, or the one that it is itself.
+///
+/// `was_file`: at the last look the path was that of a manifest; when it is not there, it was deleted.
+pub(super) fn list(path: &Path, was_file: bool) -> io::Result<Listing> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => list_directory(path, &metadata),
+        Ok(metadata) => list_single(path, Some(&metadata)),
+        Err(error) if was_file && error.kind() == io::ErrorKind::NotFound => list_single(path, None),
+        Err(error) => Err(error),
+    }
+}
+
+fn list_directory(path: &Path, metadata: &Metadata) -> io::Result<Listing> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if !is_manifest(&name) {
+            continue;
+        }
+        if files.len() >= MAX_FILES {
+            return Err(io::Error::other("there are too many files in it"));
+        }
+        // Through links: a manifest may be one. One that leads nowhere is there, and cannot be read.
+        match fs::metadata(entry.path()) {
+            Ok(metadata) if metadata.is_file() => drop(files.insert(name, Ok(stamp(&metadata)))),
+            Ok(_) => {}
+            Err(error) => drop(files.insert(name, Err(error.to_string()))),
+        }
+    }
+    Ok(Listing { directory: id(metadata), single: false, files })
+}
+
+fn list_single(path: &Path, metadata: Option<&Metadata>) -> io::Result<Listing> {
+    let directory = fs::metadata(path.parent().unwrap_or(Path::new("/")))?;
+    let mut files = BTreeMap::new();
+    if let (Some(metadata), Some(name)) = (metadata, path.file_name()) {
+        if !metadata.is_file() {
+            return Err(io::Error::other("it is neither a directory nor a file"));
+        }
+        files.insert(name.to_owned(), Ok(stamp(metadata)));
+    }
+    Ok(Listing { directory: id(&directory), single: true, files })
+}
+
+fn id(metadata: &Metadata) -> DirectoryId {
+    let born = metadata.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+    DirectoryId { device: metadata.dev(), inode: metadata.ino(), born }
+}
+
+fn stamp(metadata: &Metadata) -> Stamp {
+    Stamp {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+        size: metadata.size(),
+        times: [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()],
+    }
+}
+
+/// Reads and parses one manifest.
+pub(super) fn read(path: &Path, node_name: &str) -> Content {
+    let (stamp, text) = match read_text(path) {
+        Ok(read) => read,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Content::Gone,
+        Err(error) => return Content::Unreadable(error.to_string()),
+    };
+    let seen = clock::timestamp().to_string();
+    let path = path.to_string_lossy();
+    let origin = Origin { source: SourceName::File, path: &path, node_name, seen: &seen };
+    Content::Read(stamp, read_manifest(&text, &origin))
+}
+
+fn read_text(path: &Path) -> io::Result<(Stamp, Vec<u8>)> {
+    // Without waiting: between the listing and now the file may have become a pipe that nobody writes to.
+    let file: File = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    // One byte more than allowed: the parser refuses it.
+    let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    let mut text = Vec::new();
+    file.take(limit).read_to_end(&mut text)?;
+    Ok((stamp(&metadata), text))
+}
+
+/// Reads several manifests, one after the other: their texts are not held all at once.
+pub(super) fn read_all<N>(files: Vec<(N, PathBuf)>, node_name: &str) -> Vec<(N, Content)> {
+    files.into_iter().map(|(name, path)| (name, read(&path, node_name))).collect()
+}
+
+/// More files than any node has pods.
+const MAX_FILES: usize = 4096;

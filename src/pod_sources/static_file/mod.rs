@@ -1,0 +1,213 @@
+//! Pods from manifest files: a directory of them, or a single one, watched and looked at now and then.
+//!
+//! A manifest that its writer has closed or moved into place is read at once. One that cannot be read or is wrong keeps
+//! the pods it gave last; only a file that a good listing does not have, and still does not have a moment later, takes
+//! its pods with it. A directory that is gone, unreadable or empty all of a sudden removes nothing.
+//!
+//! ```text
+//!   inotify or the interval -> list (blocking) -> Files::look -> read (blocking) -> Files::take -> SyncEvent::Sources
+//! ```
+
+mod directory;
+mod files;
+mod names;
+mod watch;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use async_channel::Sender;
+
+use self::files::{Content, Files, Listing, Look, says_the_same};
+use self::watch::{Noticed, Watch};
+use crate::error::ErrorChain;
+use crate::host::clock;
+use crate::pods::{SourceProblem, SourceUpdate, SyncEvent};
+use crate::rt;
+
+/// Tells `inbox` of the pods at `path` (a directory of manifests, or one manifest) whenever they change, until nobody
+/// listens. The first time is after the first look.
+///
+/// The directory is looked at again after `interval` at the latest: `fileCheckFrequency`.
+pub(crate) async fn run(path: PathBuf, node_name: String, interval: Duration, inbox: Sender<SyncEvent>) {
+    let files = Files::new(path.clone());
+    let watcher = Watcher { watch: None, failure_told: false };
+    let mut running = Running { path, node_name, interval, inbox, files, watcher, sent: None };
+    while running.round().await.is_ok() {}
+}
+
+struct Running {
+    path: PathBuf,
+    node_name: String,
+    interval: Duration,
+    inbox: Sender<SyncEvent>,
+    files: Files,
+    watcher: Watcher,
+    /// The last update that was sent.
+    sent: Option<SourceUpdate>,
+}
+
+/// Nobody listens any more.
+struct Closed;
+
+impl Running {
+    /// One look at the directory, and the wait for a reason to look again.
+    async fn round(&mut self) -> Result<(), Closed> {
+        // Before the look: nothing that happens after it is missed.
+        self.watcher.renew(&self.path, self.interval);
+        self.look_and_wait().await
+    }
+
+    async fn look_and_wait(&mut self) -> Result<(), Closed> {
+        let again = match self.list().await? {
+            Ok(listing) => self.look(&listing).await,
+            Err(error) => {
+                self.files.unlisted(format!("cannot be read: {error}"), clock::now());
+                None
+            }
+        };
+        self.send().await?;
+        let interval = Instant::now() + self.interval;
+        self.wait(again.map_or(interval, |again| again.min(interval))).await;
+        Ok(())
+    }
+
+    async fn list(&mut self) -> Result<io::Result<Listing>, Closed> {
+        let path = self.path.clone();
+        let was_file = self.files.is_single();
+        let mut listing = pin!(rt::blocking(move || directory::list(&path, was_file)));
+        match rt::deadline(LIST_DEADLINE, &mut listing).await {
+            Ok(listing) => Ok(listing),
+            Err(elapsed) => {
+                // A file system that hangs. A second try would hang as well and take another thread.
+                self.files.unlisted(format!("cannot be read: {elapsed}"), clock::now());
+                self.send().await?;
+                Ok(listing.await)
+            }
+        }
+    }
+
+    /// Reads what has changed. When to look again.
+    async fn look(&mut self, listing: &Listing) -> Option<Instant> {
+        let Look { read, again } = self.files.look(listing, Instant::now(), clock::now());
+        if !read.is_empty() {
+            for (name, content) in self.read(read).await {
+                self.files.take(&name, content, clock::now());
+            }
+        }
+        again
+    }
+
+    async fn read(&self, files: Vec<(OsString, PathBuf)>) -> Vec<(OsString, Content)> {
+        let node_name = self.node_name.clone();
+        rt::blocking(move || directory::read_all(files, &node_name)).await
+    }
+
+    async fn send(&mut self) -> Result<(), Closed> {
+        let update = self.files.update();
+        if self.sent.as_ref().is_some_and(|sent| says_the_same(sent, &update)) {
+            return Ok(());
+        }
+        tell_problems(self.sent.as_ref().map_or(&[], |sent| &sent.problems), &update.problems);
+        // A full inbox is waited for: meanwhile the files go on changing, and the next update has all of it.
+        self.inbox.send(SyncEvent::Sources(update.clone())).await.map_err(|_| Closed)?;
+        self.sent = Some(update);
+        Ok(())
+    }
+
+    /// Waits until `due`, or until an event makes a look due earlier.
+    async fn wait(&mut self, mut due: Instant) {
+        while Instant::now() < due {
+            let Some(noticed) = self.watcher.until(due).await else { return };
+            let moment = Instant::now();
+            for noticed in noticed {
+                let look_at = match noticed {
+                    Noticed::Directory => Some(moment),
+                    Noticed::File(name, event) => self.files.note(&name, event, moment),
+                };
+                due = look_at.map_or(due, |look_at| due.min(look_at));
+            }
+        }
+    }
+}
+
+/// The watch, while there is one; without it the interval has to do.
+struct Watcher {
+    watch: Option<Watch>,
+    failure_told: bool,
+}
+
+impl Watcher {
+    fn renew(&mut self, path: &Path, interval: Duration) {
+        let renewed = match &mut self.watch {
+            Some(watch) => watch.renew(),
+            None => Watch::new(path).and_then(|mut watch| {
+                watch.renew()?;
+                self.watch = Some(watch);
+                Ok(())
+            }),
+        };
+        if let Err(error) = renewed {
+            self.failed(&error, interval);
+        }
+    }
+
+    fn failed(&mut self, error: &io::Error, interval: Duration) {
+        if !std::mem::replace(&mut self.failure_told, true) {
+            let seconds = interval.as_secs_f32();
+            log!(
+                warn,
+                "manifests are not watched, only looked at now and then",
+                every_s = seconds,
+                error = ErrorChain(error)
+            );
+        }
+    }
+
+    /// Events, or nothing when it is `due`.
+    async fn until(&mut self, due: Instant) -> Option<Vec<Noticed>> {
+        let timer = async {
+            rt::sleep_until(due).await;
+            Ok(None)
+        };
+        let events = match &self.watch {
+            Some(watch) => rt::either(async { watch.events().await.map(Some) }, timer).await,
+            None => timer.await,
+        };
+        match events {
+            Ok(events) => events,
+            Err(error) => {
+                log!(warn, "the watch on manifests failed", error = ErrorChain(&error));
+                self.watch = None;
+                rt::sleep_until(due).await;
+                None
+            }
+        }
+    }
+}
+
+/// Logs the problems that are new, and those that are over.
+fn tell_problems(old: &[SourceProblem], new: &[SourceProblem]) {
+    let same = |one: &SourceProblem, other: &SourceProblem| one.origin == other.origin && one.what == other.what;
+    for problem in new.iter().filter(|new| !old.iter().any(|old| same(old, new))) {
+        log!(
+            warn,
+            "manifest problem",
+            file = problem.origin,
+            problem = problem.what,
+            keeps_pods = problem.keeps_last_good
+        );
+    }
+    for problem in old.iter().filter(|old| !new.iter().any(|new| same(old, new))) {
+        log!(info, "manifest problem is over", file = problem.origin, problem = problem.what);
+    }
+}
+
+/// A directory that does not answer for so long is told as a problem.
+const LIST_DEADLINE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests;

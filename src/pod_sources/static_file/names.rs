@@ -1,0 +1,65 @@
+//! Which files of a manifest directory are manifests, and which are left behind by editors and package tools. Pure.
+//!
+//! Upstream takes every file whose name does not begin with a dot, and so runs the pod of `web.yaml.bak` beside that of
+//! `web.yaml`. Here a name that says "not me" is believed.
+
+use std::ffi::OsStr;
+
+/// Whether a file of this name is read.
+pub(super) fn is_manifest(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    let hidden = name.is_empty() || name.starts_with(b".");
+    // Backups of vim, nano and Emacs; what Emacs saves by itself.
+    let editors = name.ends_with(b"~") || (name.starts_with(b"#") && name.ends_with(b"#"));
+    !hidden && !editors && !is_sed_file(name) && !extension(name).is_some_and(is_set_aside)
+}
+
+fn extension(name: &[u8]) -> Option<&[u8]> {
+    name.rsplit(|byte| *byte == b'.').next().filter(|extension| extension.len() < name.len())
+}
+
+fn is_set_aside(extension: &[u8]) -> bool {
+    const EXTENSIONS: [&[u8]; 13] = [
+        b"bak", b"old", b"orig", b"part", b"rej", b"rpmnew", b"rpmorig", b"rpmsave", b"save", b"swo", b"swp", b"swx",
+        b"tmp",
+    ];
+    EXTENSIONS.contains(&extension) || extension.starts_with(b"dpkg-") || extension.starts_with(b"ucf-")
+}
+
+/// What `sed -i` writes before it renames: `sed` and six letters or digits.
+fn is_sed_file(name: &[u8]) -> bool {
+    name.strip_prefix(b"sed").is_some_and(|rest| rest.len() == 6 && rest.iter().all(u8::is_ascii_alphanumeric))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn manifests_are_told_from_what_lies_beside_them() {
+        for name in
+            ["web.yaml", "web.yml", "web.json", "web", "4913", "a.b.yaml", "bak", "tmp", "sedan", "sediment.yaml"]
+        {
+            assert!(is_manifest(OsStr::new(name)), "{name}");
+        }
+        for name in [
+            "",
+            ".",
+            ".web.yaml",
+            ".web.yaml.swp",
+            "..data",
+            ".#web.yaml",
+            "web.yaml~",
+            "#web.yaml#",
+            "web.yaml.bak",
+            "web.yaml.swp",
+            "web.yaml.tmp",
+            "web.yaml.dpkg-new",
+            "web.yaml.dpkg-tmp",
+            "web.yaml.rpmsave",
+            "sedAb3dEf",
+        ] {
+            assert!(!is_manifest(OsStr::new(name)), "{name}");
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! From a manifest's text to static pods, with uid, name and annotations as a kubelet gives them, and to the ConfigMaps
+//! and Secrets that they use. Pure.
+//!
+//! A file may hold several documents, and `List` and `PodList` objects. Each object stands for itself: one that is wrong
+//! does not harm the others. Text that is not YAML at all harms the whole file, for nobody can tell where it goes on.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use crate::api::validation::{FieldError, validate_config_map, validate_secret, validate_static_pod};
+use crate::api::yaml::{self, DuplicateKey, ParseError};
+use crate::api::{
+    ConfigMap, Decode, DecodeError, ObjectMeta, Pod, PodPhase, PodStatus, PodUid, Secret, TaintEffect, Toleration,
+    TolerationOperator, annotations, decode, defaults, encode,
+};
+use crate::objects::ConfigObject;
+use crate::pods::SourceName;
+
+/// Where a manifest comes from and which node reads it: this goes into the identity of its pods.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    pub(crate) source: SourceName,
+    /// The path of the file.
+    pub(crate) path: &'a str,
+    pub(crate) node_name: &'a str,
+    /// When it was seen first, RFC 3339 with nanoseconds.
+    pub(crate) seen: &'a str,
+}
+
+/// One object of a manifest, or why it is none.
+#[derive(Debug)]
+pub(crate) struct ManifestObject {
+    pub(crate) place: Place,
+    /// What it says it is.
+    pub(crate) kind: Kind,
+    pub(crate) object: Result<Object, ObjectError>,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Object {
+    Config(ConfigObject),
+    Pod(Box<Pod>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A ConfigMap or a Secret.
+    Config,
+    /// Something that the API has and a manifest cannot hold.
+    Other,
+    Pod,
+    /// It does not say.
+    Unknown,
+}
+
+/// Where in a manifest an object stands; shows as nothing where there is only one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Number and line of the document, where there are several.
+    document: Option<(usize, usize)>,
+    /// Number in a list, from 0.
+    item: Option<usize>,
+}
+
+/// Why an object of a manifest cannot be used.
+#[derive(Debug)]
+pub(crate) enum ObjectError {
+    /// It does not say what it is.
+    Field {
+        path: &'static str,
+        problem: String,
+    },
+    /// A kind that the API has and a manifest cannot hold.
+    Unsupported {
+        kind: String,
+    },
+    Decode(DecodeError),
+    Invalid(Vec<FieldError>),
+}
+
+/// What is odd about an object and does no harm.
+#[derive(Debug)]
+pub(crate) enum Warning {
+    Duplicate(DuplicateKey),
+    UnknownField(String),
+}
+
+/// The objects of a manifest, in order.
+pub(crate) fn read_manifest(text: &[u8], origin: &Origin<'_>) -> Result<Vec<ManifestObject>, ParseError> {
+    let documents = yaml::parse(text)?;
+    let several = documents.len() > 1;
+    let mut objects = Vec::new();
+    for (index, document) in documents.into_iter().enumerate() {
+        let place = Place { document: several.then_some((index + 1, document.line)), item: None };
+        let first = objects.len();
+        read_document(document.value, place, origin, &mut objects);
+        // Duplicates are told of the document: with the first of its objects.
+        if let Some(object) = objects.get_mut(first) {
+            object.warnings.extend(document.duplicates.into_iter().map(Warning::Duplicate));
+        }
+    }
+    Ok(objects)
+}
+
+fn read_document(value: Value, place: Place, origin: &Origin<'_>, objects: &mut Vec<ManifestObject>) {
+    let mut object = match value {
+        Value::Object(object) => object,
+        _ => return objects.push(ManifestObject::wrong(place, "", "expected an object with apiVersion and kind")),
+    };
+    let list = match object.get("kind").and_then(Value::as_str) {
+        Some("List") => ListKind::Any,
+        Some("PodList") => ListKind::Pods,
+        _ => return objects.push(read_object(object, place, origin)),
+    };
+    let items = match object.remove("items") {
+        Some(Value::Array(items)) => items,
+        None | Some(Value::Null) => Vec::new(),
+        Some(_) => return objects.push(ManifestObject::wrong(place, "items", "expected a list")),
+    };
+    for (index, item) in items.into_iter().enumerate() {
+        let place = Place { item: Some(index), ..place };
+        objects.push(match item {
+            Value::Object(mut item) => {
+                if list == ListKind::Pods {
+                    // The items of a typed list need not say what they are.
+                    item.entry("kind").or_insert_with(|| Value::from("Pod"));
+                    item.entry("apiVersion").or_insert_with(|| Value::from("v1"));
+                }
+                read_object(item, place, origin)
+            }
+            _ => ManifestObject::wrong(place, "", "expected an object with apiVersion and kind"),
+        });
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ListKind {
+    Any,
+    Pods,
+}
+
+fn read_object(object: Map<String, Value>, place: Place, origin: &Origin<'_>) -> ManifestObject {
+    let kind = match object.get("kind") {
+        Some(Value::String(kind)) if !kind.is_empty() => kind.as_str(),
+        None | Some(Value::Null) => return ManifestObject::wrong(place, "kind", "required"),
+        Some(_) => return ManifestObject::wrong(place, "kind", "expected the name of a kind, such as Pod"),
+    };
+    let kind = match kind {
+        "ConfigMap" | "Secret" => Kind::Config,
+        "Pod" => Kind::Pod,
+        _ => {
+            let error = ObjectError::Unsupported { kind: kind.to_owned() };
+            return ManifestObject { place, kind: Kind::Other, object: Err(error), warnings: Vec::new() };
+        }
+    };
+    if object.get("apiVersion").is_none_or(Value::is_null) {
+        return ManifestObject { kind, ..ManifestObject::wrong(place, "apiVersion", "required") };
+    }
+    let is_secret = object.get("kind").and_then(Value::as_str) == Some("Secret");
+    let mut warnings = Vec::new();
+    let object = match kind {
+        Kind::Pod => read_pod(object, origin, &mut warnings),
+        _ if is_secret => read_secret(object, &mut warnings),
+        _ => read_config_map(object, &mut warnings),
+    };
+    ManifestObject { place, kind, object, warnings }
+}
+
+fn read_pod(
+    object: Map<String, Value>,
+    origin: &Origin<'_>,
+    warnings: &mut Vec<Warning>,
+) -> Result<Object, ObjectError> {
+    let pod = static_pod(read(object, warnings)?, origin);
+    valid(validate_static_pod(&pod))?;
+    Ok(Object::Pod(Box::new(pod)))
+}
+
+fn read_config_map(object: Map<String, Value>, warnings: &mut Vec<Warning>) -> Result<Object, ObjectError> {
+    let mut config_map: ConfigMap = read(object, warnings)?;
+    set_namespace(&mut config_map.metadata);
+    valid(validate_config_map(&config_map))?;
+    Ok(Object::Config(config_map.into()))
+}
+
+fn read_secret(object: Map<String, Value>, warnings: &mut Vec<Warning>) -> Result<Object, ObjectError> {
+    let mut secret: Secret = read(object, warnings)?;
+    set_namespace(&mut secret.metadata);
+    secret.merge_string_data();
+    valid(validate_secret(&secret))?;
+    Ok(Object::Config(secret.into()))
+}
+
+fn read<T: Decode>(object: Map<String, Value>, warnings: &mut Vec<Warning>) -> Result<T, ObjectError> {
+    let decoded = decode(Value::Object(object)).map_err(ObjectError::Decode)?;
+    warnings.extend(decoded.unknown.into_iter().map(Warning::UnknownField));
+    Ok(decoded.value)
+}
+
+fn valid(faults: Vec<FieldError>) -> Result<(), ObjectError> {
+    if faults.is_empty() { Ok(()) } else { Err(ObjectError::Invalid(faults)) }
+}
+
+fn set_namespace(metadata: &mut ObjectMeta) {
+    if metadata.namespace.is_empty() {
+        metadata.namespace.push_str("default");
+    }
+}
+
+/// The pod as this node runs it: `applyDefaults` in pkg/kubelet/config/common.go.
+fn static_pod(mut pod: Pod, origin: &Origin<'_>) -> Pod {
+    pod.status = PodStatus { phase: PodPhase::Pending, ..PodStatus::default() };
+    let metadata = &pod.metadata;
+    let uid = if metadata.uid.is_empty() { own_uid(&pod, origin) } else { metadata.uid.clone() };
+    defaults::apply(&mut pod);
+
+    let metadata = &mut pod.metadata;
+    if !metadata.name.is_empty() {
+        metadata.name.push('-');
+        metadata.name.push_str(&origin.node_name.to_lowercase());
+    }
+    set_namespace(metadata);
+    metadata.annotations.insert(annotations::CONFIG_HASH, uid.as_str().to_owned());
+    metadata.annotations.insert(annotations::CONFIG_SEEN, origin.seen.to_owned());
+    metadata.annotations.insert(annotations::CONFIG_SOURCE, origin.source.as_str().to_owned());
+    metadata.uid = uid;
+
+    origin.node_name.clone_into(&mut pod.spec.node_name);
+    // A taint that comes later must not evict what no scheduler has placed here.
+    let toleration = Toleration {
+        operator: Some(TolerationOperator::Exists),
+        effect: Some(TaintEffect::NoExecute),
+        ..Toleration::default()
+    };
+    if !pod.spec.tolerations.contains(&toleration) {
+        pod.spec.tolerations.push(toleration);
+    }
+    pod
+}
+
+/// The uid of a pod whose manifest gives none: the same content in the same place has the same uid, on every start.
+///
+/// What the pod says itself is hashed, before defaults: they may change from one version to the next.
+fn own_uid(pod: &Pod, origin: &Origin<'_>) -> PodUid {
+    let mut hash = Fnv128a::new();
+    hash.write(encode(pod).to_string().as_bytes());
+    for part in ["host:", origin.node_name, "file:", origin.path] {
+        hash.write(part.as_bytes());
+    }
+    let hash = format!("{:032x}", hash.0);
+    let hash = hash.get(..HASH_DIGITS).unwrap_or_default();
+    PodUid::from(format!("{hash}{:08x}", mark(hash)))
+}
+
+/// Whether [`own_uid`] made `uid`, and not another kubelet or a person.
+///
+/// It looks like one of the upstream kubelet, 32 hexadecimal digits, but its last 8 follow from the others.
+pub(crate) fn is_own_uid(uid: &str) -> bool {
+    uid.len() == 32 && uid.split_at_checked(HASH_DIGITS).is_some_and(|(hash, end)| end == format!("{:08x}", mark(hash)))
+}
+
+const HASH_DIGITS: usize = 24;
+
+fn mark(hash: &str) -> u32 {
+    let mut mark = Fnv128a::new();
+    mark.write(b"coracle");
+    mark.write(hash.as_bytes());
+    let bytes = mark.0.to_be_bytes();
+    bytes.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
+}
+
+struct Fnv128a(u128);
+
+impl Fnv128a {
+    fn new() -> Self {
+        Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+        }
+    }
+}
+
+/// Reads a manifest in every way that an agent does. For fuzzing: no input may make it panic.
+pub fn check_manifest(text: &[u8]) {
+    let origin = Origin { source: SourceName::File, path: "x.yaml", node_name: "node", seen: "" };
+    for object in read_manifest(text, &origin).unwrap_or_default() {
+        drop(object.problem());
+        drop(object.warnings.iter().map(ToString::to_string).collect::<Vec<_>>());
+        if let Ok(Object::Pod(pod)) = object.object {
+            drop(encode(&*pod).to_string());
+        }
+    }
+}
+
+impl ManifestObject {
+    fn wrong(place: Place, path: &'static str, problem: &str) -> Self {
+        let error = ObjectError::Field { path, problem: problem.to_owned() };
+        Self { place, kind: Kind::Unknown, object: Err(error), warnings: Vec::new() }
+    }
+
+    /// Why it cannot be used, with its place, as one line.
+    pub(crate) fn problem(&self) -> Option<String> {
+        self.object.as_ref().err().map(|error| self.place.before(error))
+    }
+
+    /// Each warning with its place, as one line.
+    pub(crate) fn warning_lines(&self) -> impl Iterator<Item = String> {
+        self.warnings.iter().map(|warning| self.place.before(warning))
+    }
+}
+
+impl Place {
+    fn before(self, text: &dyn fmt::Display) -> String {
+        if self.document.is_none() && self.item.is_none() { text.to_string() } else { format!("{self}: {text}") }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((number, line)) = self.document {
+            write!(f, "document {number}")?;
+            // JSON documents after the first have no line.
+            if line > 0 {
+                write!(f, " (line {line})")?;
+            }
+        }
+        match self.item {
+            Some(item) if self.document.is_some() => write!(f, ", items[{item}]"),
+            Some(item) => write!(f, "items[{item}]"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Kind {
+    /// Something that may have been meant as a pod. If it is wrong, its predecessor goes on until it is mended.
+    pub(crate) fn may_be_pod(self) -> bool {
+        matches!(self, Self::Pod | Self::Unknown)
+    }
+
+    /// The same of a ConfigMap or a Secret.
+    pub(crate) fn may_be_config(self) -> bool {
+        matches!(self, Self::Config | Self::Unknown)
+    }
+}
+
+impl fmt::Display for ObjectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field { path: "", problem } => f.write_str(problem),
+            Self::Field { path, problem } => write!(f, "{path}: {problem}"),
+            Self::Unsupported { kind } => write!(f, "kind {kind} is not supported yet in a manifest"),
+            Self::Decode(error) => error.fmt(f),
+            Self::Invalid(errors) => {
+                for (index, error) in errors.iter().enumerate() {
+                    write!(f, "{}{error}", if index == 0 { "" } else { "; " })?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Duplicate(duplicate) => write!(f, "{duplicate}; the later one counts"),
+            Self::UnknownField(path) => write!(f, "{path}: unknown field, ignored"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

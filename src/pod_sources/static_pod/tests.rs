@@ -1,0 +1,307 @@
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::*;
+
+const ORIGIN: Origin<'_> = Origin {
+    source: SourceName::File,
+    path: "/etc/kubernetes/manifests/x.yaml",
+    node_name: "Node1",
+    seen: "2026-11-20T20:03:54.626664676Z",
+};
+
+const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: a, image: b}]}}";
+
+fn read(text: &str) -> Vec<ManifestObject> {
+    read_manifest(text.as_bytes(), &ORIGIN).unwrap()
+}
+
+#[track_caller]
+fn pod(text: &str) -> Pod {
+    let mut objects = read(text);
+    assert_eq!(objects.len(), 1);
+    pod_of(objects.remove(0))
+}
+
+#[track_caller]
+fn pod_of(object: ManifestObject) -> Pod {
+    match object.object.unwrap() {
+        Object::Pod(pod) => *pod,
+        Object::Config(config) => panic!("{config:?}"),
+    }
+}
+
+/// Each object as its name, or its problem.
+#[track_caller]
+fn check(text: &str, expected: &[&str]) {
+    let objects = read(text);
+    let found: Vec<String> = objects
+        .iter()
+        .map(|object| match &object.object {
+            Ok(Object::Config(config)) => config.key.to_string(),
+            Ok(Object::Pod(pod)) => pod.metadata.name.clone(),
+            Err(_) => object.problem().unwrap(),
+        })
+        .collect();
+    assert_eq!(found, expected, "{text}");
+}
+
+#[test]
+fn a_pod_gets_what_a_kubelet_gives_a_static_pod() {
+    let pod = pod(POD);
+    assert_eq!(pod.metadata.name, "web-node1");
+    assert_eq!(pod.metadata.namespace, "default");
+    assert_eq!(pod.spec.node_name, "Node1");
+    assert_eq!(pod.status, PodStatus::default());
+    let uid = pod.metadata.uid.as_str();
+    assert_eq!(
+        encode(&pod.metadata.annotations),
+        json!({
+            "kubernetes.io/config.hash": uid,
+            "kubernetes.io/config.seen": "2026-11-20T20:03:54.626664676Z",
+            "kubernetes.io/config.source": "file",
+        })
+    );
+    assert_eq!(encode(&pod.spec.tolerations), json!([{"operator": "Exists", "effect": "NoExecute"}]));
+    assert!(pod.is_static());
+}
+
+#[test]
+fn what_a_manifest_says_itself_stays() {
+    let pod = pod("
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: kube-system, uid: mine, annotations: {a: b}}
+spec:
+  tolerations: [{operator: Exists, effect: NoExecute}]
+  containers: [{name: a, image: b}]
+status: {phase: Running, podIP: 10.0.0.1}
+");
+    assert_eq!((pod.metadata.namespace.as_str(), pod.metadata.uid.as_str()), ("kube-system", "mine"));
+    assert_eq!(pod.annotation(annotations::CONFIG_HASH), Some("mine"));
+    assert_eq!(pod.annotation("a"), Some("b"));
+    assert_eq!(pod.spec.tolerations.len(), 1);
+    assert_eq!(pod.status, PodStatus::default());
+}
+
+#[test]
+fn the_uid_follows_from_content_place_and_node_and_from_nothing_else() {
+    let uid = |text: &str, origin: &Origin<'_>| {
+        pod_of(read_manifest(text.as_bytes(), origin).unwrap().remove(0)).metadata.uid.as_str().to_owned()
+    };
+    let first = uid(POD, &ORIGIN);
+    // A promise to running nodes: a new version must not give their pods new uids.
+    assert_eq!(first, "f875c20427faa12dfe918e0a2b34e68b");
+    assert_eq!(uid(&format!("# remark\n---\n{POD}"), &Origin { seen: "later", ..ORIGIN }), first);
+    assert_ne!(uid(&POD.replace("image: b", "image: c"), &ORIGIN), first);
+    assert_ne!(uid(POD, &Origin { path: "/y.yaml", ..ORIGIN }), first);
+    assert_ne!(uid(POD, &Origin { node_name: "other", ..ORIGIN }), first);
+}
+
+#[test]
+fn a_uid_made_here_is_told_from_one_made_elsewhere() {
+    assert!(is_own_uid(pod(POD).metadata.uid.as_str()));
+    for other in
+        ["", "022a85689514a47d3e31e06a7411f0e9", "a450d22a-0fcd-4f0f-96d7-c1407dcdf6c8", "mine", "üüüüüüüüüüüüüüüü"]
+    {
+        assert!(!is_own_uid(other), "{other}");
+    }
+}
+
+#[test]
+fn the_hash_is_fnv_128a() {
+    let hash = |text: &[u8]| {
+        let mut hash = Fnv128a::new();
+        hash.write(text);
+        hash.0
+    };
+    assert_eq!(hash(b""), 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
+    assert_eq!(hash(b"a"), 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);
+    assert_eq!(hash(b"foobar"), 0x343e_1662_793c_64bf_6f0d_3597_ba44_6f18);
+}
+
+#[test]
+fn several_documents_and_lists_give_several_pods() {
+    check(&format!("{POD}\n---\n{}\n", POD.replace("web", "db")), &["web-node1", "db-node1"]);
+    check(
+        &format!("apiVersion: v1\nkind: List\nitems:\n- {POD}\n- {}", POD.replace("web", "db")),
+        &["web-node1", "db-node1"],
+    );
+    let bare = "{metadata: {name: web}, spec: {containers: [{name: a, image: b}]}}";
+    check(&format!("apiVersion: v1\nkind: PodList\nitems: [{bare}]"), &["web-node1"]);
+    check("apiVersion: v1\nkind: List\nitems: []", &[]);
+    check("apiVersion: v1\nkind: PodList", &[]);
+}
+
+#[test]
+fn one_wrong_object_does_not_harm_the_others() {
+    check(
+        &format!("{POD}\n---\napiVersion: v1\nkind: Service\n---\napiVersion: v1\nkind: Pod\nspec: []\n---\n- 1\n"),
+        &[
+            "web-node1",
+            "document 2 (line 2): kind Service is not supported yet in a manifest",
+            "document 3 (line 5): spec: expected an object, found a list",
+            "document 4 (line 9): expected an object with apiVersion and kind",
+        ],
+    );
+    check(
+        &format!(
+            "apiVersion: v1\nkind: List\nitems:\n- {POD}\n- 1\n- {{kind: Service}}\n- {{kind: Pod}}\n- {{kind: List}}\n- {{}}"
+        ),
+        &[
+            "web-node1",
+            "items[1]: expected an object with apiVersion and kind",
+            "items[2]: kind Service is not supported yet in a manifest",
+            "items[3]: apiVersion: required",
+            "items[4]: kind List is not supported yet in a manifest",
+            "items[5]: kind: required",
+        ],
+    );
+    check("apiVersion: v1\nkind: List\nitems: {}", &["items: expected a list"]);
+    check("apiVersion: v2\nkind: Pod", &["apiVersion: expected \"v1\", found \"v2\""]);
+    check("apiVersion: v1\nkind: 3", &["kind: expected the name of a kind, such as Pod"]);
+    check("just text", &["expected an object with apiVersion and kind"]);
+}
+
+#[test]
+fn only_what_may_have_been_a_pod_or_an_object_holds_on_to_its_predecessor() {
+    let may_be = |text| {
+        let object = read(text).remove(0);
+        assert!(object.object.is_err());
+        (object.kind.may_be_pod(), object.kind.may_be_config())
+    };
+    assert_eq!(may_be("{apiVersion: v1, kind: Service}"), (false, false));
+    assert_eq!(may_be("{apiVersion: v1, kind: ConfigMap}"), (false, true));
+    assert_eq!(may_be("{apiVersion: v1, kind: Secret, data: 1}"), (false, true));
+    assert_eq!(may_be("{apiVersion: v1, kind: Pod, spec: 1}"), (true, false));
+    assert_eq!(may_be("{apiVersion: v1, knid: Pod}"), (true, true));
+    assert_eq!(may_be("text"), (true, true));
+}
+
+#[test]
+fn config_maps_and_secrets_are_read_with_their_faults() {
+    let config_map = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: x}, binaryData: {b: AAEC}}";
+    let secret = "{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: boats}, \
+                  data: {a: b25l, b: b25l}, stringData: {b: two}, immutable: true}";
+    let list = format!("apiVersion: v1\nkind: List\nitems:\n- {config_map}\n- {secret}\n- {POD}");
+    check(&list, &["ConfigMap default/c", "Secret boats/s", "web-node1"]);
+    let configs: Vec<ConfigObject> = read(&list)
+        .into_iter()
+        .filter_map(|object| match object.object.unwrap() {
+            Object::Config(config) => Some(config),
+            Object::Pod(_) => None,
+        })
+        .collect();
+    let files = |config: &ConfigObject| -> Vec<(String, Vec<u8>)> {
+        config.files().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    };
+    assert_eq!(files(&configs[0]), [("a".to_owned(), b"x".to_vec()), ("b".to_owned(), vec![0, 1, 2])]);
+    assert_eq!((configs[0].variables().count(), configs[0].immutable), (1, false));
+    assert_eq!(files(&configs[1]), [("a".to_owned(), b"one".to_vec()), ("b".to_owned(), b"two".to_vec())]);
+    assert_eq!((configs[1].variables().count(), configs[1].immutable), (2, true));
+    assert_eq!(format!("{configs:?}"), "[ConfigObject(ConfigMap default/c), ConfigObject(Secret boats/s)]");
+
+    let wrong = |fields: &str| format!("{{apiVersion: v1, {fields}}}");
+    for (fields, problem) in [
+        ("kind: ConfigMap, metadata: {name: c}, data: {a: 1}", "data.a: expected a string, found a number"),
+        ("kind: Secret, metadata: {name: s}, data: {a: '%'}", "data.a: expected base64, with padding"),
+        ("kind: ConfigMap", "metadata.name: required"),
+        (
+            "kind: Secret, metadata: {name: s}, type: kubernetes.io/tls, data: {tls.crt: ''}",
+            "data[\"tls.key\"]: required",
+        ),
+    ] {
+        check(&wrong(fields), &[problem]);
+    }
+}
+
+#[test]
+fn unknown_fields_and_duplicate_keys_are_warnings() {
+    let object = read(
+        "
+apiVersion: v1
+kind: Pod
+metadata: {name: web, lables: {}}
+spec:
+  containers: [{name: a, image: b, image: c}]
+  hostNetwrok: true
+",
+    )
+    .remove(0);
+    assert_eq!(
+        object.warning_lines().collect::<Vec<_>>(),
+        [
+            "metadata.lables: unknown field, ignored",
+            "spec.hostNetwrok: unknown field, ignored",
+            "spec.containers[0].image is given twice (line 6); the later one counts",
+        ]
+    );
+    assert_eq!(pod_of(object).spec.containers[0].image, "c");
+}
+
+fn manifests() -> Vec<(String, Vec<u8>)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/manifests");
+    let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    paths.map(|path| (path.file_stem().unwrap().to_string_lossy().into_owned(), fs::read(path).unwrap())).collect()
+}
+
+#[test]
+fn of_the_recorded_manifests_those_are_refused_that_need_more_than_config_maps_and_secrets() {
+    let mut refused = Vec::new();
+    for (name, text) in manifests() {
+        for object in read_manifest(&text, &ORIGIN).unwrap() {
+            assert!(object.warnings.is_empty(), "{name}: {:?}", object.warnings);
+            match object.object {
+                Ok(_) => {}
+                Err(ObjectError::Unsupported { kind }) => refused.push(kind),
+                Err(ObjectError::Invalid(errors)) => {
+                    assert!(errors.iter().any(|error| error.to_string().contains("static pods may not reference")));
+                    refused.push(name.clone());
+                }
+                Err(error) => panic!("{name}: {error}"),
+            }
+        }
+    }
+    refused.sort();
+    assert_eq!(refused, ["13-volumes", "Namespace"]);
+}
+
+#[test]
+fn a_static_pod_is_what_the_upstream_kubelet_makes_of_it() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let text = fs::read(data.join("manifests/static-one.yaml")).unwrap();
+    let recorded = fs::read(data.join("upstream-1.36/pods/static-one-node1.json")).unwrap();
+    let recorded: Value = serde_json::from_slice(&recorded).unwrap();
+    let mut spec = recorded["spec"].clone();
+    for from_the_api_server in ["preemptionPolicy", "priority"] {
+        spec.as_object_mut().unwrap().remove(from_the_api_server).unwrap();
+    }
+
+    let origin = Origin { node_name: "node1", ..ORIGIN };
+    let pod = encode(&pod_of(read_manifest(&text, &origin).unwrap().remove(0)));
+    assert_eq!(pod["spec"], spec);
+    for same in ["name", "namespace", "labels"] {
+        assert_eq!(pod["metadata"][same], recorded["metadata"][same]);
+    }
+    let keys = |pod: &Value| {
+        let annotations = pod["metadata"]["annotations"].as_object().unwrap();
+        annotations.keys().filter(|key| *key != annotations::CONFIG_MIRROR).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(keys(&pod), keys(&recorded));
+}
+
+#[test]
+fn no_piece_of_a_manifest_makes_the_reader_panic() {
+    for (_, text) in manifests() {
+        for end in (0..text.len()).step_by(7) {
+            check_manifest(&text[..end]);
+            check_manifest(&text[end..]);
+            let mut broken = text.clone();
+            let nasty = b"{}[]:-&*!|>'\"%@`#,? \n\t\0\xff~<0.";
+            broken[end] = nasty[end / 7 % nasty.len()];
+            check_manifest(&broken);
+        }
+    }
+}

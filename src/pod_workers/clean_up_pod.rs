@@ -1,0 +1,43 @@
+//! Taking away what a pod that has ended leaves on the node.
+
+use std::error::Error;
+
+use crate::error::ErrorChain;
+use crate::kuberuntime::PodRuntime;
+use crate::pods::{Observation, ObservedPod, WorkDone, WorkResult};
+use crate::volumes;
+
+/// Volumes always go. With `purge` the containers, sandboxes, directories and logs go too: no source wants the pod.
+pub(super) async fn clean_up_pod(runtime: &PodRuntime, observed: &ObservedPod, purge: bool) -> WorkDone {
+    let uid = observed.uid.clone();
+    match try_clean_up(runtime, observed, purge).await {
+        Ok(observation) => WorkDone { uid, observation, result: WorkResult::Cleaned { purged: purge } },
+        Err(error) => {
+            let failure = ErrorChain(&*error).to_string();
+            WorkDone { uid, observation: None, result: WorkResult::Failed { failure } }
+        }
+    }
+}
+
+async fn try_clean_up(
+    runtime: &PodRuntime,
+    observed: &ObservedPod,
+    purge: bool,
+) -> Result<Option<Observation>, Box<dyn Error>> {
+    if !purge {
+        volumes::tear_down(&runtime.dirs, &observed.uid).await?;
+        return Ok(None);
+    }
+    runtime.remove_pod(observed).await?;
+    let mut left = runtime.listed_pod(&observed.uid).await?;
+    if !left.pod.is_gone() {
+        // It could never be looked at.
+        runtime.remove_pod(&left.pod).await?;
+        left = runtime.listed_pod(&observed.uid).await?;
+    }
+    if !left.pod.is_gone() {
+        return Err("something of the pod is left after it was removed".into());
+    }
+    volumes::remove(&runtime.dirs, &observed.namespace, &observed.name, &observed.uid).await?;
+    Ok(Some(left))
+}

@@ -1,0 +1,26 @@
+//! Looking at a pod again, and removing what of it is kept no longer.
+
+use crate::error::ErrorChain;
+use crate::kuberuntime::{Garbage, PodRuntime};
+use crate::pods::{ObservedPod, WorkDone, WorkResult};
+
+pub(super) async fn look_at_pod(runtime: &PodRuntime, observed: &ObservedPod) -> WorkDone {
+    let uid = observed.uid.clone();
+    let (observation, failure) = match runtime.observe_pod(&uid).await {
+        Ok(observation) => (Some(observation), None),
+        Err(error) => (None, Some(ErrorChain(&error).to_string())),
+    };
+    WorkDone {
+        uid,
+        observation,
+        result: WorkResult::Synced { containers: Vec::new(), failure, failed_mounts: Vec::new() },
+    }
+}
+
+pub(super) async fn collect(runtime: &PodRuntime, observed: &ObservedPod, garbage: &[Garbage]) -> WorkDone {
+    let uid = observed.uid.clone();
+    let all = runtime.collect(observed, garbage).await;
+    // What could not be seen now is looked at next.
+    let observation = runtime.observe_pod(&uid).await.ok();
+    WorkDone { uid, observation, result: WorkResult::Collected { all } }
+}

@@ -1,0 +1,421 @@
+//! One worker per pod: sync, terminating, terminated, finished.
+//!
+//! [`PodWorkers`] holds the workers and starts their work; each piece of work is a task that ends with a
+//! [`SyncEvent::WorkDone`](crate::pods::SyncEvent) to the sync loop. At most one piece of work of a pod is under way;
+//! what arrives meanwhile changes the worker, and so its next piece.
+
+mod clean_up_pod;
+mod look_at_pod;
+mod refresh_volumes;
+mod restart_backoff;
+mod situation;
+mod state;
+mod stop_pod;
+mod sync_pod;
+mod worker;
+
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_channel::Sender;
+
+use crate::api::{Pod, PodUid};
+use crate::kuberuntime::{Action, Cancel, Plan, PodRuntime};
+use crate::objects::{ObjectKey, references};
+use crate::pod_workers::restart_backoff::{Key, RestartBackoff};
+use crate::pod_workers::worker::{Next, Work};
+use crate::pods::{ObservedCache, ObservedPod, SyncEvent, WorkResult};
+use crate::probes::Probes;
+use crate::rt;
+
+pub(crate) use state::State;
+pub(crate) use worker::{Identity, Worker};
+
+pub(crate) struct PodWorkers {
+    workers: HashMap<PodUid, Entry>,
+    /// Workers to look at in this round.
+    touched: BTreeSet<PodUid>,
+    backoff: RestartBackoff,
+    /// Pods that the runtime has and that could not be looked at, as it lists them.
+    unseen: Vec<ObservedPod>,
+    runtime: Rc<PodRuntime>,
+    inbox: Sender<SyncEvent>,
+}
+
+struct Entry {
+    worker: Worker,
+    /// Look at the worker again at this moment.
+    wake: Option<Instant>,
+    task: Option<Running>,
+    /// Work has been begun for this pod by this process.
+    begun: bool,
+    /// The containers that wait in crash-loop back-off, and how long that is.
+    backing_off: Vec<(String, Duration)>,
+    /// Containers that the work under way starts and whose hook after the start has to be over first.
+    hooked: Vec<String>,
+    /// The restarts that the work under way will try.
+    restarts: Vec<Key>,
+}
+
+struct Running {
+    #[expect(dead_code, reason = "dropping the task cancels it")]
+    task: rt::Task<()>,
+    cancel: Cancel,
+}
+
+impl PodWorkers {
+    pub(crate) fn new(runtime: Rc<PodRuntime>, longest_restart_wait: Duration, inbox: Sender<SyncEvent>) -> Self {
+        Self {
+            workers: HashMap::new(),
+            touched: BTreeSet::new(),
+            backoff: RestartBackoff::new(longest_restart_wait),
+            unseen: Vec::new(),
+            runtime,
+            inbox,
+        }
+    }
+
+    pub(crate) fn worker(&self, uid: &PodUid) -> Option<&Worker> {
+        self.workers.get(uid).map(|entry| &entry.worker)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Worker> {
+        self.workers.values().map(|entry| &entry.worker)
+    }
+
+    /// The pods that are known, from a source or from the runtime.
+    pub(crate) fn uids(&self) -> impl Iterator<Item = &PodUid> {
+        self.workers.keys().chain(self.unseen.iter().map(|pod| &pod.uid))
+    }
+
+    pub(crate) fn backing_off(&self, uid: &PodUid) -> &[(String, Duration)] {
+        self.workers.get(uid).map_or(&[], |entry| &entry.backing_off)
+    }
+
+    /// Containers that count as started only when their hook is over, which it is not.
+    pub(crate) fn hooked(&self, uid: &PodUid) -> &[String] {
+        self.workers.get(uid).map_or(&[], |entry| &entry.hooked)
+    }
+
+    /// A source has this pod, new or changed.
+    pub(crate) fn wanted(&mut self, pod: &Arc<Pod>) {
+        let uid = &pod.metadata.uid;
+        match self.workers.get_mut(uid) {
+            Some(entry) => entry.worker.wanted(Arc::clone(pod)),
+            None => {
+                let mut worker = Worker::new(Arc::clone(pod));
+                worker.stale = self.is_unseen(uid);
+                self.workers.insert(uid.clone(), Entry::new(worker, false));
+            }
+        }
+        self.touch(uid);
+    }
+
+    /// No source has this pod any more.
+    pub(crate) fn unwanted(&mut self, uid: &PodUid) {
+        let Some(entry) = self.workers.get_mut(uid) else { return };
+        let grace = entry.worker.pod.as_ref().map_or(DEFAULT_GRACE, |pod| pod.spec.termination_grace());
+        if entry.worker.unwanted(grace) {
+            entry.cancel();
+        }
+        self.touch(uid);
+    }
+
+    /// The pod shall end although its source has it: its time is over.
+    pub(crate) fn end(&mut self, uid: &PodUid) {
+        let Some(entry) = self.workers.get_mut(uid) else { return };
+        let grace = entry.worker.pod.as_ref().map_or(DEFAULT_GRACE, |pod| pod.spec.termination_grace());
+        if entry.worker.terminate(grace) {
+            entry.cancel();
+        }
+        self.touch(uid);
+    }
+
+    /// ConfigMaps or Secrets came, changed or went.
+    pub(crate) fn objects_changed(&mut self, changed: &BTreeSet<ObjectKey>) {
+        if changed.is_empty() {
+            return;
+        }
+        for (uid, entry) in &mut self.workers {
+            let refers = |pod: &Arc<Pod>| references(pod).iter().any(|key| changed.contains(key));
+            if entry.worker.pod.as_ref().is_some_and(refers) {
+                entry.worker.objects_changed();
+                self.touched.insert(uid.clone());
+            }
+        }
+    }
+
+    /// The runtime has something of a pod that no worker knows.
+    pub(crate) fn orphan(&mut self, observed: &ObservedPod) {
+        if self.workers.contains_key(&observed.uid) {
+            return;
+        }
+        let worker = Worker::orphan(Identity::of(observed), observed.grace().unwrap_or(DEFAULT_GRACE));
+        self.workers.insert(observed.uid.clone(), Entry::new(worker, true));
+        self.touch(&observed.uid);
+    }
+
+    /// The runtime was looked at, and it has these pods, of which nothing but what it lists could be seen.
+    pub(crate) fn unseen(&mut self, pods: Vec<ObservedPod>) {
+        for pod in &pods {
+            if let Some(entry) = self.workers.get_mut(&pod.uid) {
+                entry.worker.stale = true;
+                self.touched.insert(pod.uid.clone());
+            }
+        }
+        self.unseen = pods;
+    }
+
+    pub(crate) fn all_unseen(&self) -> impl Iterator<Item = &ObservedPod> + Clone {
+        self.unseen.iter()
+    }
+
+    pub(crate) fn is_unseen(&self, uid: &PodUid) -> bool {
+        self.unseen.iter().any(|pod| pod.uid == *uid)
+    }
+
+    /// The pod was looked at.
+    pub(crate) fn seen(&mut self, uid: &PodUid) {
+        let Some(place) = self.unseen.iter().position(|pod| pod.uid == *uid) else { return };
+        let pod = self.unseen.swap_remove(place);
+        self.touch_namesakes(&Identity::of(&pod));
+    }
+
+    /// Look at this worker in the coming round.
+    pub(crate) fn touch(&mut self, uid: &PodUid) {
+        self.touched.insert(uid.clone());
+    }
+
+    pub(crate) fn touch_all(&mut self) {
+        self.touched.extend(self.workers.keys().cloned());
+    }
+
+    /// The moment of the next round that no event asks for.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.workers.values().filter_map(|entry| entry.wake).min()
+    }
+
+    /// Takes in how a piece of work ended.
+    pub(crate) fn work_done(&mut self, uid: &PodUid, seen: bool, result: &WorkResult, now: Instant) {
+        let Some(entry) = self.workers.get_mut(uid) else { return };
+        entry.task = None;
+        entry.hooked.clear();
+        let Some(kind) = entry.worker.busy else { return };
+        let stretch = |wait| crate::time::jitter(wait, 0.5, rt::random());
+        match result {
+            WorkResult::Synced { containers, failure, .. } => {
+                // One that was not come to, because something before it failed, has not been tried.
+                let tried = |key: &Key| containers.iter().any(|(name, _)| *name == key.container);
+                for key in std::mem::take(&mut entry.restarts).into_iter().filter(tried) {
+                    self.backoff.restarts(key, now);
+                }
+                for (name, waiting) in containers {
+                    entry.worker.tried(name.clone(), waiting.clone(), now, stretch);
+                }
+                entry.worker.stale = !seen;
+                match failure {
+                    Some(failure) => entry.worker.failed(failure.clone(), now, stretch),
+                    None => entry.worker.succeeded(kind, false, now),
+                }
+            }
+            WorkResult::Refreshed { all: true, .. } => entry.worker.succeeded(kind, false, now),
+            WorkResult::Refreshed { all: false, .. } => entry.worker.not_refreshed(now, stretch),
+            WorkResult::Collected { all } => {
+                entry.worker.stale = !seen;
+                match all {
+                    true => entry.worker.succeeded(kind, false, now),
+                    false => entry.worker.not_collected(now, stretch),
+                }
+            }
+            WorkResult::Stopped => entry.worker.succeeded(kind, false, now),
+            WorkResult::Cleaned { purged } => entry.worker.succeeded(kind, *purged, now),
+            WorkResult::Failed { failure } => entry.worker.failed(failure.clone(), now, stretch),
+        }
+        self.touch(uid);
+    }
+
+    /// Starts what is next for every worker that was touched or is due. Returns the pods whose workers ended for good.
+    pub(crate) fn start_work(
+        &mut self,
+        cache: &ObservedCache,
+        probes: &Probes,
+        network_ready: bool,
+        now: Instant,
+    ) -> Vec<PodUid> {
+        let due = self.workers.iter().filter(|(_, entry)| entry.wake.is_some_and(|moment| moment <= now));
+        let due: Vec<PodUid> = due.map(|(uid, _)| uid.clone()).collect();
+        self.touched.extend(due);
+        let mut ended = Vec::new();
+        // A worker that ends touches those that have waited for it.
+        while let Some(uid) = self.touched.pop_first() {
+            if self.consider(&uid, cache, probes, network_ready, now) {
+                ended.push(uid);
+            }
+        }
+        ended
+    }
+
+    /// True when the worker has ended and is forgotten.
+    fn consider(
+        &mut self,
+        uid: &PodUid,
+        cache: &ObservedCache,
+        probes: &Probes,
+        network_ready: bool,
+        now: Instant,
+    ) -> bool {
+        if self.waits_for_namesake(uid, cache) {
+            return false;
+        }
+        let Some(entry) = self.workers.get_mut(uid) else { return false };
+        entry.wake = None;
+        let observed = cache.pod(uid).cloned();
+        let pod = entry.worker.pod.clone();
+        let backoff = &mut self.backoff;
+        let backing_off = &mut entry.backing_off;
+        let worker = &entry.worker;
+        let next = worker.next(now, || match &pod {
+            Some(pod) => {
+                let held_until = |name: &str| worker.held_until(name);
+                let probed = probes.probed(uid);
+                let plan = situation::plan(pod, observed.as_deref(), probed, backoff, &held_until, now);
+                *backing_off = situation::backing_off(pod, &plan, backoff);
+                plan
+            }
+            None => Plan::default(),
+        });
+        match next {
+            Next::Rest => {
+                if entry.worker.busy.is_none() {
+                    entry.worker.rests();
+                }
+                false
+            }
+            Next::Wait(moment) => {
+                entry.wake = Some(moment);
+                false
+            }
+            Next::Work(Work::Sync(plan)) if plan.completed && plan.actions.is_empty() => {
+                entry.worker.completed();
+                self.consider(uid, cache, probes, network_ready, now)
+            }
+            // The runtime's network is told of when it comes.
+            Next::Work(Work::Sync(plan)) if !network_ready && needs_network(&plan, pod.as_deref()) => false,
+            Next::Work(work) => {
+                self.begin(uid, work, observed, now);
+                false
+            }
+            Next::Forget => {
+                self.forget(uid);
+                true
+            }
+        }
+    }
+
+    /// Two pods of one name do not run beside each other: the later one waits until nothing of the other is left.
+    fn waits_for_namesake(&self, uid: &PodUid, cache: &ObservedCache) -> bool {
+        // Also a pod that an earlier agent began, and that has needed nothing since.
+        let has_begun = |entry: &Entry| entry.begun || cache.pod(&entry.worker.identity.uid).is_some();
+        let Some(entry) = self.workers.get(uid).filter(|entry| !has_begun(entry)) else { return false };
+        let identity = &entry.worker.identity;
+        let mut begun = self.workers.values().filter(|other| has_begun(other)).map(|other| &other.worker.identity);
+        begun.any(|other| other.is_namesake(identity) && other.uid != identity.uid)
+            || self.unseen.iter().any(|pod| identity.is_name_of(pod) && pod.uid != identity.uid)
+    }
+
+    fn begin(&mut self, uid: &PodUid, work: Work, observed: Option<Rc<ObservedPod>>, now: Instant) {
+        let Some(entry) = self.workers.get_mut(uid) else { return };
+        entry.begun = true;
+        entry.worker.begun(&work, now);
+        let identity = entry.worker.identity.clone();
+        let observed = observed
+            .unwrap_or_else(|| Rc::new(ObservedPod::new(identity.uid.clone(), &identity.namespace, &identity.name)));
+        let cancel = Cancel::new();
+        let watch = cancel.watch();
+        let runtime = Rc::clone(&self.runtime);
+        let inbox = self.inbox.clone();
+        let pod = entry.worker.pod.clone();
+        if let (Work::Sync(plan), Some(pod)) = (&work, &pod) {
+            entry.restarts = situation::restarts(pod, plan, &observed);
+            entry.hooked = situation::hooked(pod, plan);
+        }
+        let task = rt::spawn(async move {
+            let done = match (work, pod) {
+                (Work::Sync(plan), Some(pod)) => sync_pod::sync_pod(&runtime, &pod, &plan, &observed, &watch).await,
+                // A pod without a spec never syncs: its worker begins in Terminating.
+                (Work::Sync(_) | Work::Refresh, None) => return,
+                (Work::Refresh, Some(pod)) => refresh_volumes::refresh_volumes(&runtime, &pod).await,
+                (Work::Look, _) => look_at_pod::look_at_pod(&runtime, &observed).await,
+                (Work::Collect(garbage), _) => look_at_pod::collect(&runtime, &observed, &garbage).await,
+                (Work::Stop { grace, by_lists }, pod) => {
+                    stop_pod::stop_pod(&runtime, pod.as_deref(), &observed, grace, by_lists).await
+                }
+                (Work::CleanUp { purge }, _) => clean_up_pod::clean_up_pod(&runtime, &observed, purge).await,
+            };
+            // The loop outlives its workers; it is gone only when the process ends.
+            let _ = inbox.send(SyncEvent::WorkDone(done)).await;
+        });
+        entry.task = Some(Running { task, cancel });
+    }
+
+    fn forget(&mut self, uid: &PodUid) {
+        self.backoff.forget(uid);
+        let Some(entry) = self.workers.remove(uid) else { return };
+        if let Some(pod) = entry.worker.successor {
+            self.wanted(&pod);
+        }
+        self.touch_namesakes(&entry.worker.identity);
+    }
+
+    /// Some worker's pod has this pod's name.
+    pub(crate) fn has_namesake(&self, observed: &ObservedPod) -> bool {
+        self.iter().any(|worker| worker.identity.is_name_of(observed) && worker.identity.uid != observed.uid)
+    }
+
+    fn touch_namesakes(&mut self, identity: &Identity) {
+        let namesakes = self.iter().map(|worker| &worker.identity).filter(|other| other.is_namesake(identity));
+        let namesakes: Vec<PodUid> = namesakes.map(|other| other.uid.clone()).collect();
+        self.touched.extend(namesakes);
+    }
+}
+
+fn needs_network(plan: &Plan, pod: Option<&Pod>) -> bool {
+    let own_network = pod.is_some_and(|pod| !pod.spec.host_network);
+    own_network && plan.actions.iter().any(|action| matches!(action, Action::CreateSandbox { .. }))
+}
+
+impl Entry {
+    fn new(worker: Worker, begun: bool) -> Self {
+        Self {
+            worker,
+            wake: None,
+            task: None,
+            begun,
+            backing_off: Vec::new(),
+            hooked: Vec::new(),
+            restarts: Vec::new(),
+        }
+    }
+
+    /// Ends the work under way. A sync is asked to end between two calls, so that none is left half done; a look and
+    /// what can be done anew as it is, which is the rest, are dropped at once.
+    fn cancel(&mut self) {
+        match self.worker.busy {
+            Some(worker::Kind::Look | worker::Kind::Collect | worker::Kind::Stop) => {
+                self.task = None;
+                self.worker.busy = None;
+            }
+            Some(worker::Kind::Sync) => {
+                if let Some(running) = &self.task {
+                    running.cancel.cancel();
+                }
+            }
+            Some(worker::Kind::Refresh | worker::Kind::CleanUp) | None => {}
+        }
+    }
+}
+
+/// Where neither a spec nor a container tells: the API's default.
+const DEFAULT_GRACE: Duration = Duration::from_secs(30);

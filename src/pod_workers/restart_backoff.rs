@@ -1,0 +1,155 @@
+//! Crash-loop back-off: how long a container that has ended waits for its next start. Pure: the moment is an argument.
+//!
+//! As the upstream kubelet counts: the first restart is immediate, then 10 s from the exit, doubled each time up to a
+//! limit. A container that has run for more than twice the limit since its last start begins anew. Only the exit's
+//! moment as seen here counts, never the wall clock, which a board may have wrong.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::api::PodUid;
+
+const FIRST: Duration = Duration::from_secs(10);
+/// The longest wait a node may set; what "ran for long" is measured by.
+const LONGEST: Duration = Duration::from_secs(300);
+
+#[derive(Debug)]
+pub(crate) struct RestartBackoff {
+    limit: Duration,
+    entries: HashMap<Key, Entry>,
+}
+
+/// A container of a pod. Another image or other resources are another container: they begin anew.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) pod: PodUid,
+    pub(crate) container: String,
+    pub(crate) definition: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    wait: Duration,
+    /// The last start.
+    updated: Instant,
+    /// The instance whose exit was seen last, and when.
+    exit: Option<(String, Instant)>,
+}
+
+impl RestartBackoff {
+    pub(crate) fn new(limit: Duration) -> Self {
+        Self { limit, entries: HashMap::new() }
+    }
+
+    /// The moment before which the container must not start again; `instance` is the id of what has ended.
+    pub(crate) fn not_before(&mut self, key: &Key, instance: &str, now: Instant) -> Option<Instant> {
+        let entry = self.entries.get_mut(key)?;
+        let exit = match &entry.exit {
+            Some((id, moment)) if id == instance => *moment,
+            Some(_) | None => {
+                entry.exit = Some((instance.to_owned(), now));
+                now
+            }
+        };
+        let ran_long = exit.saturating_duration_since(entry.updated) > LONGEST * 2;
+        (!ran_long).then(|| exit + entry.wait)
+    }
+
+    /// The container starts again: its next wait is longer.
+    pub(crate) fn restarts(&mut self, key: Key, now: Instant) {
+        let first = FIRST.min(self.limit);
+        let limit = self.limit;
+        self.entries
+            .entry(key)
+            .and_modify(|entry| {
+                let exit = entry.exit.as_ref().map_or(now, |(_, moment)| *moment);
+                let ran_long = exit.saturating_duration_since(entry.updated) > LONGEST * 2;
+                entry.wait = if ran_long { first } else { (entry.wait * 2).min(limit) };
+                entry.updated = now;
+            })
+            .or_insert(Entry { wait: first, updated: now, exit: None });
+    }
+
+    /// How long the container waits at present.
+    pub(crate) fn wait(&self, key: &Key) -> Option<Duration> {
+        self.entries.get(key).map(|entry| entry.wait)
+    }
+
+    pub(crate) fn forget(&mut self, pod: &PodUid) {
+        self.entries.retain(|key, _| key.pod != *pod);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(definition: u64) -> Key {
+        Key { pod: PodUid::from("u"), container: "main".to_owned(), definition }
+    }
+
+    /// The waits in seconds of a container that crashes at once after each start.
+    fn crash(backoff: &mut RestartBackoff, times: u32, mut now: Instant) -> Vec<u64> {
+        let mut waits = Vec::new();
+        for n in 0..times {
+            let start = backoff.not_before(&key(1), &n.to_string(), now).unwrap_or(now);
+            waits.push(start.duration_since(now).as_secs());
+            now = start;
+            backoff.restarts(key(1), now);
+        }
+        waits
+    }
+
+    #[test]
+    fn the_first_restart_is_immediate_and_the_waits_double_up_to_the_limit() {
+        let mut backoff = RestartBackoff::new(Duration::from_secs(300));
+        assert_eq!(crash(&mut backoff, 8, Instant::now()), [0, 10, 20, 40, 80, 160, 300, 300]);
+    }
+
+    #[test]
+    fn a_node_may_set_a_lower_limit() {
+        let mut backoff = RestartBackoff::new(Duration::from_secs(15));
+        assert_eq!(crash(&mut backoff, 4, Instant::now()), [0, 10, 15, 15]);
+        let mut backoff = RestartBackoff::new(Duration::from_secs(1));
+        assert_eq!(crash(&mut backoff, 3, Instant::now()), [0, 1, 1]);
+    }
+
+    #[test]
+    fn the_wait_counts_from_the_exit_however_often_it_is_asked_for() {
+        let mut backoff = RestartBackoff::new(Duration::from_secs(300));
+        let start = Instant::now();
+        backoff.restarts(key(1), start);
+        let exit = start + Duration::from_secs(1);
+        let allowed = Some(exit + Duration::from_secs(10));
+        assert_eq!(backoff.not_before(&key(1), "a", exit), allowed);
+        assert_eq!(backoff.not_before(&key(1), "a", exit + Duration::from_secs(5)), allowed);
+    }
+
+    #[test]
+    fn a_container_that_ran_for_more_than_ten_minutes_begins_anew() {
+        let mut backoff = RestartBackoff::new(Duration::from_secs(300));
+        let start = Instant::now();
+        backoff.restarts(key(1), start);
+        backoff.restarts(key(1), start);
+        let exit = start + Duration::from_secs(601);
+        assert_eq!(backoff.not_before(&key(1), "a", exit), None);
+        backoff.restarts(key(1), exit);
+        assert_eq!(backoff.wait(&key(1)), Some(Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn another_definition_has_a_back_off_of_its_own() {
+        let mut backoff = RestartBackoff::new(Duration::from_secs(300));
+        let now = Instant::now();
+        backoff.restarts(key(1), now);
+        assert_eq!(backoff.not_before(&key(2), "a", now), None);
+    }
+
+    #[test]
+    fn a_pod_that_is_forgotten_leaves_nothing() {
+        let mut backoff = RestartBackoff::new(Duration::from_secs(300));
+        backoff.restarts(key(1), Instant::now());
+        backoff.forget(&PodUid::from("u"));
+        assert!(backoff.entries.is_empty());
+    }
+}

@@ -1,0 +1,121 @@
+//! From a pod and what is seen of it to the plan of its next sync. Pure: the moment is an argument.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::{Duration, Instant};
+
+use crate::api::{self, Container, Pod};
+use crate::kuberuntime::{self, Action, Health, Plan, Situation, Wanted};
+use crate::pod_workers::restart_backoff::{Key, RestartBackoff};
+use crate::pods::{ObservedContainer, ObservedPod};
+use crate::probes::Probed;
+
+/// What is to be done for `pod` now. `held_until` tells when a container that could not be started is tried again.
+pub(crate) fn plan<'a>(
+    pod: &'a Pod,
+    observed: Option<&ObservedPod>,
+    probed: &BTreeMap<String, Probed>,
+    backoff: &mut RestartBackoff,
+    held_until: &dyn Fn(&str) -> Option<Instant>,
+    now: Instant,
+) -> Plan {
+    let nothing;
+    let observed = match observed {
+        Some(observed) => observed,
+        None => {
+            nothing = ObservedPod::new(pod.metadata.uid.clone(), &pod.metadata.namespace, &pod.metadata.name);
+            &nothing
+        }
+    };
+    let mut wanted = |container: &'a Container| {
+        let health = health(probed.get(&container.name));
+        let not_before = not_before(pod, container, observed, health, backoff, now);
+        Wanted {
+            name: &container.name,
+            hash: api::container_hash(container),
+            restart_policy: container.restart_policy,
+            not_before,
+            held_until: held_until(&container.name),
+            health,
+        }
+    };
+    let init = pod.spec.init_containers.iter().map(&mut wanted).collect();
+    let main = pod.spec.containers.iter().map(&mut wanted).collect();
+    let situation = Situation {
+        restart_policy: pod.spec.restart_policy,
+        host_network: pod.spec.host_network,
+        init,
+        main,
+        observed,
+        now,
+    };
+    kuberuntime::compute_pod_actions(&situation)
+}
+
+fn health(probed: Option<&Probed>) -> Health {
+    match probed {
+        None => Health::Started,
+        Some(Probed { failed: Some(probe), .. }) => Health::Failed(*probe),
+        Some(Probed { started: false, .. }) => Health::Starting,
+        Some(_) => Health::Started,
+    }
+}
+
+/// The end of the container's crash-loop back-off, if its newest instance has ended. For one that is about to be ended
+/// for its health the run before it counts, as it does upstream.
+fn not_before(
+    pod: &Pod,
+    container: &Container,
+    observed: &ObservedPod,
+    health: Health,
+    backoff: &mut RestartBackoff,
+    now: Instant,
+) -> Option<Instant> {
+    let ended = match health {
+        Health::Failed(_) => newest_exited(observed, &container.name),
+        Health::Starting | Health::Started => {
+            observed.container(&container.name).filter(|instance| instance.exit().is_some())
+        }
+    };
+    backoff.not_before(&key(pod, container), &ended?.id, now)
+}
+
+fn newest_exited<'a>(observed: &'a ObservedPod, name: &str) -> Option<&'a ObservedContainer> {
+    observed.containers.iter().find(|instance| instance.name == name && instance.exit().is_some())
+}
+
+/// The containers that a plan starts after a run that has ended by then: such starts count, once they are tried.
+pub(crate) fn restarts(pod: &Pod, plan: &Plan, observed: &ObservedPod) -> Vec<Key> {
+    let starts = plan.actions.iter().filter_map(|action| match action {
+        Action::StartContainer { place, .. } => place.of(pod),
+        Action::CreateSandbox { .. } | Action::KillContainer { .. } | Action::KillPod | Action::StartCreated { .. } => {
+            None
+        }
+    });
+    let again = starts.filter(|container| newest_exited(observed, &container.name).is_some());
+    again.map(|container| key(pod, container)).collect()
+}
+
+/// The containers that the plan starts and that have a hook after the start.
+pub(crate) fn hooked(pod: &Pod, plan: &Plan) -> Vec<String> {
+    let started = plan.actions.iter().filter_map(|action| match action {
+        Action::StartContainer { place, .. } | Action::StartCreated { place, .. } => place.of(pod),
+        Action::KillPod | Action::CreateSandbox { .. } | Action::KillContainer { .. } => None,
+    });
+    let has_hook = |container: &&Container| container.lifecycle.as_ref().is_some_and(|all| all.post_start.is_some());
+    started.filter(has_hook).map(|container| container.name.clone()).collect()
+}
+
+/// The containers that the plan leaves in crash-loop back-off, and how long that is.
+pub(crate) fn backing_off(pod: &Pod, plan: &Plan, backoff: &RestartBackoff) -> Vec<(String, Duration)> {
+    let containers = plan.backing_off.iter().filter_map(|(place, _)| place.of(pod));
+    containers.filter_map(|container| Some((container.name.clone(), backoff.wait(&key(pod, container))?))).collect()
+}
+
+fn key(pod: &Pod, container: &Container) -> Key {
+    let mut hasher = DefaultHasher::new();
+    container.image.hash(&mut hasher);
+    // The canonical text: two ways to write one quantity are one definition.
+    api::encode(&container.resources).to_string().hash(&mut hasher);
+    Key { pod: pod.metadata.uid.clone(), container: container.name.clone(), definition: hasher.finish() }
+}

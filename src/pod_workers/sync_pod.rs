@@ -1,0 +1,78 @@
+//! Bringing a pod closer to its spec: its directories and volumes, then the runtime.
+
+use std::sync::Arc;
+
+use crate::api::{Container, Pod};
+use crate::error::ErrorChain;
+use crate::kuberuntime::{CancelWatch, Environment, Executed, FileValue, Made, Mounts, Plan, PodRuntime, VolumesFor};
+use crate::pods::{ObservedPod, WorkDone, WorkResult};
+use crate::rt;
+use crate::volumes::{self, SetUp};
+
+pub(super) async fn sync_pod(
+    runtime: &PodRuntime,
+    pod: &Arc<Pod>,
+    plan: &Plan,
+    observed: &ObservedPod,
+    cancel: &CancelWatch,
+) -> WorkDone {
+    let uid = observed.uid.clone();
+    let mut failed_mounts = Vec::new();
+    let executed = set_up_and_execute(runtime, pod, plan, observed, cancel, &mut failed_mounts).await;
+    let Executed { containers, mut failure } = executed;
+    let look = async { Some(runtime.observe_pod(&uid).await) };
+    let cancelled = async {
+        cancel.cancelled().await;
+        None
+    };
+    let observation = match rt::either(cancelled, look).await {
+        Some(Ok(observation)) => Some(observation),
+        Some(Err(error)) => {
+            // The steps may have been done; without a look they must not be done again. The retry begins with one.
+            failure.get_or_insert_with(|| ErrorChain(&error).to_string());
+            None
+        }
+        // What comes next looks for itself.
+        None => None,
+    };
+    WorkDone { uid, observation, result: WorkResult::Synced { containers, failure, failed_mounts } }
+}
+
+async fn set_up_and_execute(
+    runtime: &PodRuntime,
+    pod: &Arc<Pod>,
+    plan: &Plan,
+    observed: &ObservedPod,
+    cancel: &CancelWatch,
+    failed_mounts: &mut Vec<String>,
+) -> Executed {
+    let set_up = {
+        let objects = runtime.objects.borrow();
+        volumes::set_up(pod, SetUp { dirs: &runtime.dirs, node: &runtime.node, objects: &objects })
+    };
+    let volumes = match set_up.await {
+        Ok(volumes) => volumes,
+        Err(error) => {
+            let failure = ErrorChain(&error).to_string();
+            failed_mounts.push(failure.clone());
+            return Executed { failure: Some(failure), ..Executed::default() };
+        }
+    };
+    failed_mounts.extend(volumes.kept.iter().map(|error| ErrorChain(error).to_string()));
+    let recursive_read_only = runtime.mounts_read_only_recursively(pod);
+    let mounts = |container: &Container, environment: &Environment| -> Made<Mounts> {
+        let expand = |text: &str| {
+            environment.expand_strictly(text).map_err(|missing| missing.into_iter().collect::<Vec<_>>().join(", "))
+        };
+        let mounts = volumes.container_mounts(container, &expand, recursive_read_only);
+        Box::pin(async move { mounts.await.map_err(|error| ErrorChain(&error).to_string()) })
+    };
+    let file_values = |container: &Container| -> Made<Vec<FileValue>> {
+        let values = volumes.file_values(container);
+        Box::pin(async move {
+            values.await.into_iter().map(|found| FileValue { file: found.file, value: found.value }).collect()
+        })
+    };
+    let volumes = VolumesFor { mounts: &mounts, file_values: &file_values };
+    runtime.execute(pod, &volumes, plan, observed, cancel).await
+}

@@ -1,0 +1,85 @@
+//! What reaches the sync loop: everything that can change what is done next. Pure.
+
+use crate::api::PodUid;
+use crate::pods::{Look, ObservedPod, PodEvent, ProbeResult, SourceUpdate, Waiting};
+
+/// The sync loop's one inbox.
+#[derive(Debug)]
+pub(crate) enum SyncEvent {
+    /// A source tells all of its pods.
+    Sources(SourceUpdate),
+    /// Something of one pod was looked at in the runtime.
+    Observed(Observation),
+    /// Everything in the runtime was looked at.
+    Relisted(Relist),
+    /// The runtime came, went, or has another word about itself.
+    Runtime(RuntimeState),
+    /// A pod worker is through with a piece of work.
+    WorkDone(WorkDone),
+    /// A probe has reached one of its thresholds.
+    Probed(ProbeResult),
+    /// Something to be told about a pod. It changes nothing, and is dropped when the inbox is full.
+    Happened(PodEvent),
+    /// The watchdog asks whether the loop moves: taking it out is the answer.
+    Beat,
+}
+
+/// One pod as the runtime showed it.
+#[derive(Debug)]
+pub(crate) struct Observation {
+    pub(crate) pod: ObservedPod,
+    pub(crate) look: Look,
+}
+
+/// Every pod of the runtime.
+#[derive(Debug)]
+pub(crate) struct Relist {
+    pub(crate) pods: Vec<ObservedPod>,
+    /// Pods that are there but could not be looked at in time: nothing of them but their names.
+    pub(crate) unseen: Vec<ObservedPod>,
+    pub(crate) look: Look,
+}
+
+/// What the runtime says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RuntimeState {
+    /// Empty until the runtime has answered once.
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) ready: bool,
+    pub(crate) network_ready: bool,
+    /// Why it is not ready.
+    pub(crate) message: String,
+}
+
+#[derive(Debug)]
+pub(crate) struct WorkDone {
+    pub(crate) uid: PodUid,
+    /// The pod as it was seen after the work.
+    pub(crate) observation: Option<Observation>,
+    pub(crate) result: WorkResult,
+}
+
+#[derive(Debug)]
+pub(crate) enum WorkResult {
+    /// The steps of a plan were tried.
+    Synced {
+        /// For each container that a step was about: why it waits now, or nothing when its step went well.
+        containers: Vec<(String, Option<Waiting>)>,
+        /// What stopped the whole pod, as one line.
+        failure: Option<String>,
+        /// Volumes that could not be set up, or were left as they were, and why.
+        failed_mounts: Vec<String>,
+    },
+    /// The files in the volumes of a running pod were brought up to date: `all` that can be written, and why the rest is
+    /// as it was.
+    Refreshed { all: bool, failed_mounts: Vec<String> },
+    /// What has ended and is not kept was removed: `all` of it or not.
+    Collected { all: bool },
+    /// Nothing of the pod runs any more.
+    Stopped,
+    /// Its mounts are gone; when it was `purged`, so is everything else.
+    Cleaned { purged: bool },
+    /// Stopping or cleaning failed; it is tried again.
+    Failed { failure: String },
+}

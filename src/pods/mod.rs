@@ -1,0 +1,19 @@
+//! The books: desired pods, observed pods, events. Pure.
+
+mod event;
+mod observed;
+mod observed_cache;
+mod pod_dirs;
+mod pod_event;
+mod probe_result;
+mod source_update;
+mod waiting;
+
+pub(crate) use event::{Observation, Relist, RuntimeState, SyncEvent, WorkDone, WorkResult};
+pub(crate) use observed::{ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, SandboxState};
+pub(crate) use observed_cache::{Look, ObservedCache, Taken};
+pub(crate) use pod_dirs::PodDirs;
+pub(crate) use pod_event::{EventKind, PodEvent};
+pub(crate) use probe_result::{ProbeKind, ProbeResult};
+pub(crate) use source_update::{SourceName, SourcePod, SourceProblem, SourceUpdate};
+pub(crate) use waiting::Waiting;

@@ -1,0 +1,199 @@
+//! A pod as the runtime shows it. Pure.
+
+use core::net::IpAddr;
+use std::time::Duration;
+
+use crate::api::PodUid;
+
+/// Everything the runtime holds of one pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ObservedPod {
+    pub(crate) uid: PodUid,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// `kubernetes.io/config.source` as written on the newest sandbox.
+    pub(crate) source: Option<String>,
+    /// Newest first.
+    pub(crate) sandboxes: Vec<ObservedSandbox>,
+    /// Newest first, of all sandboxes.
+    pub(crate) containers: Vec<ObservedContainer>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ObservedSandbox {
+    pub(crate) id: String,
+    pub(crate) attempt: u32,
+    pub(crate) state: SandboxState,
+    /// Nanoseconds since 1970, by the runtime's clock.
+    pub(crate) created_at: i64,
+    /// The sandbox shares the node's network.
+    pub(crate) host_network: bool,
+    pub(crate) ips: Vec<IpAddr>,
+    /// Of the sandbox's own process, where the runtime tells.
+    pub(crate) pid: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SandboxState {
+    Ready,
+    NotReady,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ObservedContainer {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) sandbox_id: String,
+    pub(crate) state: ContainerState,
+    /// Nanoseconds since 1970, by the runtime's clock.
+    pub(crate) created_at: i64,
+    /// The image's name as the runtime shows it.
+    pub(crate) image: String,
+    pub(crate) image_id: String,
+    /// `io.kubernetes.container.hash`; `None` on a container that no kubelet made.
+    pub(crate) hash: Option<u32>,
+    pub(crate) restart_count: u32,
+    /// What the pod gave for its containers to stop, as written on the container.
+    pub(crate) grace: Option<Duration>,
+    pub(crate) pid: Option<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ContainerState {
+    Created,
+    Running {
+        started_at: i64,
+    },
+    Exited(Box<Exit>),
+    /// The runtime itself does not know.
+    Unknown,
+}
+
+/// How a container ended. Times are nanoseconds since 1970; 0 is unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Exit {
+    pub(crate) code: i32,
+    pub(crate) reason: String,
+    /// The termination message, or the runtime's own word.
+    pub(crate) message: String,
+    pub(crate) started_at: i64,
+    pub(crate) finished_at: i64,
+}
+
+impl ObservedPod {
+    pub(crate) fn new(uid: PodUid, namespace: &str, name: &str) -> Self {
+        Self {
+            uid,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            source: None,
+            sandboxes: Vec::new(),
+            containers: Vec::new(),
+        }
+    }
+
+    /// The newest instance of the container called `name`.
+    pub(crate) fn container(&self, name: &str) -> Option<&ObservedContainer> {
+        self.containers.iter().find(|container| container.name == name)
+    }
+
+    pub(crate) fn newest_sandbox(&self) -> Option<&ObservedSandbox> {
+        self.sandboxes.first()
+    }
+
+    pub(crate) fn ready_sandbox(&self) -> Option<&ObservedSandbox> {
+        self.sandboxes.iter().find(|sandbox| sandbox.state == SandboxState::Ready)
+    }
+
+    /// The runtime holds nothing of the pod.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.sandboxes.is_empty() && self.containers.is_empty()
+    }
+
+    /// No sandbox is ready and no container may be running.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.ready_sandbox().is_none() && !self.containers.iter().any(|container| self.may_run(container))
+    }
+
+    /// False for a container that has ended, and for one that was never started and whose sandbox has ended: nobody can
+    /// start it any more. The runtime keeps that as created; there is no way to stop it, only to remove it.
+    pub(crate) fn may_run(&self, container: &ObservedContainer) -> bool {
+        match container.state {
+            ContainerState::Exited(_) => false,
+            ContainerState::Created => self
+                .sandboxes
+                .iter()
+                .any(|sandbox| sandbox.id == container.sandbox_id && sandbox.state == SandboxState::Ready),
+            ContainerState::Running { .. } | ContainerState::Unknown => true,
+        }
+    }
+
+    /// The same pod, in which the newest instances of these containers have been made and do not run yet.
+    pub(crate) fn without_running(&self, names: &[String]) -> Self {
+        let mut pod = self.clone();
+        for name in names {
+            let newest = pod.containers.iter_mut().find(|container| container.name == *name);
+            if let Some(container) = newest.filter(|container| container.is_running()) {
+                container.state = ContainerState::Created;
+            }
+        }
+        pod
+    }
+
+    /// The longest grace that one of its containers was made with.
+    pub(crate) fn grace(&self) -> Option<Duration> {
+        self.containers.iter().filter_map(|container| container.grace).max()
+    }
+}
+
+impl ObservedContainer {
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.state, ContainerState::Running { .. })
+    }
+
+    pub(crate) fn exit(&self) -> Option<&Exit> {
+        match &self.state {
+            ContainerState::Exited(exit) => Some(exit),
+            ContainerState::Created | ContainerState::Running { .. } | ContainerState::Unknown => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_that_was_never_started_ends_with_its_sandbox() {
+        let mut pod = ObservedPod::new(PodUid::from("u"), "default", "web");
+        let sandbox = |state| ObservedSandbox {
+            id: "s".to_owned(),
+            attempt: 0,
+            state,
+            created_at: 0,
+            host_network: false,
+            ips: Vec::new(),
+            pid: None,
+        };
+        pod.containers = vec![ObservedContainer {
+            id: "c".to_owned(),
+            name: "main".to_owned(),
+            sandbox_id: "s".to_owned(),
+            state: ContainerState::Created,
+            created_at: 0,
+            image: String::new(),
+            image_id: String::new(),
+            hash: None,
+            restart_count: 0,
+            grace: None,
+            pid: None,
+        }];
+        assert!(pod.is_stopped(), "its sandbox is gone");
+        pod.sandboxes = vec![sandbox(SandboxState::Ready)];
+        assert!(!pod.is_stopped());
+        pod.sandboxes = vec![sandbox(SandboxState::NotReady)];
+        assert!(pod.is_stopped());
+        pod.containers[0].state = ContainerState::Unknown;
+        assert!(!pod.is_stopped(), "what the runtime does not know may run");
+    }
+}

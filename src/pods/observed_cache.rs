@@ -1,0 +1,214 @@
+//! The newest observation of each pod. Pure.
+
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+
+use crate::api::PodUid;
+use crate::pods::ObservedPod;
+
+/// Keeps what was last seen of each pod: what an older look saw never replaces what a newer one did, also when that saw
+/// nothing any more.
+#[derive(Debug, Default)]
+pub(crate) struct ObservedCache {
+    pods: HashMap<PodUid, Seen>,
+    /// Pods that this look did not see any more. Kept as long as an older look is under way.
+    gone: HashMap<PodUid, u64>,
+    /// How many looks have begun.
+    begun: u64,
+    under_way: VecDeque<(u64, Weak<()>)>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    pod: Rc<ObservedPod>,
+    look: u64,
+}
+
+/// A look at the runtime: begun before the first question, held until what it saw was taken in.
+#[derive(Clone, Debug)]
+pub(crate) struct Look {
+    number: u64,
+    #[expect(dead_code, reason = "it is under way for as long as this is held")]
+    under_way: Arc<()>,
+}
+
+/// What an observation was worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// A newer look was taken in before.
+    TooLate,
+    NothingNew,
+    News,
+}
+
+impl ObservedCache {
+    pub(crate) fn pod(&self, uid: &PodUid) -> Option<&Rc<ObservedPod>> {
+        self.pods.get(uid).map(|seen| &seen.pod)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Rc<ObservedPod>> + Clone {
+        self.pods.values().map(|seen| &seen.pod)
+    }
+
+    /// A look begins now.
+    pub(crate) fn begin(&mut self) -> Look {
+        self.forget_gone();
+        self.begun += 1;
+        let under_way = Arc::new(());
+        self.under_way.push_back((self.begun, Arc::downgrade(&under_way)));
+        Look { number: self.begun, under_way }
+    }
+
+    pub(crate) fn observe(&mut self, pod: ObservedPod, look: &Look) -> Taken {
+        let newest = self.pods.get(&pod.uid).map(|seen| seen.look).or_else(|| self.gone.get(&pod.uid).copied());
+        if newest.is_some_and(|newest| newest > look.number) {
+            return Taken::TooLate;
+        }
+        let known = self.pods.get_mut(&pod.uid);
+        if pod.is_gone() {
+            let news = known.is_some();
+            self.pods.remove(&pod.uid);
+            self.gone.insert(pod.uid, look.number);
+            self.forget_gone();
+            return if news { Taken::News } else { Taken::NothingNew };
+        }
+        self.gone.remove(&pod.uid);
+        match known {
+            Some(seen) if *seen.pod == pod => {
+                seen.look = look.number;
+                Taken::NothingNew
+            }
+            Some(_) | None => {
+                self.pods.insert(pod.uid.clone(), Seen { pod: Rc::new(pod), look: look.number });
+                Taken::News
+            }
+        }
+    }
+
+    /// What no look under way could show again need not be remembered.
+    fn forget_gone(&mut self) {
+        while self.under_way.front().is_some_and(|(_, look)| look.strong_count() == 0) {
+            self.under_way.pop_front();
+        }
+        match self.under_way.front() {
+            Some((oldest, _)) => self.gone.retain(|_, look| *look > *oldest),
+            None => self.gone.clear(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pods::{ObservedSandbox, SandboxState};
+
+    fn pod(sandboxes: &[&str]) -> ObservedPod {
+        let mut pod = ObservedPod::new(PodUid::from("u"), "default", "web");
+        pod.sandboxes = sandboxes
+            .iter()
+            .map(|id| ObservedSandbox {
+                id: (*id).to_owned(),
+                attempt: 0,
+                state: SandboxState::Ready,
+                created_at: 0,
+                host_network: false,
+                ips: Vec::new(),
+                pid: None,
+            })
+            .collect();
+        pod
+    }
+
+    #[test]
+    fn the_same_sight_twice_is_no_news() {
+        let mut cache = ObservedCache::default();
+        let look = cache.begin();
+        assert_eq!(cache.observe(pod(&["a"]), &look), Taken::News);
+        assert_eq!(cache.observe(pod(&["a"]), &look), Taken::NothingNew);
+        assert_eq!(cache.observe(pod(&["b"]), &look), Taken::News);
+        assert_eq!(cache.observe(pod(&[]), &look), Taken::News);
+        assert_eq!(cache.observe(pod(&[]), &look), Taken::NothingNew);
+        assert_eq!(cache.iter().count(), 0);
+    }
+
+    #[test]
+    fn nothing_is_kept_of_a_pod_that_is_gone_when_no_older_look_is_under_way() {
+        let mut cache = ObservedCache::default();
+        let (first, second) = (cache.begin(), cache.begin());
+        cache.observe(pod(&["a"]), &second);
+        cache.observe(pod(&[]), &second);
+        assert_eq!(cache.gone.len(), 1);
+        drop(first);
+        let third = cache.begin();
+        assert_eq!((cache.gone.len(), cache.under_way.len()), (0, 2));
+        drop((second, third));
+        cache.begin();
+        assert_eq!(cache.under_way.len(), 1);
+    }
+
+    /// What may happen: a look begins; one of those under way sees the pod, or nothing of it, or is given up.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Begin,
+        Sees(usize, bool),
+        GivenUp(usize),
+    }
+
+    /// Takes every sequence of so many steps, and checks after each that the pod is as the newest look saw it whose
+    /// sight was taken in.
+    fn every_sequence(steps: &mut Vec<Step>, length: usize) -> u32 {
+        let under_way = replay(steps);
+        if length == 0 {
+            return 1;
+        }
+        let ends =
+            (0..under_way).flat_map(|look| [Step::Sees(look, true), Step::Sees(look, false), Step::GivenUp(look)]);
+        let mut all = 1;
+        for step in std::iter::once(Step::Begin).chain(ends) {
+            steps.push(step);
+            all += every_sequence(steps, length - 1);
+            steps.pop();
+        }
+        all
+    }
+
+    /// How many looks are under way at the end.
+    fn replay(steps: &[Step]) -> usize {
+        let mut cache = ObservedCache::default();
+        let mut looks: Vec<Look> = Vec::new();
+        let mut newest: Option<(u64, bool)> = None;
+        for step in steps {
+            match *step {
+                Step::Begin => looks.push(cache.begin()),
+                Step::GivenUp(place) => drop(looks.remove(place)),
+                Step::Sees(place, there) => {
+                    let look = looks.remove(place);
+                    // Each sees another sandbox, so that one sight is not taken for the other.
+                    let id = look.number.to_string();
+                    let sandboxes = if there { &[&*id][..] } else { &[] };
+                    let late = newest.is_some_and(|(number, _)| number > look.number);
+                    let taken = cache.observe(pod(sandboxes), &look);
+                    assert_eq!(taken == Taken::TooLate, late, "{steps:?}");
+                    if !late {
+                        newest = Some((look.number, there));
+                    }
+                }
+            }
+            let shown = cache.pod(&PodUid::from("u")).map(|pod| pod.sandboxes[0].id.clone());
+            let expected = newest.and_then(|(number, there)| there.then(|| number.to_string()));
+            assert_eq!(shown, expected, "{steps:?}");
+            if looks.is_empty() {
+                cache.forget_gone();
+                assert!(cache.gone.is_empty() && cache.under_way.is_empty(), "{steps:?}");
+            }
+        }
+        looks.len()
+    }
+
+    #[test]
+    fn in_every_order_of_looks_the_newest_one_that_came_back_counts() {
+        let sequences = every_sequence(&mut Vec::new(), 8);
+        assert!(sequences > 10_000, "{sequences}");
+    }
+}

@@ -1,0 +1,47 @@
+//! What a probe has found. Pure.
+
+use std::fmt;
+
+use crate::api::PodUid;
+
+/// Which of a container's probes. The names are those of events and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ProbeKind {
+    Startup,
+    Readiness,
+    Liveness,
+}
+
+/// A threshold was reached: often enough in a row the container has passed the probe, or has not.
+#[derive(Debug)]
+pub(crate) struct ProbeResult {
+    pub(crate) pod: PodUid,
+    pub(crate) container: String,
+    /// The instance that was asked: a result about an earlier one means nothing.
+    pub(crate) container_id: String,
+    pub(crate) kind: ProbeKind,
+    pub(crate) passed: bool,
+}
+
+impl ProbeKind {
+    pub(crate) const ALL: [Self; 3] = [Self::Startup, Self::Readiness, Self::Liveness];
+
+    /// As it stands inside a sentence.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Startup => "startup",
+            Self::Readiness => "readiness",
+            Self::Liveness => "liveness",
+        }
+    }
+}
+
+impl fmt::Display for ProbeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Startup => "Startup",
+            Self::Readiness => "Readiness",
+            Self::Liveness => "Liveness",
+        })
+    }
+}

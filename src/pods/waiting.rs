@@ -1,0 +1,20 @@
+//! Why a container is not running yet. Pure.
+
+use std::time::Instant;
+
+use crate::api::Reason;
+
+/// `state.waiting` of a container status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    pub(crate) reason: Reason,
+    pub(crate) message: String,
+    /// Nothing is tried before this moment, where that is known.
+    pub(crate) until: Option<Instant>,
+}
+
+impl Waiting {
+    pub(crate) fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into(), until: None }
+    }
+}

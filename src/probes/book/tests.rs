@@ -1,0 +1,174 @@
+use super::*;
+use crate::api::{ExecAction, PodUid, ProbeHandler, RestartPolicy};
+use crate::pods::ContainerState;
+
+const FRESH: Found = Found { age: Duration::ZERO, adopted: false, was_started: false, was_ready: false };
+const LATER: Duration = Duration::from_secs(3600);
+
+fn probe() -> Option<Box<Probe>> {
+    Some(Box::new(Probe {
+        handler: ProbeHandler::Exec(ExecAction::default()),
+        initial_delay_seconds: 5,
+        timeout_seconds: 1,
+        period_seconds: 10,
+        success_threshold: 1,
+        failure_threshold: 3,
+        termination_grace_period_seconds: None,
+    }))
+}
+
+/// A container called `main` with the probes of these initials: S, R, L.
+fn container(probes: &str) -> Container {
+    let probe = |initial: char| if probes.contains(initial) { probe() } else { None };
+    Container {
+        name: "main".to_owned(),
+        startup_probe: probe('S'),
+        readiness_probe: probe('R'),
+        liveness_probe: probe('L'),
+        ..Container::default()
+    }
+}
+
+fn spec(probes: &str) -> PodSpec {
+    PodSpec { containers: vec![container(probes)], ..PodSpec::default() }
+}
+
+fn running(id: &str) -> ObservedPod {
+    let mut pod = ObservedPod::new(PodUid::from("u"), "default", "web");
+    pod.containers.push(ObservedContainer {
+        id: id.to_owned(),
+        name: "main".to_owned(),
+        sandbox_id: "s".to_owned(),
+        state: ContainerState::Running { started_at: 1 },
+        created_at: 0,
+        image: String::new(),
+        image_id: String::new(),
+        hash: None,
+        restart_count: 0,
+        grace: None,
+        pid: None,
+    });
+    pod
+}
+
+fn result(id: &str, kind: ProbeKind, passed: bool) -> ProbeResult {
+    let container = "main".to_owned();
+    ProbeResult { pod: PodUid::from("u"), container, container_id: id.to_owned(), kind, passed }
+}
+
+/// The initials of the probes that are to be asked.
+fn due(book: &Book, spec: &PodSpec, ending: bool) -> String {
+    let initials = [('S', ProbeKind::Startup), ('R', ProbeKind::Readiness), ('L', ProbeKind::Liveness)];
+    let due = initials.iter().filter(|(_, kind)| book.is_due(&spec.containers[0], *kind, ending));
+    due.map(|(initial, _)| *initial).collect()
+}
+
+fn seen(spec: &PodSpec, found: Found) -> Book {
+    let mut book = Book::default();
+    book.see(spec, &running("c1"), |_| found);
+    book
+}
+
+fn state(book: &Book) -> (bool, bool, Option<ProbeKind>) {
+    let probed = &book.probed()["main"];
+    (probed.started, probed.ready, probed.failed)
+}
+
+#[test]
+fn until_its_first_results_a_container_is_alive_and_neither_started_nor_ready() {
+    assert_eq!(state(&seen(&spec("SRL"), FRESH)), (false, false, None));
+    assert_eq!(state(&seen(&spec("RL"), FRESH)), (true, false, None));
+    assert_eq!(state(&seen(&spec("L"), FRESH)), (true, true, None));
+    assert!(seen(&spec(""), FRESH).probed().is_empty(), "nothing is kept of a container without probes");
+}
+
+#[test]
+fn readiness_and_liveness_wait_for_the_startup_probe_which_then_rests() {
+    let spec = spec("SRL");
+    let mut book = seen(&spec, FRESH);
+    assert_eq!(due(&book, &spec, false), "S");
+    assert!(book.take_in(&result("c1", ProbeKind::Startup, true)));
+    assert_eq!((due(&book, &spec, false).as_str(), state(&book)), ("RL", (true, false, None)));
+    assert!(book.take_in(&result("c1", ProbeKind::Readiness, true)));
+    assert_eq!(state(&book), (true, true, None));
+    assert!(!book.take_in(&result("c1", ProbeKind::Readiness, true)), "no news");
+    assert!(book.take_in(&result("c1", ProbeKind::Readiness, false)));
+    assert_eq!(state(&book), (true, false, None));
+}
+
+#[test]
+fn what_has_failed_is_not_asked_until_another_instance_runs() {
+    for (probes, kind, left) in [("SRL", ProbeKind::Startup, ""), ("RL", ProbeKind::Liveness, "R")] {
+        let spec = spec(probes);
+        let mut book = seen(&spec, FRESH);
+        assert!(book.take_in(&result("c1", kind, false)));
+        assert_eq!((state(&book).2, due(&book, &spec, false).as_str()), (Some(kind), left));
+        book.see(&spec, &running("c1"), |_| panic!("it is known"));
+        assert_eq!(state(&book).2, Some(kind));
+        book.see(&spec, &running("c2"), |_| FRESH);
+        assert_eq!(state(&book).2, None);
+        assert!(!due(&book, &spec, false).is_empty());
+    }
+}
+
+#[test]
+fn a_result_about_an_earlier_instance_means_nothing() {
+    let spec = spec("L");
+    let mut book = seen(&spec, FRESH);
+    book.see(&spec, &running("c2"), |_| FRESH);
+    assert!(!book.take_in(&result("c1", ProbeKind::Liveness, false)));
+    assert_eq!(state(&book), (true, true, None));
+}
+
+#[test]
+fn what_does_not_run_is_not_asked_and_nothing_is_kept_of_it() {
+    let spec = spec("RL");
+    let mut book = seen(&spec, FRESH);
+    let mut ended = running("c1");
+    ended.containers[0].state = ContainerState::Exited(Box::default());
+    book.see(&spec, &ended, |_| FRESH);
+    assert_eq!(due(&book, &spec, false), "");
+    assert!(book.probed().is_empty());
+}
+
+#[test]
+fn of_a_pod_that_ends_only_the_readiness_is_asked() {
+    let spec = spec("RL");
+    assert_eq!(due(&seen(&spec, FRESH), &spec, true), "R");
+    let spec = self::spec("SRL");
+    assert_eq!(due(&seen(&spec, FRESH), &spec, true), "");
+}
+
+#[test]
+fn a_container_that_was_found_running_keeps_what_its_status_said() {
+    let found = Found { age: LATER, adopted: true, was_started: true, was_ready: true };
+    assert_eq!(state(&seen(&spec("SRL"), found)), (true, true, None));
+    let found = Found { was_ready: false, ..found };
+    assert_eq!(state(&seen(&spec("SRL"), found)), (true, false, None));
+    let found = Found { adopted: false, was_ready: true, ..found };
+    assert_eq!(state(&seen(&spec("SRL"), found)), (false, false, None), "a status of another life");
+}
+
+#[test]
+fn one_that_has_outlived_its_startup_probe_is_not_asked_that_again() {
+    let spec = spec("SL");
+    // 5 s before the first question, then 3 of them and a part of a period before.
+    for (seconds, asked) in [(45, "S"), (46, "L")] {
+        let found = Found { age: Duration::from_secs(seconds), adopted: true, ..FRESH };
+        assert_eq!(due(&seen(&spec, found), &spec, false), asked, "{seconds} s");
+    }
+    let not_adopted = Found { age: LATER, ..FRESH };
+    assert_eq!(due(&seen(&spec, not_adopted), &spec, false), "S");
+}
+
+#[test]
+fn only_main_containers_and_sidecars_have_probes_that_count() {
+    let named = |name: &str, policy| Container { name: name.to_owned(), restart_policy: policy, ..container("SRL") };
+    let spec = PodSpec {
+        init_containers: vec![named("first", None), named("side", Some(RestartPolicy::Always))],
+        containers: vec![named("main", None), Container::default()],
+        ..PodSpec::default()
+    };
+    let counted: Vec<_> = with_probes(&spec).map(|(place, container)| (place, &*container.name)).collect();
+    assert_eq!(counted, [(1, "side"), (2, "main")]);
+}

@@ -1,0 +1,222 @@
+//! The gRPC health check: `grpc.health.v1.Health/Check`, in the open.
+
+use std::time::{Duration, Instant};
+
+use crate::net::{Dialer, KUBERNETES};
+use crate::probes::outcome::Outcome;
+use crate::rpc::{self, call_once};
+use crate::rt::{self, TcpStream};
+use crate::wire::grpc::Code;
+use crate::wire::protobuf::{decode, encode, message, open_enum};
+
+message! {
+    struct HealthCheckRequest {
+        1 => service: String,
+    }
+
+    struct HealthCheckResponse {
+        1 => status: ServingStatus,
+    }
+}
+
+open_enum! {
+    enum ServingStatus {
+        Unknown = 0,
+        Serving = 1,
+        NotServing = 2,
+        ServiceUnknown = 3,
+    }
+}
+
+/// Between two tries to connect (gRPC's own first back-off).
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Nothing but the answer that the service serves passes; whatever else happens is a failure.
+pub(super) async fn probe(dialer: &Dialer, host: &str, port: u16, service: &str, limit: Duration) -> Outcome {
+    let end = Instant::now() + limit;
+    let authority = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    let within = format!("{}s", limit.as_secs());
+    let Ok(stream) = rt::deadline(limit, connect(dialer, host, port, limit)).await else {
+        return Outcome::Failed(format!(
+            "timeout: failed to connect service {authority:?} within {within}: context deadline exceeded"
+        ));
+    };
+    let request = encode(&HealthCheckRequest { service: service.to_owned() });
+    let agent = format!("kube-probe/{KUBERNETES}");
+    let call = call_once(stream, agent, authority, "/grpc.health.v1.Health/Check", request);
+    match rt::deadline(end.saturating_duration_since(Instant::now()), call).await {
+        Ok(answer) => outcome(answer, &within),
+        Err(rt::Elapsed) => Outcome::Failed(format!("timeout: health rpc did not complete within {within}")),
+    }
+}
+
+/// As long as nobody listens it is tried again: who starts within the time is in time.
+async fn connect(dialer: &Dialer, host: &str, port: u16, limit: Duration) -> TcpStream {
+    loop {
+        if let Ok(stream) = dialer.dial(host, port, limit).await {
+            return stream;
+        }
+        rt::sleep(RETRY).await;
+    }
+}
+
+fn outcome(answer: Result<Vec<u8>, rpc::Error>, within: &str) -> Outcome {
+    let failed = |error: &dyn std::fmt::Display| Outcome::Failed(format!("error: health rpc probe failed: {error}"));
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(rpc::Error::Status(status)) => {
+            return match status.code {
+                Code::Unimplemented => Outcome::Failed(format!(
+                    "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {}",
+                    status.message
+                )),
+                Code::DeadlineExceeded => {
+                    Outcome::Failed(format!("timeout: health rpc did not complete within {within}"))
+                }
+                code => failed(&format_args!("rpc error: code = {code} desc = {}", status.message)),
+            };
+        }
+        Err(error) => return failed(&format_args!("rpc error: code = Unavailable desc = {error}")),
+    };
+    match decode::<HealthCheckResponse>(&answer) {
+        Ok(HealthCheckResponse { status: ServingStatus::Serving }) => Outcome::Passed,
+        Ok(HealthCheckResponse { status }) => {
+            Outcome::Failed(format!("service unhealthy (responded with {:?})", status.name()))
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+impl ServingStatus {
+    fn name(self) -> String {
+        match self {
+            Self::Unknown => "UNKNOWN".to_owned(),
+            Self::Serving => "SERVING".to_owned(),
+            Self::NotServing => "NOT_SERVING".to_owned(),
+            Self::ServiceUnknown => "SERVICE_UNKNOWN".to_owned(),
+            Self::Unrecognized(number) => number.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::wire::grpc::{CONTENT_TYPE, Status, frame_message};
+    use crate::wire::hpack::Field;
+    use crate::wire::http2::{Connection, Event};
+
+    /// Answers one call, and tells what was asked: path, authority, message.
+    fn answer_once(listener: &TcpListener, status: ServingStatus) -> (String, String, Vec<u8>) {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut connection = Connection::server();
+        let mut asked = (String::new(), String::new(), Vec::new());
+        let mut buffer = [0; 4096];
+        loop {
+            let len = stream.read(&mut buffer).unwrap();
+            if len == 0 {
+                return asked;
+            }
+            let mut events = Vec::new();
+            connection.receive(&buffer[..len], Instant::now(), &mut events).unwrap();
+            for event in events {
+                match event {
+                    Event::Head { fields, .. } => {
+                        let value = |name: &[u8]| {
+                            let field = fields.iter().find(|field| field.name == name).unwrap();
+                            String::from_utf8_lossy(&field.value).into_owned()
+                        };
+                        asked.0 = value(b":path");
+                        asked.1 = value(b":authority");
+                    }
+                    Event::Data { stream, data, end } => {
+                        asked.2.extend(data);
+                        if end {
+                            let content = Field::fixed("content-type", CONTENT_TYPE);
+                            connection.respond(stream, vec![Field::fixed(":status", "200"), content], false);
+                            let answer = frame_message(encode(&HealthCheckResponse { status })).unwrap();
+                            connection.send_data(stream, answer, false);
+                            connection.send_trailers(stream, Status::ok().trailers());
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            let mut out = Vec::new();
+            connection.transmit(&mut out);
+            stream.write_all(&out).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_service_is_asked_for_by_its_name() {
+        for (status, outcome) in [
+            (ServingStatus::Serving, Outcome::Passed),
+            (
+                ServingStatus::NotServing,
+                Outcome::Failed("service unhealthy (responded with \"NOT_SERVING\")".to_owned()),
+            ),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let server = std::thread::spawn(move || answer_once(&listener, status));
+            let made = rt::block_on(probe(&Dialer::new(), "127.0.0.1", port, "db", Duration::from_secs(20)));
+            assert_eq!(made, outcome);
+            let (path, authority, message) = server.join().unwrap();
+            assert_eq!(path, "/grpc.health.v1.Health/Check");
+            assert_eq!(authority, format!("127.0.0.1:{port}"));
+            assert_eq!(message, frame_message(encode(&HealthCheckRequest { service: "db".to_owned() })).unwrap());
+        }
+    }
+
+    #[test]
+    fn who_does_not_listen_or_does_not_speak_has_failed_when_the_time_is_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let limit = Duration::from_millis(50);
+        let silent = rt::block_on(probe(&Dialer::new(), "127.0.0.1", port, "", limit));
+        assert_eq!(silent, Outcome::Failed("timeout: health rpc did not complete within 0s".to_owned()));
+        drop(listener);
+        let nobody = rt::block_on(probe(&Dialer::new(), "127.0.0.1", port, "", limit));
+        let text =
+            format!("timeout: failed to connect service \"127.0.0.1:{port}\" within 0s: context deadline exceeded");
+        assert_eq!(nobody, Outcome::Failed(text));
+    }
+
+    #[test]
+    fn a_connection_that_breaks_is_a_failure() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = std::thread::spawn(move || drop(listener.accept()));
+        let made = rt::block_on(probe(&Dialer::new(), "127.0.0.1", port, "", Duration::from_secs(20)));
+        assert!(matches!(&made, Outcome::Failed(text) if text.contains("code = Unavailable")), "{made:?}");
+        server.join().unwrap();
+    }
+
+    #[test]
+    fn only_a_service_that_serves_passes() {
+        let of = |status| outcome(Ok(encode(&HealthCheckResponse { status })), "1s");
+        assert_eq!(of(ServingStatus::Serving), Outcome::Passed);
+        for (status, name) in [
+            (ServingStatus::NotServing, "NOT_SERVING"),
+            (ServingStatus::Unknown, "UNKNOWN"),
+            (ServingStatus::Unrecognized(9), "9"),
+        ] {
+            assert_eq!(of(status), Outcome::Failed(format!("service unhealthy (responded with {name:?})")));
+        }
+    }
+
+    #[test]
+    fn failures_are_told_in_upstreams_words() {
+        let of = |code, message: &str| outcome(Err(rpc::Error::Status(Status::new(code, message))), "3s");
+        let failed = |text: &str| Outcome::Failed(text.to_owned());
+        let unimplemented = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): x";
+        assert_eq!(of(Code::Unimplemented, "x"), failed(unimplemented));
+        assert_eq!(of(Code::DeadlineExceeded, "x"), failed("timeout: health rpc did not complete within 3s"));
+        let not_found = "error: health rpc probe failed: rpc error: code = NotFound desc = unknown service";
+        assert_eq!(of(Code::NotFound, "unknown service"), failed(not_found));
+    }
+}

@@ -1,0 +1,63 @@
+//! What a page says by its status.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::api::{Container, HttpGetAction};
+use crate::net::{Answer, Dialer, GetError, Headers, Purpose, Url};
+use crate::probes::outcome::{Outcome, Undecided};
+
+pub(super) async fn probe(
+    dialer: &Dialer,
+    container: &Container,
+    action: &HttpGetAction,
+    ip: Option<IpAddr>,
+    limit: Duration,
+) -> Outcome {
+    let port = match container.port(&action.port) {
+        Ok(port) => port,
+        Err(error) => return Outcome::unknown(error),
+    };
+    let host = super::host(&action.host, ip);
+    let url = Url::new(action.scheme, &host, port, &action.path);
+    let headers = Headers::new(&action.http_headers, Purpose::Probe);
+    outcome(&url, dialer.get(&url, &headers, limit).await)
+}
+
+fn outcome(url: &Url, answer: Result<Answer, GetError>) -> Outcome {
+    match answer {
+        Ok(Answer { status: 200..=299, .. }) => Outcome::Passed,
+        Ok(Answer { status: 300..=399, body }) => {
+            let body = String::from_utf8_lossy(&body);
+            Outcome::Warned(format!("Probe terminated redirects, Response body: {body}"))
+        }
+        Ok(Answer { status, .. }) => Outcome::Failed(format!("HTTP probe failed with statuscode: {status}")),
+        // The status was not heard to the end.
+        Err(GetError::Body(error)) => Outcome::Errored { state: Undecided::Failure, message: error.to_string() },
+        Err(error) => Outcome::Failed(format!("Get {:?}: {error}", url.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::UriScheme;
+
+    #[test]
+    fn a_status_below_400_passes_and_a_redirect_that_was_not_followed_is_told() {
+        let url = Url::new(UriScheme::Http, "10.88.1.94", 81, "/live");
+        let of = |status, body: &str| outcome(&url, Ok(Answer { status, body: body.into() }));
+        for status in [200, 204, 299] {
+            assert_eq!(of(status, "fine"), Outcome::Passed);
+        }
+        let warned = Outcome::Warned("Probe terminated redirects, Response body: moved".to_owned());
+        for status in [300, 302, 399] {
+            assert_eq!(of(status, "moved"), warned);
+        }
+        for status in [400, 404, 500, 199] {
+            assert_eq!(of(status, ""), Outcome::Failed(format!("HTTP probe failed with statuscode: {status}")));
+        }
+        let closed = Outcome::Failed("Get \"http://10.88.1.94:81/live\": EOF".to_owned());
+        assert_eq!(outcome(&url, Err(GetError::Closed)), closed);
+    }
+}

@@ -1,0 +1,211 @@
+//! Probes of containers: liveness, readiness, startup.
+//!
+//! [`Probes`] keeps what was found, and one task for each probe that is to be asked now. A task rests on one timer and
+//! ends with its instance; what it finds goes to the sync loop, which hands it back in. A container that does not run,
+//! or whose probe has nothing more to say, has no task.
+
+mod book;
+mod grpc;
+mod http;
+mod outcome;
+mod prober;
+mod task;
+mod tcp;
+mod timing;
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_channel::Sender;
+
+use crate::api::{Container, Pod, PodUid};
+use crate::cri::RuntimeService;
+use crate::host::{clock, process};
+use crate::net::Dialer;
+use crate::pods::{ContainerState, ObservedContainer, ObservedPod, ProbeKind, ProbeResult, SyncEvent};
+use crate::probes::book::{Book, Found, container_at, probe_of, with_probes};
+use crate::probes::prober::Prober;
+use crate::probes::task::Assignment;
+use crate::rt;
+
+pub(crate) use book::Probed;
+
+/// Dropping it ends every probe.
+pub(crate) struct Probes {
+    prober: Rc<Prober>,
+    /// Where pods on the node's network are asked.
+    node_ip: IpAddr,
+    began: Instant,
+    pods: HashMap<PodUid, PodProbes>,
+}
+
+struct PodProbes {
+    pod: Arc<Pod>,
+    /// The probes' moments are counted from here, also those of a container that is started again.
+    since: Instant,
+    /// Spreads the probes of an agent that has just begun.
+    random: u32,
+    book: Book,
+    tasks: Vec<Running>,
+}
+
+struct Running {
+    place: usize,
+    kind: ProbeKind,
+    container_id: String,
+    #[expect(dead_code, reason = "dropping the task cancels it")]
+    task: rt::Task<()>,
+}
+
+/// A container that has run for this long before the agent began is one that it has found (kubelet: the same).
+const SLACK: Duration = Duration::from_secs(10);
+
+static NONE: BTreeMap<String, Probed> = BTreeMap::new();
+
+impl Probes {
+    pub(crate) fn new(cri: RuntimeService, dialer: Dialer, node_ip: IpAddr, inbox: Sender<SyncEvent>) -> Self {
+        let prober = Rc::new(Prober::new(cri, dialer, inbox));
+        Self { prober, node_ip, began: Instant::now(), pods: HashMap::new() }
+    }
+
+    /// What was found of the pod's containers that run and have probes.
+    pub(crate) fn probed(&self, uid: &PodUid) -> &BTreeMap<String, Probed> {
+        self.pods.get(uid).map_or(&NONE, |pod| pod.book.probed())
+    }
+
+    /// Takes in a result; true if it is news.
+    pub(crate) fn take_in(&mut self, result: &ProbeResult) -> bool {
+        self.pods.get_mut(&result.pod).is_some_and(|pod| pod.book.take_in(result))
+    }
+
+    /// Asks what is to be asked of the pod now, and no more than that. `ending`: nothing of it shall start again.
+    pub(crate) fn update(&mut self, pod: &Arc<Pod>, observed: &ObservedPod, ending: bool, now: Instant) {
+        if with_probes(&pod.spec).next().is_none() {
+            self.pods.remove(&pod.metadata.uid);
+            return;
+        }
+        let (prober, began, node_ip) = (&self.prober, self.began, self.node_ip);
+        let entry = self.pods.entry(pod.metadata.uid.clone()).or_insert_with(|| PodProbes::new(pod, now));
+        entry.take_pod(pod);
+        entry.book.see(&pod.spec, observed, |running| found(pod, running, now.saturating_duration_since(began)));
+        entry.drop_tasks(ending);
+        for (place, container) in with_probes(&pod.spec) {
+            for kind in ProbeKind::ALL {
+                if !entry.book.is_due(container, kind, ending) || entry.is_running(place, kind) {
+                    continue;
+                }
+                let Some(running) = observed.container(&container.name) else { continue };
+                let work = Assignment {
+                    pod: Arc::clone(pod),
+                    place,
+                    kind,
+                    container_id: running.id.clone(),
+                    ip: if pod.spec.host_network { Some(node_ip) } else { pod_ip(observed, running) },
+                    first: entry.first_question(container, kind, place, running, began, now),
+                };
+                let task = rt::spawn(task::run(Rc::clone(prober), work));
+                entry.tasks.push(Running { place, kind, container_id: running.id.clone(), task });
+            }
+        }
+    }
+
+    pub(crate) fn forget(&mut self, uid: &PodUid) {
+        self.pods.remove(uid);
+    }
+}
+
+impl PodProbes {
+    fn new(pod: &Arc<Pod>, now: Instant) -> Self {
+        let (pod, random) = (Arc::clone(pod), rt::random());
+        Self { pod, since: now, random, book: Book::default(), tasks: Vec::new() }
+    }
+
+    /// The pod may have come with other probes for what runs.
+    fn take_pod(&mut self, pod: &Arc<Pod>) {
+        if Arc::ptr_eq(&self.pod, pod) {
+            return;
+        }
+        let probe = |pod: &Arc<Pod>, running: &Running| {
+            let container = container_at(&pod.spec, running.place)?;
+            Some((container.name.clone(), probe_of(container, running.kind)?.clone()))
+        };
+        self.tasks.retain(|running| probe(&self.pod, running) == probe(pod, running));
+        self.pod = Arc::clone(pod);
+    }
+
+    fn drop_tasks(&mut self, ending: bool) {
+        let Self { pod, book, tasks, .. } = self;
+        tasks.retain(|running| {
+            let Some(container) = container_at(&pod.spec, running.place) else { return false };
+            let same = book.instance(container) == Some(&*running.container_id);
+            same && book.is_due(container, running.kind, ending)
+        });
+    }
+
+    fn is_running(&self, place: usize, kind: ProbeKind) -> bool {
+        self.tasks.iter().any(|running| (running.place, running.kind) == (place, kind))
+    }
+
+    /// Readiness is asked for as soon as it may be, so that a container is ready soon. The others have their moments.
+    fn first_question(
+        &self,
+        container: &Container,
+        kind: ProbeKind,
+        place: usize,
+        running: &ObservedContainer,
+        began: Instant,
+        now: Instant,
+    ) -> Instant {
+        let Some(probe) = probe_of(container, kind) else { return now };
+        let period = timing::period(probe);
+        let delay = book::seconds(probe.initial_delay_seconds);
+        let left = if delay.is_zero() { delay } else { delay.saturating_sub(age(running)) };
+        // An agent that has just begun does not ask everything at once.
+        let is_young = self.since.saturating_duration_since(began) < period;
+        let spread = if is_young { period.mul_f64(self.fraction(place, kind)) } else { Duration::ZERO };
+        match kind {
+            ProbeKind::Readiness if is_young && age(running) > SLACK => now + left.max(spread),
+            ProbeKind::Readiness => now + left,
+            ProbeKind::Startup | ProbeKind::Liveness => timing::first_tick(self.since + spread, period, now + left),
+        }
+    }
+
+    /// A number from 0 to 1 that is another one for each probe, and always the same.
+    fn fraction(&self, place: usize, kind: ProbeKind) -> f64 {
+        let number = u32::try_from(place).unwrap_or(u32::MAX).wrapping_mul(3).wrapping_add(kind as u32);
+        // Steps of the golden ratio spread evenly, however many there are.
+        f64::from(self.random.wrapping_add(number.wrapping_mul(0x9e37_79b9))) / f64::from(u32::MAX)
+    }
+}
+
+/// The host that is asked: the one of the spec, else the pod's address.
+fn host(given: &str, ip: Option<IpAddr>) -> String {
+    if given.is_empty() { ip.map_or_else(String::new, |ip| ip.to_string()) } else { given.to_owned() }
+}
+
+fn pod_ip(observed: &ObservedPod, running: &ObservedContainer) -> Option<IpAddr> {
+    let sandbox = observed.sandboxes.iter().find(|sandbox| sandbox.id == running.sandbox_id)?;
+    sandbox.ips.first().copied()
+}
+
+fn found(pod: &Pod, running: &ObservedContainer, agent: Duration) -> Found {
+    let statuses = || pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
+    // As `containerd://id`.
+    let status = statuses().find(|status| status.container_id.ends_with(&running.id));
+    let age = age(running);
+    Found {
+        age,
+        adopted: age > agent + SLACK,
+        was_started: status.is_some_and(|status| status.started == Some(true)),
+        was_ready: status.is_some_and(|status| status.ready),
+    }
+}
+
+/// How long it has run. Where its process cannot be seen the runtime's word counts, as far as the clock is right.
+fn age(running: &ObservedContainer) -> Duration {
+    let ContainerState::Running { started_at } = running.state else { return Duration::ZERO };
+    running.pid.and_then(process::age).unwrap_or_else(|| clock::since(started_at))
+}

@@ -1,0 +1,80 @@
+//! Asks one question: in the container or over the network.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use async_channel::Sender;
+
+use crate::api::{Container, ExecAction, IntOrString, Probe, ProbeHandler, expand};
+use crate::cri::{self, RuntimeService};
+use crate::error::ErrorChain;
+use crate::net::Dialer;
+use crate::pods::SyncEvent;
+use crate::probes::book::seconds;
+use crate::probes::outcome::Outcome;
+use crate::probes::{grpc, host, http, tcp};
+use crate::wire::grpc::Code;
+
+/// What all probes share.
+pub(super) struct Prober {
+    cri: RuntimeService,
+    dialer: Dialer,
+    pub(super) inbox: Sender<SyncEvent>,
+}
+
+/// The most of a command's output that is told.
+const OUTPUT: usize = 10 * 1024;
+
+impl Prober {
+    pub(super) fn new(cri: RuntimeService, dialer: Dialer, inbox: Sender<SyncEvent>) -> Self {
+        Self { cri, dialer, inbox }
+    }
+
+    /// One question to the instance `id`, whose pod has the address `ip`.
+    pub(super) async fn ask(&self, container: &Container, probe: &Probe, id: &str, ip: Option<IpAddr>) -> Outcome {
+        let limit = seconds(probe.timeout_seconds).max(Duration::from_secs(1));
+        match &probe.handler {
+            ProbeHandler::Exec(action) => self.exec(container, action, id, limit).await,
+            ProbeHandler::TcpSocket(action) => match container.port(&action.port) {
+                Ok(port) => tcp::probe(&self.dialer, &host(&action.host, ip), port, limit).await,
+                Err(error) => Outcome::unknown(error),
+            },
+            ProbeHandler::HttpGet(action) => http::probe(&self.dialer, container, action, ip, limit).await,
+            ProbeHandler::Grpc(action) => match container.port(&IntOrString::Int(action.port)) {
+                Ok(port) => {
+                    let service = action.service.as_deref().unwrap_or_default();
+                    grpc::probe(&self.dialer, &host("", ip), port, service, limit).await
+                }
+                Err(error) => Outcome::unknown(error),
+            },
+        }
+    }
+
+    async fn exec(&self, container: &Container, action: &ExecAction, id: &str, limit: Duration) -> Outcome {
+        // Only what the spec itself says: no value from elsewhere, and no reference inside a value (kubelet: the same).
+        let value = |name: &str| container.env.iter().rfind(|env| env.name == name).map(|env| env.value.as_str());
+        let command: Vec<String> = action.command.iter().map(|word| expand(word, value)).collect();
+        match self.cri.exec_sync(id, &command, limit).await {
+            Ok(answer) if answer.exit_code == 0 => Outcome::Passed,
+            Ok(answer) => {
+                let mut output = answer.stdout;
+                output.extend_from_slice(&answer.stderr);
+                output.truncate(OUTPUT);
+                Outcome::Failed(String::from_utf8_lossy(&output).into_owned())
+            }
+            Err(error) if error.status().is_some_and(|status| status.code == Code::DeadlineExceeded) => {
+                let command = command.join(" ");
+                Outcome::Failed(format!("command timed out: {command:?} timed out after {}s", limit.as_secs()))
+            }
+            Err(error) => Outcome::unknown(exec_error(&error)),
+        }
+    }
+}
+
+/// As the upstream kubelet shows what the runtime answered.
+fn exec_error(error: &cri::Error) -> String {
+    match error.status() {
+        Some(status) => format!("rpc error: code = {} desc = {}", status.code, status.message),
+        None => ErrorChain(error).to_string(),
+    }
+}

@@ -1,0 +1,91 @@
+//! The task of one probe: asks, counts, tells, sleeps.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::api::Pod;
+use crate::pods::{EventKind, PodEvent, ProbeKind, ProbeResult, SyncEvent};
+use crate::probes::book::{container_at, probe_of};
+use crate::probes::outcome::Outcome;
+use crate::probes::prober::Prober;
+use crate::probes::timing::{self, Tally};
+use crate::rt;
+
+/// Which probe of which instance.
+#[derive(Debug)]
+pub(super) struct Assignment {
+    pub(super) pod: Arc<Pod>,
+    /// The container's place in the pod.
+    pub(super) place: usize,
+    pub(super) kind: ProbeKind,
+    pub(super) container_id: String,
+    /// The pod's address.
+    pub(super) ip: Option<IpAddr>,
+    /// When to ask for the first time.
+    pub(super) first: Instant,
+}
+
+/// Tries at once after one that could not be made (kubelet: `maxProbeRetries`).
+const TRIES: u32 = 3;
+
+/// Asks until a verdict says that there is nothing more to ask of this instance.
+pub(super) async fn run(prober: Rc<Prober>, work: Assignment) {
+    let mut tally = Tally::default();
+    let mut told = None;
+    let mut tick = work.first;
+    loop {
+        rt::sleep_until(tick).await;
+        // Boxed: what a question needs must not lie in memory between two of them.
+        let passed = Box::pin(ask(&prober, &work)).await;
+        let Some(probe) = container_at(&work.pod.spec, work.place).and_then(|one| probe_of(one, work.kind)) else {
+            return;
+        };
+        let verdict = passed.and_then(|passed| tally.count(passed, probe));
+        if let Some(passed) = verdict.filter(|_| told != verdict) {
+            // The loop is gone only when the process ends.
+            let _ = prober.inbox.send(SyncEvent::Probed(result(&work, passed))).await;
+            told = verdict;
+        }
+        // Whoever is to be ended is not asked any more, nor who has started.
+        let is_last = match work.kind {
+            ProbeKind::Startup => told.is_some(),
+            ProbeKind::Liveness => told == Some(false),
+            ProbeKind::Readiness => false,
+        };
+        if is_last {
+            return;
+        }
+        tick = timing::next_tick(tick, timing::period(probe), Instant::now());
+    }
+}
+
+async fn ask(prober: &Prober, work: &Assignment) -> Option<bool> {
+    let container = container_at(&work.pod.spec, work.place)?;
+    let probe = probe_of(container, work.kind)?;
+    let mut outcome = Outcome::Passed;
+    for _ in 0..TRIES {
+        outcome = prober.ask(container, probe, &work.container_id, work.ip).await;
+        if outcome.passed().is_some() {
+            break;
+        }
+    }
+    if let Some((reason, message)) = outcome.event(work.kind) {
+        let uid = &work.pod.metadata.uid;
+        let event = PodEvent::of_container(uid, &container.name, EventKind::Warning, reason, message);
+        // Nothing depends on it: when the inbox is full it is dropped.
+        let _ = prober.inbox.try_send(SyncEvent::Happened(event));
+    }
+    outcome.passed()
+}
+
+fn result(work: &Assignment, passed: bool) -> ProbeResult {
+    ProbeResult {
+        pod: work.pod.metadata.uid.clone(),
+        container: container_at(&work.pod.spec, work.place).map_or_else(String::new, |one| one.name.clone()),
+        container_id: work.container_id.clone(),
+        kind: work.kind,
+        passed,
+    }
+}

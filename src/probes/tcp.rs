@@ -1,0 +1,14 @@
+//! Whether somebody listens.
+
+use std::time::Duration;
+
+use crate::net::Dialer;
+use crate::probes::outcome::Outcome;
+
+/// A connection that comes about is all that is asked for.
+pub(super) async fn probe(dialer: &Dialer, host: &str, port: u16, limit: Duration) -> Outcome {
+    match dialer.dial(host, port, limit).await {
+        Ok(_) => Outcome::Passed,
+        Err(error) => Outcome::Failed(error.to_string()),
+    }
+}

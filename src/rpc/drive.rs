@@ -1,0 +1,168 @@
+//! The loop between a socket and one end of an HTTP/2 connection: read, receive, transmit, write.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::signal::Signal;
+use crate::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use crate::wire::http2;
+
+/// One end: the protocol's state, and who is interested in it.
+pub(super) trait End {
+    /// Takes what the peer sent, and delivers what it means.
+    fn receive(&self, bytes: &[u8], now: Instant) -> Result<(), http2::Error>;
+
+    /// Appends what is to be sent next; nothing if there is nothing.
+    fn transmit(&self, out: &mut Vec<u8>);
+
+    /// So many bytes more have left.
+    fn written(&self, len: usize);
+
+    /// How many bytes may leave before the connection is closed; nothing is left to do at 0.
+    fn allowance(&self) -> usize;
+
+    /// Notified when there may be something to transmit.
+    fn work(&self) -> &Signal;
+}
+
+/// The two directions of a socket, whatever its kind.
+pub(super) type Reader = dyn AsyncRead + Unpin;
+pub(super) type Writer = dyn AsyncWrite + Unpin;
+
+enum Step {
+    Read(io::Result<usize>),
+    Wrote(io::Result<usize>),
+    Work,
+}
+
+/// Runs until the peer closes the connection, or this end has nothing left to do, or one of them fails.
+pub(super) async fn drive(reader: &mut Reader, writer: &mut Writer, end: &dyn End) -> io::Result<()> {
+    let mut input = vec![0; READ].into_boxed_slice();
+    let mut out = Vec::new();
+    let mut sent = 0;
+    loop {
+        let seen = end.work().changes();
+        if sent == out.len() {
+            // Given back, not kept for the next large request.
+            out = Vec::new();
+            sent = 0;
+            end.transmit(&mut out);
+        }
+        let allowance = end.allowance();
+        if allowance == 0 {
+            return Ok(());
+        }
+        let unsent = out.get(sent..).unwrap_or_default();
+        let unsent = unsent.get(..allowance).unwrap_or(unsent);
+        let write = async {
+            match unsent {
+                [] => std::future::pending().await,
+                unsent => Step::Wrote(writer.write(unsent).await),
+            }
+        };
+        let read = async { Step::Read(reader.read(&mut input).await) };
+        let work = async {
+            end.work().beyond(seen).await;
+            Step::Work
+        };
+        match rt::either(write, rt::either(read, work)).await {
+            Step::Work => {}
+            Step::Wrote(Ok(len)) => {
+                sent += len;
+                end.written(len);
+            }
+            Step::Wrote(Err(error)) => {
+                hear_out(reader, &mut input, end).await;
+                return Err(error);
+            }
+            Step::Read(len) => {
+                let len = len?;
+                if len == 0 {
+                    return Ok(());
+                }
+                if let Err(error) = end.receive(input.get(..len).unwrap_or_default(), Instant::now()) {
+                    let unsent = out.get(sent..).unwrap_or_default().to_vec();
+                    farewell(writer, unsent, end).await;
+                    return Err(io::Error::other(error));
+                }
+                if len == READ {
+                    // A peer that always has more must not keep the other tasks waiting.
+                    rt::yield_now().await;
+                }
+            }
+        }
+    }
+}
+
+/// Takes what a peer that takes nothing more has already said: perhaps the answers to all that it has taken.
+async fn hear_out(reader: &mut Reader, input: &mut [u8], end: &dyn End) {
+    for _ in 0..LAST_READS {
+        let silent = std::future::ready(Ok(0));
+        let Ok(len @ 1..) = rt::either(reader.read(input), silent).await else { return };
+        if end.receive(input.get(..len).unwrap_or_default(), Instant::now()).is_err() {
+            return;
+        }
+    }
+}
+
+/// Tells the peer what it did wrong, if it reads at all.
+async fn farewell(writer: &mut Writer, mut out: Vec<u8>, end: &dyn End) {
+    end.transmit(&mut out);
+    // It makes no difference to this side whether the peer learns it.
+    let _ = rt::deadline(FAREWELL, writer.write_all(&out)).await;
+}
+
+const READ: usize = 8 * 1024;
+const FAREWELL: Duration = Duration::from_millis(100);
+
+/// More than a socket holds.
+const LAST_READS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::rt::UnixStream;
+
+    /// An end that has always more to say, and keeps what it hears.
+    #[derive(Default)]
+    struct Talker {
+        heard: RefCell<Vec<u8>>,
+        work: Signal,
+    }
+
+    impl End for Talker {
+        fn receive(&self, bytes: &[u8], _: Instant) -> Result<(), http2::Error> {
+            self.heard.borrow_mut().extend_from_slice(bytes);
+            Ok(())
+        }
+
+        fn transmit(&self, out: &mut Vec<u8>) {
+            out.extend_from_slice(&[0; 1000]);
+        }
+
+        fn written(&self, _: usize) {}
+
+        fn allowance(&self) -> usize {
+            usize::MAX
+        }
+
+        fn work(&self) -> &Signal {
+            &self.work
+        }
+    }
+
+    #[test]
+    fn the_last_words_of_a_peer_that_has_left_are_heard() {
+        rt::block_on(async {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            theirs.write_all(&[7; 20_000]).await.unwrap();
+            drop(theirs);
+            let talker = Talker::default();
+            let ended = drive(&mut ours.clone(), &mut ours.clone(), &talker).await;
+            assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+            assert_eq!(*talker.heard.borrow(), [7; 20_000]);
+        });
+    }
+}

@@ -1,0 +1,23 @@
+//! gRPC over a Unix socket: the client, and a server for plugins and for the tests. One call over TCP.
+//!
+//! A [`Client`] has one connection and many calls on it at once. It connects when the first call needs it, and again
+//! after a loss when the next call does, with a back-off; at rest it has no timer and no buffer worth naming. A call
+//! whose outcome is not known is never repeated here.
+
+mod appearance;
+mod client;
+mod drive;
+mod error;
+mod link;
+mod once;
+mod serve;
+mod server;
+mod signal;
+#[cfg(test)]
+mod tests;
+
+pub use client::{Client, Streaming, Watch};
+pub use error::Error;
+pub(crate) use once::call_once;
+pub use serve::serve_connection;
+pub use server::{Handler, Reply, Request, Server, Wire, handler};

@@ -1,0 +1,39 @@
+//! One call on a connection of its own, which is closed after it.
+
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::Error;
+use super::drive::drive;
+use super::link::{Answers, Caller, Link};
+use crate::rt::{self, TcpStream};
+use crate::wire::grpc;
+
+/// One request, one answer. It waits for as long as the peer is silent: the deadline is the caller's.
+pub(crate) async fn call_once(
+    stream: TcpStream,
+    agent: String,
+    authority: String,
+    method: &'static str,
+    request: Vec<u8>,
+) -> Result<Vec<u8>, Error> {
+    let request = grpc::frame_message(request).map_err(|_| Error::NeverSent)?;
+    let link = Rc::new(Link::new(Caller::new(agent, authority)));
+    let call = async {
+        link.ready().await;
+        let ongoing = Rc::clone(&link).begin(method, request, None, Answers::One);
+        ongoing.map_err(|_| Error::NeverSent)?.only().await
+    };
+    let (mut reader, mut writer) = (stream.clone(), stream);
+    let lost = async {
+        let ended = drive(&mut reader, &mut writer, &*link).await;
+        let cause = Arc::new(ended.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()));
+        // What has come before the end counts.
+        link.end(&cause);
+        rt::yield_now().await;
+        Err(Error::Lost(cause))
+    };
+    rt::either(pin!(call), pin!(lost)).await
+}

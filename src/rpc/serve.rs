@@ -1,0 +1,231 @@
+//! One connection of a server: requests are gathered, handed to the handler, and answered.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::{Rc, Weak};
+use std::time::{Duration, Instant};
+
+use super::drive::{End, drive};
+use super::server::{Handler, Reply, Request, Wire};
+use super::signal::Signal;
+use crate::rt::{self, Task, UnixStream};
+use crate::wire::grpc::{self, Code, Status};
+use crate::wire::hpack::Field;
+use crate::wire::http2::{self, Connection, ErrorCode, Event, StreamId};
+
+/// Answers the calls of one client until it leaves.
+pub async fn serve_connection(stream: UnixStream, handler: Handler) -> io::Result<()> {
+    let link = Rc::new_cyclic(|this| Link {
+        this: Weak::clone(this),
+        state: RefCell::new(State { connection: Connection::server(), calls: Vec::new() }),
+        work: Signal::default(),
+        drained: Signal::default(),
+        handler,
+        wire: Wire::new(stream.clone()),
+    });
+    let link = Closing(link);
+    drive(&mut stream.clone(), &mut stream.clone(), &*link.0).await
+}
+
+/// Stops the handlers that are at work when the connection is no more.
+struct Closing(Rc<Link>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let calls = std::mem::take(&mut self.0.state.borrow_mut().calls);
+        drop(calls);
+    }
+}
+
+struct Link {
+    this: Weak<Link>,
+    state: RefCell<State>,
+    work: Signal,
+    /// Notified when content has left.
+    drained: Signal,
+    handler: Handler,
+    wire: Wire,
+}
+
+struct State {
+    connection: Connection,
+    calls: Vec<Call>,
+}
+
+/// A call from its head to its answer.
+struct Call {
+    stream: StreamId,
+    method: String,
+    timeout: Option<Duration>,
+    message: Vec<u8>,
+    /// The handler at work; dropping it stops it.
+    task: Option<Task<()>>,
+}
+
+impl End for Link {
+    fn receive(&self, bytes: &[u8], now: Instant) -> Result<(), http2::Error> {
+        let mut events = Vec::new();
+        let received = self.state.borrow_mut().connection.receive(bytes, now, &mut events);
+        for event in events {
+            match event {
+                Event::Ready | Event::GoAway { .. } => {}
+                Event::Head { stream, fields, end } => self.on_head(stream, &fields, end),
+                Event::Data { stream, data, end } => self.on_data(stream, &data, end),
+                Event::Trailers { stream, .. } => self.on_data(stream, &[], true),
+                Event::Reset { stream, .. } => self.forget(stream),
+            }
+        }
+        received
+    }
+
+    fn transmit(&self, out: &mut Vec<u8>) {
+        self.state.borrow_mut().connection.transmit(out);
+    }
+
+    fn written(&self, len: usize) {
+        self.wire.written(len);
+        self.drained.notify();
+    }
+
+    fn allowance(&self) -> usize {
+        self.wire.left()
+    }
+
+    fn work(&self) -> &Signal {
+        &self.work
+    }
+}
+
+impl Link {
+    fn on_head(&self, stream: StreamId, fields: &[Field], end: bool) {
+        let value = |name: &[u8]| fields.iter().find(|field| field.name == name).map_or(&[][..], |field| &field.value);
+        let status = match value(b":method") {
+            _ if !value(b"content-type").starts_with(grpc::CONTENT_TYPE.as_bytes()) => "415",
+            b"POST" => "200",
+            _ => "405",
+        };
+        if status != "200" {
+            let mut state = self.state.borrow_mut();
+            return state.connection.respond(stream, vec![Field::fixed(":status", status)], true);
+        }
+        let method = String::from_utf8_lossy(value(b":path")).into_owned();
+        let timeout = grpc::read_timeout(value(b"grpc-timeout"));
+        self.state.borrow_mut().calls.push(Call { stream, method, timeout, message: Vec::new(), task: None });
+        if end {
+            self.on_data(stream, &[], true);
+        }
+    }
+
+    fn on_data(&self, stream: StreamId, data: &[u8], end: bool) {
+        let mut state = self.state.borrow_mut();
+        state.connection.consume(stream, data.len());
+        let Some(call) = state.calls.iter_mut().find(|call| call.stream == stream) else { return };
+        call.message.extend_from_slice(data);
+        let taken = grpc::take_message(&call.message, MESSAGE_LIMIT).map(|taken| taken.map(|(_, used)| used));
+        let refused = match taken {
+            Err(error) => Status::new(Code::ResourceExhausted, error.to_string()),
+            Ok(Some(used)) if used < call.message.len() => Status::new(Code::Internal, "more than one request"),
+            Ok(Some(_)) if end => {
+                let mut message = std::mem::take(&mut call.message);
+                message.drain(..HEAD.min(message.len()));
+                let method = std::mem::take(&mut call.method);
+                let request = Request { method, message, timeout: call.timeout, wire: self.wire.clone() };
+                drop(state);
+                return self.answer(stream, request);
+            }
+            Ok(None) if end => Status::new(Code::Internal, "request ends inside its message"),
+            Ok(_) => return,
+        };
+        state.calls.retain(|call| call.stream != stream);
+        state.connection.respond(stream, answer_head(Some(&refused)), true);
+    }
+
+    fn answer(&self, stream: StreamId, request: Request) {
+        let answer = (self.handler)(request);
+        let link = Weak::clone(&self.this);
+        let task = rt::spawn(async move { reply(link, stream, answer.await).await });
+        let mut state = self.state.borrow_mut();
+        if let Some(call) = state.calls.iter_mut().find(|call| call.stream == stream) {
+            call.task = Some(task);
+        }
+    }
+
+    /// The client has given the call up.
+    fn forget(&self, stream: StreamId) {
+        self.state.borrow_mut().calls.retain(|call| call.stream != stream);
+    }
+
+    fn with(&self, act: impl FnOnce(&mut Connection)) {
+        act(&mut self.state.borrow_mut().connection);
+        self.work.notify();
+    }
+
+    fn finish(&self, stream: StreamId, act: impl FnOnce(&mut Connection)) {
+        self.with(act);
+        self.forget(stream);
+    }
+}
+
+/// Sends what the handler answered. The connection may be gone at any time; then there is nobody to tell.
+async fn reply(link: Weak<Link>, stream: StreamId, answer: Result<Reply, Status>) {
+    let Some(now) = link.upgrade() else { return };
+    match answer {
+        Err(status) => now.finish(stream, |http| http.respond(stream, answer_head(Some(&status)), true)),
+        Ok(Reply::Message(message)) => now.finish(stream, |http| {
+            http.respond(stream, answer_head(None), false);
+            send(http, stream, message);
+            http.send_trailers(stream, Status::ok().trailers());
+        }),
+        Ok(Reply::Stream(messages)) => {
+            now.with(|http| http.respond(stream, answer_head(None), false));
+            drop(now);
+            reply_stream(link, stream, messages).await;
+        }
+    }
+}
+
+async fn reply_stream(link: Weak<Link>, stream: StreamId, messages: async_channel::Receiver<Result<Vec<u8>, Status>>) {
+    let mut status = Status::ok();
+    while let Ok(message) = messages.recv().await {
+        let Some(now) = link.upgrade() else { return };
+        match message {
+            Ok(message) => now.with(|http| send(http, stream, message)),
+            Err(error) => {
+                status = error;
+                break;
+            }
+        }
+        // The channel's bound is the caller's; here no more than one message waits for a slow client.
+        loop {
+            let seen = now.drained.changes();
+            let queued = now.state.borrow().connection.queued(stream);
+            if queued.is_none_or(|queued| queued == 0) {
+                break;
+            }
+            now.drained.beyond(seen).await;
+        }
+    }
+    if let Some(now) = link.upgrade() {
+        now.finish(stream, |http| http.send_trailers(stream, status.trailers()));
+    }
+}
+
+fn send(http: &mut Connection, stream: StreamId, message: Vec<u8>) {
+    match grpc::frame_message(message) {
+        Ok(framed) => http.send_data(stream, framed, false),
+        Err(_) => http.reset(stream, ErrorCode::INTERNAL_ERROR),
+    }
+}
+
+/// The head of an answer, or all of it when it is an error.
+fn answer_head(status: Option<&Status>) -> Vec<Field> {
+    let mut head = vec![Field::fixed(":status", "200"), Field::fixed("content-type", grpc::CONTENT_TYPE)];
+    head.extend(status.into_iter().flat_map(Status::trailers));
+    head
+}
+
+/// The length of what stands before a message.
+const HEAD: usize = 5;
+
+/// What gRPC servers take when nothing else is set.
+const MESSAGE_LIMIT: u32 = 4 * 1024 * 1024;

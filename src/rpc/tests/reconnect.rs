@@ -1,0 +1,209 @@
+//! The connection: made when needed, lost, and made again.
+
+use super::*;
+use crate::rt::AsyncWriteExt;
+
+#[track_caller]
+fn could_not_connect(outcome: Result<Vec<u8>, Error>) {
+    match outcome {
+        Err(error @ Error::Connect { .. }) => assert!(error.is_retryable() && !error.is_outcome_unknown()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_call_without_a_server_fails_at_once_and_names_the_socket() {
+    let socket = Socket::new();
+    rt::block_on(async {
+        let client = Client::new(&format!("unix://{}", socket.path().display()));
+        let begun = Instant::now();
+        let error = client.unary(ECHO, Vec::new(), LONG).await.unwrap_err();
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        let shown = crate::error::ErrorChain(&error).to_string();
+        assert!(shown.contains(&socket.path().display().to_string()) && shown.contains("No such file"), "{shown}");
+        could_not_connect(Err(error));
+    });
+}
+
+#[test]
+fn calls_after_a_failed_try_wait_for_the_backoff_together() {
+    let socket = Socket::new();
+    rt::block_on(async {
+        let server = Server::bind(&socket.path()).unwrap();
+        let tries = Rc::new(Cell::new(0));
+        let count = Rc::clone(&tries);
+        let serving = rt::spawn(async move {
+            loop {
+                drop(server.accept().await.unwrap());
+                count.set(count.get() + 1);
+            }
+        });
+        let client = socket.client();
+        could_not_connect(client.unary(ECHO, Vec::new(), LONG).await);
+        assert_eq!(tries.get(), 1);
+        let begun = Instant::now();
+        let second = rt::spawn({
+            let client = client.clone();
+            async move { client.unary(ECHO, Vec::new(), LONG).await }
+        });
+        could_not_connect(client.unary(ECHO, Vec::new(), LONG).await);
+        could_not_connect(second.await);
+        assert_eq!(tries.get(), 2);
+        assert!(begun.elapsed() >= Duration::from_millis(90));
+        could_not_connect(client.unary(ECHO, Vec::new(), LONG).await);
+        assert!(begun.elapsed() >= Duration::from_millis(290), "the second wait is twice as long");
+        drop(serving);
+    });
+}
+
+#[test]
+fn a_call_ends_by_its_deadline_even_if_the_backoff_is_longer() {
+    let socket = Socket::new();
+    rt::block_on(async {
+        let client = socket.client();
+        for _ in 0..3 {
+            could_not_connect(client.unary(ECHO, Vec::new(), LONG).await);
+        }
+        let begun = Instant::now();
+        could_not_connect(client.unary(ECHO, Vec::new(), Duration::from_millis(5)).await);
+        assert!(begun.elapsed() < Duration::from_millis(350));
+    });
+}
+
+#[test]
+fn a_call_that_waits_out_the_backoff_finds_the_server_that_came_meanwhile() {
+    let socket = Socket::new();
+    rt::block_on(async {
+        let client = socket.client();
+        could_not_connect(client.unary(ECHO, Vec::new(), LONG).await);
+        let server = socket.serve(echo());
+        assert_eq!(client.unary(ECHO, b"x".to_vec(), LONG).await.unwrap(), b"x");
+        drop(server);
+    });
+}
+
+#[test]
+fn a_peer_that_says_nothing_or_something_else_is_no_connection() {
+    for greeting in [&b""[..], b"HTTP/1.1 400 Bad Request\r\n\r\n", &[0, 0, 0, 6, 0, 0, 0, 0, 0]] {
+        let socket = Socket::new();
+        rt::block_on(async {
+            let server = Server::bind(&socket.path()).unwrap();
+            let serving = rt::spawn(async move {
+                let mut stream = server.accept().await.unwrap();
+                stream.write_all(greeting).await.unwrap();
+                std::future::pending::<()>().await;
+            });
+            could_not_connect(socket.client().unary(ECHO, Vec::new(), Duration::from_millis(200)).await);
+            drop(serving);
+        });
+    }
+}
+
+#[test]
+fn a_peer_that_hangs_up_at_once_is_no_connection() {
+    let socket = Socket::new();
+    rt::block_on(async {
+        let server = Server::bind(&socket.path()).unwrap();
+        let serving = rt::spawn(async move {
+            loop {
+                drop(server.accept().await.unwrap());
+            }
+        });
+        could_not_connect(socket.client().unary(ECHO, Vec::new(), LONG).await);
+        drop(serving);
+    });
+}
+
+#[test]
+fn a_restarted_server_is_found_again_and_the_change_is_told() {
+    let (hang, _) = hanging();
+    let socket = Socket::new();
+    rt::block_on(async {
+        let client = socket.client();
+        let mut watch = client.watch();
+        let handler = handler(move |request| {
+            let hang = hang.clone();
+            async move { if request.message.is_empty() { hang(request).await } else { Ok(Reply::Message(request.message)) } }
+        });
+        for turn in 0..3_u8 {
+            let server = socket.serve(handler.clone());
+            let in_flight = rt::spawn({
+                let client = client.clone();
+                async move { client.unary(ECHO, Vec::new(), LONG).await }
+            });
+            assert_eq!(client.unary(ECHO, vec![turn], LONG).await.unwrap(), [turn]);
+            assert!(watch.changed().await, "connected");
+            drop(server);
+            let error = in_flight.await.unwrap_err();
+            assert!(matches!(error, Error::Lost(_)), "{error:?}");
+            assert!(!watch.changed().await, "lost");
+        }
+    });
+}
+
+#[test]
+fn a_stream_of_answers_ends_with_the_connection() {
+    let socket = Socket::new();
+    rt::block_on(async {
+        let (keep, receiver) = async_channel::bounded(1);
+        let server = socket.serve(handler(move |_| std::future::ready(Ok(Reply::Stream(receiver.clone())))));
+        let mut stream = socket.client().server_streaming(ECHO, Vec::new()).await.unwrap();
+        keep.send(Ok(b"one".to_vec())).await.unwrap();
+        assert_eq!(stream.next().await.unwrap(), Some(b"one".to_vec()));
+        drop(server);
+        assert!(matches!(stream.next().await, Err(Error::Lost(_))));
+    });
+}
+
+#[test]
+fn a_server_that_goes_away_ends_its_calls_and_its_successor_takes_the_others() {
+    let socket = Socket::new();
+    rt::block_on(async {
+        let (arrive, arrived) = async_channel::bounded(2);
+        let (release, released) = async_channel::bounded::<()>(1);
+        let hold = handler(move |request| {
+            arrive.try_send(request.wire.stream()).unwrap();
+            let released = released.clone();
+            async move {
+                released.recv().await.unwrap();
+                Ok(Reply::Message(b"from the old one".to_vec()))
+            }
+        });
+        let server = Server::bind(&socket.path()).unwrap();
+        let first = rt::spawn(async move { serve_connection(server.accept().await.unwrap(), hold).await });
+        let client = socket.client();
+        let call = || {
+            let client = client.clone();
+            rt::spawn(async move { client.unary(ECHO, b"x".to_vec(), LONG).await })
+        };
+        let taken = call();
+        let mut stream = arrived.recv().await.unwrap();
+        let left = call();
+        arrived.recv().await.unwrap();
+        let successor = socket.serve(echo());
+        // GOAWAY: stream 1 will be answered, and nothing after it.
+        stream.write_all(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]).await.unwrap();
+        assert_eq!(left.await.unwrap(), b"x");
+        release.send(()).await.unwrap();
+        assert_eq!(taken.await.unwrap(), b"from the old one");
+        // The old connection is closed by the client after its last call.
+        first.await.unwrap();
+        drop(successor);
+    });
+}
+
+#[test]
+fn a_client_that_is_dropped_closes_its_connection() {
+    let socket = Socket::new();
+    rt::block_on(async {
+        let server = Server::bind(&socket.path()).unwrap();
+        let serving = rt::spawn(async move {
+            let stream = server.accept().await.unwrap();
+            serve_connection(stream, echo()).await
+        });
+        let client = socket.client();
+        client.unary(ECHO, Vec::new(), LONG).await.unwrap();
+        drop(client);
+        serving.await.unwrap();
+    });
+}

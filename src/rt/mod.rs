@@ -1,0 +1,174 @@
+//! The executor, tasks, timers, the bounded blocking pool: the only module that names smol.
+//!
+//! One thread runs every future. What may block for long goes to [`blocking`]; what waits for ever has a [`thread`].
+
+mod blocking;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+pub use blocking::blocking;
+pub use smol::Async;
+pub use smol::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+pub use smol::lock::Semaphore;
+pub use smol::net::unix::{UnixListener, UnixStream};
+pub use smol::net::{TcpListener, TcpStream};
+pub use smol::stream::StreamExt;
+
+use smol::future::FutureExt;
+
+thread_local! {
+    static EXECUTOR: smol::LocalExecutor<'static> = const { smol::LocalExecutor::new() };
+}
+
+/// Runs `future` to its end on this thread, and every spawned task beside it.
+///
+/// The reactor's own thread waits for sockets and timers and wakes this one. `smol::block_on` would wait for them here,
+/// but then the reactor's thread looks in again and again after each event: six times as many wake-ups at rest.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    EXECUTOR.with(|executor| smol::future::block_on(executor.run(future)))
+}
+
+/// A spawned future. Dropping it cancels the future at its next await.
+#[must_use = "dropping a task cancels it"]
+pub struct Task<T>(smol::Task<T>);
+
+impl<T> fmt::Debug for Task<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Task")
+    }
+}
+
+impl<T> Future for Task<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context)
+    }
+}
+
+impl<T> Task<T> {
+    pub fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+}
+
+/// Starts `future` on this thread's executor.
+pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> Task<T> {
+    EXECUTOR.with(|executor| Task(executor.spawn(future)))
+}
+
+/// Starts a thread for what waits for ever; its name shows in `ps -L`.
+pub fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).stack_size(THREAD_STACK).spawn(work).map(drop)
+}
+
+/// Enough for file work and YAML; the default of 2 MiB would count against a small board's address space.
+const THREAD_STACK: usize = 256 * 1024;
+
+pub async fn sleep(duration: Duration) {
+    smol::Timer::after(duration).await;
+}
+
+pub async fn sleep_until(moment: Instant) {
+    smol::Timer::at(moment).await;
+}
+
+/// The time was up before the future was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elapsed;
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("deadline exceeded")
+    }
+}
+
+impl std::error::Error for Elapsed {}
+
+/// What `future` gives within `limit`; it is dropped when the time is up.
+pub async fn deadline<T>(limit: Duration, future: impl Future<Output = T>) -> Result<T, Elapsed> {
+    let timer = async {
+        sleep(limit).await;
+        Err(Elapsed)
+    };
+    async { Ok(future.await) }.or(timer).await
+}
+
+/// What the first of two futures gives; the other is dropped. A tie goes to the left one.
+pub async fn either<T>(left: impl Future<Output = T>, right: impl Future<Output = T>) -> T {
+    left.or(right).await
+}
+
+/// What each of the futures gives, in their order. They go on beside each other.
+pub async fn all<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
+    let mut running: Vec<_> = futures.into_iter().map(Some).collect();
+    let mut given: Vec<Option<T>> = running.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        for (future, given) in running.iter_mut().zip(&mut given) {
+            let Some(polled) = future.as_mut() else { continue };
+            if let Poll::Ready(value) = polled.as_mut().poll(context) {
+                *given = Some(value);
+                *future = None;
+            }
+        }
+        if running.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    given.into_iter().flatten().collect()
+}
+
+/// Any number, evenly spread: for jitter, never for secrets.
+pub fn random() -> u32 {
+    use std::hash::{BuildHasher, RandomState};
+
+    // Each state has keys of its own, seeded by the kernel.
+    let number = RandomState::new().hash_one(0u8);
+    u32::try_from(number >> 32).unwrap_or(u32::MAX)
+}
+
+/// Lets the other tasks of this thread run once.
+pub async fn yield_now() {
+    smol::future::yield_now().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_task_never_runs_again() {
+        let (sender, receiver) = async_channel::bounded::<()>(1);
+        block_on(async {
+            let task = spawn(async move {
+                sleep(Duration::from_secs(3600)).await;
+                drop(sender);
+            });
+            yield_now().await;
+            drop(task);
+            assert!(receiver.recv().await.is_err(), "the future was not dropped with its task");
+        });
+    }
+
+    #[test]
+    fn all_go_on_beside_each_other_and_give_in_their_order() {
+        let (sender, receiver) = async_channel::bounded::<u8>(1);
+        let waits = Box::pin(async { receiver.recv().await.unwrap() }) as Pin<Box<dyn Future<Output = u8>>>;
+        let sends = Box::pin(async {
+            sender.send(1).await.unwrap();
+            2
+        });
+        assert_eq!(block_on(all(vec![waits, sends])), [1, 2]);
+        assert!(block_on(all::<u8>(Vec::new())).is_empty());
+    }
+
+    #[test]
+    fn a_future_that_is_not_done_in_time_gives_elapsed() {
+        let never = std::future::pending::<()>();
+        assert_eq!(block_on(deadline(Duration::from_millis(1), never)), Err(Elapsed));
+        assert_eq!(block_on(deadline(Duration::from_secs(5), async { 7 })), Ok(7));
+    }
+}

@@ -1,0 +1,166 @@
+//! Whether the sync loop moves, and the endpoint that says so: `/healthz` on 127.0.0.1:10248.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::connections::{Connections, answer};
+use super::http::{Response, Status};
+use super::pulse::{Doing, Pulse};
+use crate::error::ErrorChain;
+use crate::rt::{self, TcpListener};
+use crate::time::Backoff;
+
+/// How the sync loop gets on: the loop itself notes it, the health endpoint and the watchdog look at it.
+#[derive(Clone, Debug)]
+pub(crate) struct SyncHealth {
+    /// When it began its last round.
+    last: Rc<Cell<Instant>>,
+    limit: Duration,
+    pulse: Arc<Pulse>,
+}
+
+impl SyncHealth {
+    pub(crate) fn new(sync_frequency: Duration, now: Instant) -> Self {
+        let limit = sync_frequency.saturating_mul(2).max(LEAST_LIMIT);
+        Self { last: Rc::new(Cell::new(now)), limit, pulse: Arc::default() }
+    }
+
+    /// The loop begins a round.
+    pub(crate) fn stamp(&self, now: Instant) {
+        self.last.set(now);
+    }
+
+    /// In a round.
+    pub(crate) fn begin(&self, doing: Doing) {
+        self.pulse.begin(doing);
+    }
+
+    pub(crate) fn end_round(&self) {
+        self.pulse.end_round();
+    }
+
+    /// For the watchdog's thread.
+    pub(crate) fn pulse(&self) -> Arc<Pulse> {
+        Arc::clone(&self.pulse)
+    }
+
+    /// How long the loop has not moved, where that is too long.
+    pub(crate) fn stalled(&self, now: Instant) -> Option<Duration> {
+        let still = now.saturating_duration_since(self.last.get());
+        (still > self.limit).then_some(still)
+    }
+}
+
+/// Answers `/healthz` at `address`, for ever. Pods run without it: where the port is taken it is tried again, rarely.
+pub(crate) async fn serve(address: SocketAddr, health: SyncHealth) {
+    let mut backoff = FIRST_TRY;
+    let mut told = false;
+    loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => {
+                if told {
+                    log!(info, "health endpoint opened", address = address);
+                }
+                (told, backoff) = (false, FIRST_TRY);
+                accept(&listener, &health).await;
+            }
+            Err(error) if !told => {
+                told = true;
+                log!(warn, "health endpoint not opened, trying again", address = address, error = ErrorChain(&error));
+            }
+            Err(_) => {}
+        }
+        rt::sleep(backoff.next_wait()).await;
+    }
+}
+
+/// Takes connections until the listener itself fails.
+async fn accept(listener: &TcpListener, health: &SyncHealth) {
+    let mut connections = Connections::default();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let health = health.clone();
+                connections.add(answer(stream, move |path| respond(path, health.stalled(Instant::now()))));
+            }
+            // The client has gone already.
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
+            Err(error) => {
+                log!(warn, "health endpoint closed, trying again", error = ErrorChain(&error));
+                return;
+            }
+        }
+    }
+}
+
+fn respond(path: &str, stalled: Option<Duration>) -> Response {
+    match (path, stalled) {
+        ("/healthz", None) => Response::text(Status::Ok, "ok"),
+        ("/healthz", Some(still)) => {
+            let seconds = still.as_secs();
+            Response::text(Status::InternalServerError, format!("the sync loop has not moved for {seconds} s\n"))
+        }
+        _ => Response::not_found(),
+    }
+}
+
+const FIRST_TRY: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));
+
+/// Never less than this without a round, however often pods are synced (`SyncLoopHealthCheck`).
+const LEAST_LIMIT: Duration = Duration::from_secs(300);
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[test]
+    fn a_loop_without_a_round_for_twice_the_sync_frequency_and_five_minutes_is_stalled() {
+        let start = Instant::now();
+        for (frequency, limit) in [(60, 300), (10, 300), (200, 400)] {
+            let health = SyncHealth::new(Duration::from_secs(frequency), start);
+            assert_eq!(health.stalled(start + Duration::from_secs(limit)), None);
+            let late = Duration::from_secs(limit + 1);
+            assert_eq!(health.stalled(start + late), Some(late));
+            health.stamp(start + late);
+            assert_eq!(health.stalled(start + late), None);
+        }
+    }
+
+    /// What `/healthz` answers when the loop has not moved for `seconds`.
+    fn healthz(seconds: u64) -> String {
+        let now = Instant::now();
+        let health = SyncHealth::new(Duration::from_secs(60), now);
+        health.stamp(now.checked_sub(Duration::from_secs(seconds)).unwrap());
+        rt::block_on(async {
+            let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let client = rt::blocking(move || {
+                let mut stream = TcpStream::connect(address).unwrap();
+                stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+                let mut answer = String::new();
+                stream.read_to_string(&mut answer).unwrap();
+                answer
+            });
+            let serve = async {
+                accept(&listener, &health).await;
+                unreachable!("serves for ever")
+            };
+            rt::either(client, serve).await
+        })
+    }
+
+    #[test]
+    fn healthz_is_ok_while_the_loop_moves_and_says_for_how_long_it_has_not() {
+        let moving = healthz(0);
+        assert!(moving.starts_with("HTTP/1.1 200 OK\r\n") && moving.ends_with("\r\n\r\nok"), "{moving}");
+        let stalled = healthz(301);
+        let text = "the sync loop has not moved for 301 s\n";
+        assert!(stalled.starts_with("HTTP/1.1 500 ") && stalled.ends_with(text), "{stalled}");
+    }
+}

@@ -1,0 +1,152 @@
+//! The local door: what this node runs, for root on this machine, without a cluster and without a certificate.
+//!
+//! HTTP/1.1 on a Unix socket, one GET a connection, answered in JSON:
+//!
+//! ```text
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/status    a NodeStatus
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/pods      {"pods": [PodEntry, ...]}
+//! ```
+
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::connections::{Connections, answer};
+use super::http::Response;
+use super::local_socket::{LocalError, LocalSocket, is_trusted};
+use super::watchdog::{Stall, WatchdogStatus};
+use crate::error::ErrorChain;
+use crate::rt;
+use crate::time::Backoff;
+
+/// What the local door answers; the node agent implements it.
+pub(crate) trait LocalApi {
+    fn status(&self) -> NodeStatus;
+
+    /// Gives every pod, one at a time, so that the whole list is held only once: as the bytes of the answer.
+    fn pods(&self, each: &mut dyn FnMut(PodEntry));
+}
+
+/// The answer of `/status`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct NodeStatus {
+    pub(crate) version: String,
+    pub(crate) node: String,
+    pub(crate) addresses: Vec<String>,
+    pub(crate) uptime_seconds: u64,
+    /// Whether the sync loop moves.
+    pub(crate) healthy: bool,
+    pub(crate) watchdog: WatchdogStatus,
+    /// The newest one, of this process or an earlier one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_stall: Option<Stall>,
+    pub(crate) runtime: RuntimeStatus,
+    pub(crate) sources: Vec<SourceStatus>,
+    pub(crate) pods: u64,
+    /// The last errors, oldest first.
+    pub(crate) errors: Vec<RecentError>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct RuntimeStatus {
+    pub(crate) endpoint: String,
+    /// Empty until the runtime has answered once.
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) ready: bool,
+    pub(crate) network_ready: bool,
+    /// Why it is not ready.
+    pub(crate) message: String,
+}
+
+/// One source of pods: a manifest directory.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct SourceStatus {
+    pub(crate) name: String,
+    pub(crate) pods: u64,
+    /// Whether it has reported at least once.
+    pub(crate) ready: bool,
+    /// What is wrong with it now: each names its file.
+    pub(crate) errors: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct RecentError {
+    /// RFC 3339.
+    pub(crate) time: String,
+    pub(crate) message: String,
+}
+
+/// One pod of `/pods`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodEntry {
+    /// Where it comes from, as `file:/etc/kubernetes/manifests/web.yaml`.
+    pub(crate) source: String,
+    /// The v1.Pod object with its status.
+    pub(crate) pod: serde_json::Value,
+}
+
+/// The bound local socket; nothing is answered before [`LocalServer::serve`].
+#[derive(Debug)]
+pub(crate) struct LocalServer(LocalSocket);
+
+impl LocalServer {
+    pub(crate) fn bind(path: &Path) -> Result<Self, LocalError> {
+        LocalSocket::bind(path).map(Self)
+    }
+
+    /// Answers, for ever.
+    pub(crate) async fn serve(self, api: Rc<dyn LocalApi>) {
+        let mut connections = Connections::default();
+        // Out of file descriptors, most likely: others have to end first.
+        let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+        loop {
+            match self.0.listener.accept().await {
+                Ok((stream, _)) => {
+                    backoff.reset();
+                    if is_trusted(&stream) {
+                        let api = Rc::clone(&api);
+                        connections.add(answer(stream, move |path| respond(path, &*api)));
+                    }
+                }
+                Err(error) => {
+                    log!(warn, "local socket failed, trying again", error = ErrorChain(&error));
+                    rt::sleep(backoff.next_wait()).await;
+                }
+            }
+        }
+    }
+}
+
+fn respond(path: &str, api: &dyn LocalApi) -> Response {
+    match path {
+        "/status" => Response::json(json(&api.status())),
+        "/pods" => {
+            let mut body = b"{\"pods\":[".to_vec();
+            api.pods(&mut |entry| {
+                if !body.ends_with(b"[") {
+                    body.push(b',');
+                }
+                body.append(&mut json(&entry));
+            });
+            body.extend_from_slice(b"]}");
+            Response::json(body)
+        }
+        _ => Response::not_found(),
+    }
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    // Fails only for maps whose keys are no strings; there are none.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! The local door, spoken to as a client does.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::super::http::parse_response;
+use super::*;
+use crate::error::ErrorChain;
+use crate::rt::{block_on, blocking, either};
+
+struct TempDir(PathBuf);
+
+impl TempDir {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("coracle-local-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+struct TwoPods;
+
+impl LocalApi for TwoPods {
+    fn status(&self) -> NodeStatus {
+        NodeStatus { node: "n".to_owned(), healthy: true, ..NodeStatus::default() }
+    }
+
+    fn pods(&self, each: &mut dyn FnMut(PodEntry)) {
+        for name in ["a", "b"] {
+            each(PodEntry { source: format!("file:/m/{name}"), pod: serde_json::json!({ "kind": "Pod" }) });
+        }
+    }
+}
+
+/// Everything that the door answers to these bytes.
+fn exchange(path: &Path, request: &[u8]) -> Vec<u8> {
+    let mut stream = UnixStream::connect(path).unwrap();
+    stream.write_all(request).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    answer
+}
+
+/// Runs `client` against a door of its own.
+fn with_server<T: Send + 'static>(client: impl FnOnce(PathBuf) -> T + Send + 'static) -> T {
+    let dir = TempDir::new();
+    let path = dir.0.join("run/c.sock");
+    let server = LocalServer::bind(&path).unwrap();
+    let serve = async {
+        server.serve(Rc::new(TwoPods)).await;
+        unreachable!("serves for ever")
+    };
+    block_on(either(serve, blocking(move || client(path))))
+}
+
+#[test]
+fn status_and_pods_are_answered_in_json() {
+    let (status, pods) = with_server(|path| {
+        (exchange(&path, b"GET /status HTTP/1.1\r\n\r\n"), exchange(&path, b"GET /pods HTTP/1.1\r\n\r\n"))
+    });
+    let (line, body) = parse_response(&status).unwrap();
+    assert_eq!(line, "200 OK");
+    assert_eq!(serde_json::from_slice::<NodeStatus>(body).unwrap(), TwoPods.status());
+    let (_, body) = parse_response(&pods).unwrap();
+    assert_eq!(
+        serde_json::from_slice::<serde_json::Value>(body).unwrap(),
+        serde_json::json!({ "pods": [
+            { "source": "file:/m/a", "pod": { "kind": "Pod" } },
+            { "source": "file:/m/b", "pod": { "kind": "Pod" } },
+        ] })
+    );
+}
+
+#[test]
+fn what_is_no_known_get_is_refused() {
+    for (request, line) in [
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], "404 Not Found"),
+        (b"POST /pods HTTP/1.1\r\n\r\n", "405 Method Not Allowed"),
+        (b"hello\r\n\r\n", "400 Bad Request"),
+    ] {
+        let answer = with_server(move |path| exchange(&path, request));
+        assert_eq!(parse_response(&answer).unwrap().0, line);
+    }
+}
+
+#[test]
+fn silent_clients_keep_nobody_out() {
+    let answer = with_server(|path| {
+        let silent: Vec<UnixStream> = (0..100).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        let answer = exchange(&path, b"GET /status HTTP/1.1\r\n\r\n");
+        drop(silent);
+        answer
+    });
+    assert_eq!(parse_response(&answer).unwrap().0, "200 OK");
+}
+
+#[test]
+fn only_the_owner_can_reach_the_socket() {
+    let dir = TempDir::new();
+    let path = dir.0.join("run/c.sock");
+    let _server = LocalServer::bind(&path).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o600);
+    assert_eq!(mode(path.parent().unwrap()), 0o700);
+}
+
+#[test]
+fn a_second_process_is_told_so_and_the_first_keeps_its_socket() {
+    let dir = TempDir::new();
+    let path = dir.0.join("c.sock");
+    let first = LocalServer::bind(&path).unwrap();
+    let error = LocalServer::bind(&path).unwrap_err();
+    let held = format!("coracle is already running: it holds {}", path.display());
+    assert_eq!(ErrorChain(&error).to_string(), held);
+    assert!(UnixStream::connect(&path).is_ok());
+    drop(first);
+    assert!(!path.exists());
+    assert!(LocalServer::bind(&path).is_ok());
+}
+
+#[test]
+fn a_socket_that_a_dead_process_left_is_replaced_and_another_file_is_not() {
+    let dir = TempDir::new();
+    let path = dir.0.join("c.sock");
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    drop(LocalServer::bind(&path).unwrap());
+    fs::write(&path, "precious").unwrap();
+    let error = LocalServer::bind(&path).unwrap_err();
+    assert_eq!(ErrorChain(&error).to_string(), format!("replace {}: it is no socket", path.display()));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+}

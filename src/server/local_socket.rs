@@ -1,0 +1,99 @@
+//! The socket that this program's own command line speaks to: one process owns it, only root may use it.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::{error, fmt};
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::geteuid;
+
+use crate::rt::{UnixListener, UnixStream};
+
+/// The socket, and the lock that says whose it is. Both end with the process, however it ends.
+#[derive(Debug)]
+pub(super) struct LocalSocket {
+    pub(super) listener: UnixListener,
+    path: PathBuf,
+    _lock: Flock<File>,
+}
+
+impl LocalSocket {
+    /// Takes the socket over; what a process left that is no more is replaced.
+    pub(super) fn bind(path: &Path) -> Result<Self, LocalError> {
+        let failed = |doing| move |source| LocalError::Io { doing, path: path.to_owned(), source };
+        if let Some(dir) = path.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed("create the directory of"))?;
+        }
+        let lock = lock(path)?;
+        match fs::symlink_metadata(path) {
+            Ok(found) if found.file_type().is_socket() => fs::remove_file(path).map_err(failed("replace"))?,
+            Ok(_) => return Err(failed("replace")(io::Error::other("it is no socket"))),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(failed("open")(error)),
+        }
+        let listener = UnixListener::bind(path).map_err(failed("open"))?;
+        // Until here the mode is the umask's; whoever slips in is turned away by `is_trusted`.
+        fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed("protect"))?;
+        Ok(Self { listener, path: path.to_owned(), _lock: lock })
+    }
+}
+
+impl Drop for LocalSocket {
+    fn drop(&mut self) {
+        // The lock is still held: it can be no other process's socket.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// The lock file beside the socket. The kernel lets go of the lock with its process, so it never lies.
+fn lock(path: &Path) -> Result<Flock<File>, LocalError> {
+    let mut lock_path = path.as_os_str().to_owned();
+    lock_path.push(".lock");
+    let failed = |source| LocalError::Io { doing: "lock", path: PathBuf::from(&lock_path), source };
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&lock_path);
+    Flock::lock(file.map_err(failed)?, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| match error {
+        nix::Error::EWOULDBLOCK => LocalError::AlreadyRunning { path: path.to_owned() },
+        error => failed(error.into()),
+    })
+}
+
+/// Whether the process at the other end belongs to root, or to the user of this process.
+pub(super) fn is_trusted(stream: &UnixStream) -> bool {
+    let Ok(peer) = getsockopt(stream, PeerCredentials) else { return false };
+    peer.uid() == 0 || peer.uid() == geteuid().as_raw()
+}
+
+/// Why there is no local socket.
+#[derive(Debug)]
+pub(crate) enum LocalError {
+    /// Another process serves this socket: there must not be two of them.
+    AlreadyRunning {
+        path: PathBuf,
+    },
+    Io {
+        doing: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for LocalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AlreadyRunning { path } => write!(f, "coracle is already running: it holds {}", path.display()),
+            Self::Io { doing, path, .. } => write!(f, "{doing} {}", path.display()),
+        }
+    }
+}
+
+impl error::Error for LocalError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::AlreadyRunning { .. } => None,
+            Self::Io { source, .. } => Some(source),
+        }
+    }
+}

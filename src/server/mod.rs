@@ -1,0 +1,18 @@
+//! The doors to the outside: health over HTTP, the local socket, the service manager.
+
+mod connections;
+pub(crate) mod health;
+mod http;
+mod local;
+mod local_socket;
+mod pulse;
+pub(crate) mod systemd;
+mod watchdog;
+
+pub(crate) use health::SyncHealth;
+pub(crate) use http::parse_response;
+pub(crate) use local::{LocalApi, LocalServer, NodeStatus, PodEntry, RecentError, RuntimeStatus, SourceStatus};
+pub(crate) use pulse::Doing;
+#[cfg(test)]
+pub(crate) use watchdog::DeviceStatus;
+pub(crate) use watchdog::{Stall, Watchdog, WatchdogStatus};

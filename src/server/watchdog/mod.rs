@@ -1,0 +1,235 @@
+//! The watchdogs that end this process, or reset the board, when the sync loop does not move.
+//!
+//! A thread of its own pets them, so that it can still tell what is known when the thread of the sync loop is stuck. It
+//! asks the loop through its inbox and looks whether it has done a round since (`beats`). The runtime and the network
+//! have no part in that: the loop waits for neither. There is no thread where no watchdog is on.
+//!
+//! The service manager may kill without a warning: what is known has been written down before.
+
+mod beat_file;
+mod beats;
+mod device;
+mod earlier;
+mod stall;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_channel::Sender;
+
+use super::pulse::Pulse;
+use super::systemd;
+use crate::config::Config;
+use crate::error::ErrorChain;
+use crate::host::{clock, thread_state};
+use crate::pods::SyncEvent;
+use crate::rt;
+use beat_file::BeatFile;
+use beats::{Beats, Look};
+use device::Device;
+use stall::StallFile;
+
+#[cfg(test)]
+pub(crate) use stall::DeviceStatus;
+pub(crate) use stall::{Stall, WatchdogStatus};
+
+/// The thread, where there is one, and what it has found.
+#[derive(Clone, Debug)]
+pub(crate) struct Watchdog(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    phase: Phase,
+    status: WatchdogStatus,
+    last_stall: Option<Stall>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// There is no thread, or not any more.
+    #[default]
+    Off,
+    On,
+    /// The process is about to end: the thread lets go of everything.
+    Ending,
+}
+
+impl Watchdog {
+    /// Looks at what the process before this one left, and starts the thread where a watchdog is on.
+    pub(crate) fn start(config: &Config, pulse: Arc<Pulse>, ask: Sender<SyncEvent>) -> Self {
+        let file = StallFile::below(&config.root_dir);
+        let mut beat_path = config.local_socket.clone().into_os_string();
+        beat_path.push(".beat");
+        let beat_path = PathBuf::from(beat_path);
+        let last_stall = earlier::look_back(&file, &beat_path);
+        let shared = Arc::new(Shared::default());
+        shared.lock().last_stall = last_stall;
+        let device = config.watchdog_device.as_deref().map(|path| Device::new(path, Path::new("/sys")));
+        let manager = systemd::watchdog_interval();
+        if manager.is_some() || device.is_some() {
+            let keeper = Keeper {
+                shared: Arc::clone(&shared),
+                pulse,
+                ask,
+                beats: Beats::Unasked,
+                manager,
+                device,
+                file,
+                files_left: MOST_FILES,
+                beat_path,
+                beat_file: None,
+            };
+            shared.lock().phase = Phase::On;
+            if let Err(error) = rt::thread("watchdog", || keeper.run()) {
+                shared.lock().phase = Phase::Off;
+                log!(error, "watchdogs not answered", error = ErrorChain(&error));
+            }
+        }
+        Self(shared)
+    }
+
+    pub(crate) fn status(&self) -> WatchdogStatus {
+        self.0.lock().status.clone()
+    }
+
+    pub(crate) fn last_stall(&self) -> Option<Stall> {
+        self.0.lock().last_stall.clone()
+    }
+
+    /// Before an orderly end: a device must not reset the board for it.
+    pub(crate) fn end(&self) {
+        let mut state = self.0.lock();
+        if state.phase == Phase::On {
+            state.phase = Phase::Ending;
+            self.0.wake.notify_all();
+            let ending = |state: &mut State| state.phase == Phase::Ending;
+            drop(self.0.wake.wait_timeout_while(state, END_LIMIT, ending));
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the process is about to end, at the latest after `wait`.
+    fn ends_within(&self, wait: Duration) -> bool {
+        let on = |state: &mut State| state.phase == Phase::On;
+        let waited = self.wake.wait_timeout_while(self.lock(), wait, on);
+        waited.unwrap_or_else(PoisonError::into_inner).0.phase == Phase::Ending
+    }
+}
+
+/// What the thread has.
+struct Keeper {
+    shared: Arc<Shared>,
+    pulse: Arc<Pulse>,
+    ask: Sender<SyncEvent>,
+    beats: Beats,
+    /// The service manager's interval.
+    manager: Option<Duration>,
+    device: Option<Device>,
+    file: StallFile,
+    /// How often something may still be written to disk.
+    files_left: u32,
+    beat_path: PathBuf,
+    beat_file: Option<BeatFile>,
+}
+
+impl Keeper {
+    fn run(mut self) {
+        loop {
+            let (beats, look) = self.beats.look(self.pulse.rounds(), Instant::now());
+            self.beats = beats;
+            match look {
+                Look::Moves { stalled } => {
+                    self.pet();
+                    if let Some(stalled) = stalled {
+                        self.moves_again(stalled);
+                    }
+                    // A full inbox is a question as well: emptying it is a round.
+                    let _ = self.ask.try_send(SyncEvent::Beat);
+                }
+                Look::Stalled { since } => self.stalls(since),
+                Look::Late | Look::Still => {}
+            }
+            if self.shared.ends_within(look.next(self.half())) {
+                break;
+            }
+        }
+        if let Some(device) = self.device {
+            device.close();
+        }
+        if let Some(file) = self.beat_file {
+            file.remove();
+        }
+        self.shared.lock().phase = Phase::Off;
+        self.shared.wake.notify_all();
+    }
+
+    /// Half of the shortest interval.
+    fn half(&self) -> Duration {
+        let device = self.device.as_ref().map(Device::timeout);
+        let interval = self.manager.into_iter().chain(device).min().unwrap_or_default();
+        (interval / 2).max(LEAST)
+    }
+
+    fn pet(&mut self) {
+        if self.manager.is_some() {
+            systemd::alive();
+        }
+        if let Some(device) = &mut self.device {
+            device.pet();
+        }
+        let half = self.half();
+        let file = self.beat_file.take().or_else(|| BeatFile::create(&self.beat_path));
+        self.beat_file = file.filter(|file| file.beat(half.saturating_mul(2)));
+        let status = WatchdogStatus {
+            service_manager_seconds: self.manager.map(|interval| interval.as_secs()),
+            device: self.device.as_ref().and_then(Device::status),
+        };
+        self.shared.lock().status = status;
+    }
+
+    /// Writes it down first: to the log the stuck thread may stand in the way.
+    fn stalls(&mut self, since: Instant) {
+        let thread = thread_state::of_main_thread();
+        let seconds = since.elapsed().as_secs();
+        let stall = Stall::new(clock::now(), seconds, self.pulse.doing(), thread);
+        self.keep(&stall);
+        self.shared.lock().last_stall = Some(stall.clone());
+        log!(error, "sync loop stalled, watchdog not answered", seconds = seconds, what = stall.what());
+    }
+
+    fn moves_again(&mut self, after: Duration) {
+        let stall = self.shared.lock().last_stall.take();
+        let stall = stall.map(|stall| Stall { moved_again_after_seconds: Some(after.as_secs()), ..stall });
+        if let Some(stall) = &stall {
+            self.keep(stall);
+        }
+        self.shared.lock().last_stall = stall;
+        log!(warn, "sync loop moves again", seconds = after.as_secs());
+    }
+
+    fn keep(&mut self, stall: &Stall) {
+        if let Some(left) = self.files_left.checked_sub(1) {
+            self.files_left = left;
+            self.file.write(stall);
+        }
+    }
+}
+
+/// No watchdog is petted more often than this: it would be a load of its own.
+const LEAST: Duration = Duration::from_millis(100);
+/// For the thread to let go of its device at an orderly end.
+const END_LIMIT: Duration = Duration::from_secs(2);
+/// A loop that stalls and moves again all the time must not wear out the flash.
+const MOST_FILES: u32 = 20;

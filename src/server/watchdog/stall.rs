@@ -1,0 +1,167 @@
+//! What is known of a sync loop that did not move, in memory and on disk.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::api::Time;
+use crate::error::ErrorChain;
+use crate::host::clock;
+use crate::host::file::{read_head, replace};
+use crate::host::thread_state::ThreadState;
+use crate::server::pulse::Doing;
+
+/// A time without an answer that was too long.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Stall {
+    /// When it was noted, in RFC 3339, by a clock that may have been wrong.
+    pub(crate) time: String,
+    pub(crate) boot_id: String,
+    pub(crate) pid: u32,
+    /// For how long there had been no answer then.
+    pub(crate) seconds: u64,
+    /// What the sync loop was about; empty where the process itself could not tell.
+    pub(crate) doing: String,
+    /// The sync loop's.
+    pub(crate) thread: ThreadState,
+    /// It went on after all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) moved_again_after_seconds: Option<u64>,
+    /// It did not: when the next process started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next_start: Option<String>,
+}
+
+/// Which watchdogs are on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct WatchdogStatus {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) service_manager_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) device: Option<DeviceStatus>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct DeviceStatus {
+    pub(crate) path: String,
+    /// False while it cannot be opened.
+    pub(crate) armed: bool,
+    pub(crate) timeout_seconds: u64,
+    /// Before this boot.
+    pub(crate) reset_the_board: bool,
+}
+
+impl Stall {
+    /// One of this process.
+    pub(super) fn new(time: Time, seconds: u64, doing: Doing, thread: ThreadState) -> Self {
+        Self {
+            time: time.to_string(),
+            boot_id: clock::boot_id(),
+            pid: std::process::id(),
+            seconds,
+            doing: doing.text().to_owned(),
+            thread,
+            ..Self::default()
+        }
+    }
+
+    /// What the process was about, in a line.
+    pub(crate) fn what(&self) -> String {
+        let Self { doing, thread: ThreadState { state, wait_channel, .. }, .. } = self;
+        if doing.is_empty() {
+            return "for a reason that the process could not tell: stopped or starved as a whole".to_owned();
+        }
+        let place = if wait_channel.is_empty() { String::new() } else { format!(" in {wait_channel}") };
+        let thread = if state.is_empty() { String::new() } else { format!("; its thread: {state}{place}") };
+        format!("while {doing}{thread}")
+    }
+}
+
+/// `last-stall.json` in the state directory: written at a stall, and once more at what followed it.
+#[derive(Clone, Debug)]
+pub(super) struct StallFile(PathBuf);
+
+impl StallFile {
+    pub(super) fn below(root_dir: &Path) -> Self {
+        Self(root_dir.join("coracle/last-stall.json"))
+    }
+
+    /// What stands there. A file that is damaged is set aside: it must not stand in the way of a start.
+    pub(super) fn read(&self) -> Option<Stall> {
+        let path = self.0.display();
+        let bytes = match read_head(&self.0, MOST_BYTES) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => {
+                log!(warn, "record of the last stall not read", path = path, error = ErrorChain(&error));
+                return None;
+            }
+        };
+        match serde_json::from_slice(&bytes) {
+            Ok(stall) => Some(stall),
+            Err(error) => {
+                log!(warn, "record of the last stall set aside", path = path, error = ErrorChain(&error));
+                // At worst it is found again at the next start.
+                let _ = fs::rename(&self.0, self.0.with_extension("json.corrupt"));
+                None
+            }
+        }
+    }
+
+    pub(super) fn write(&self, stall: &Stall) {
+        let text = serde_json::to_vec_pretty(stall).unwrap_or_default();
+        if let Err(error) = replace(&self.0, &text) {
+            log!(warn, "stall not written down", path = self.0.display(), error = ErrorChain(&error));
+        }
+    }
+}
+
+/// Far more than a record has.
+const MOST_BYTES: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_back_and_a_damaged_one_is_set_aside() {
+        let root = std::env::temp_dir().join(format!("coracle-stall-{}", std::process::id()));
+        let file = StallFile::below(&root);
+        assert_eq!(file.read(), None);
+        let stall = Stall::new(clock::now(), 37, Doing::Relisted, ThreadState::default());
+        file.write(&Stall::default());
+        file.write(&stall);
+        let back = file.read();
+        fs::write(&file.0, "{\"time\": 7").unwrap();
+        let damaged = (file.read(), file.read());
+        let names = fs::read_dir(root.join("coracle")).unwrap().map(|entry| entry.unwrap().file_name());
+        let names: Vec<_> = names.collect();
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(back, Some(stall));
+        assert_eq!(damaged, (None, None));
+        assert_eq!(names, ["last-stall.json.corrupt"]);
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_stops_nothing() {
+        let file = StallFile::below(Path::new("/proc"));
+        file.write(&Stall::default());
+        assert_eq!(file.read(), None);
+    }
+
+    #[test]
+    fn a_line_tells_what_is_known() {
+        let thread = ThreadState { state: "D (disk sleep)".to_owned(), ..ThreadState::default() };
+        let mut stall = Stall { doing: "taking in manifests".to_owned(), thread, ..Stall::default() };
+        assert_eq!(stall.what(), "while taking in manifests; its thread: D (disk sleep)");
+        stall.thread.wait_channel = "pipe_write".to_owned();
+        assert_eq!(stall.what(), "while taking in manifests; its thread: D (disk sleep) in pipe_write");
+        stall.doing.clear();
+        assert_eq!(stall.what(), "for a reason that the process could not tell: stopped or starved as a whole");
+    }
+}

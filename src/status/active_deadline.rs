@@ -1,0 +1,158 @@
+//! How long a pod may be active on the node. Pure: the moment is an argument.
+//!
+//! Upstream compares the wall clock with the start time of the status, so that a step of the clock ends pods or lets them
+//! run on. Here the time counts by the monotonic clock from when this process met the pod. Only what a source knows of
+//! an earlier start is by the wall clock, and that is looked at once.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::Failed;
+use crate::api::{Pod, PodUid, Reason, Time};
+
+/// The pods whose time is limited or may come to be.
+#[derive(Debug, Default)]
+pub(crate) struct ActiveDeadlines {
+    pods: BTreeMap<PodUid, Active>,
+}
+
+#[derive(Debug)]
+struct Active {
+    met: Instant,
+    /// How long it had been active then.
+    before: Duration,
+    /// When its time is over; `None` without a limit.
+    due: Option<Instant>,
+}
+
+impl ActiveDeadlines {
+    /// The pod is active, with the limit that it has now; `time` is the wall clock.
+    pub(crate) fn note(&mut self, pod: &Pod, now: Instant, time: Time) {
+        if !self.pods.contains_key(&pod.metadata.uid) {
+            let before = pod.status.start_time.map_or(Duration::ZERO, |started| passed(started, time));
+            self.pods.insert(pod.metadata.uid.clone(), Active { met: now, before, due: None });
+        }
+        let Some(active) = self.pods.get_mut(&pod.metadata.uid) else { return };
+        let limit = pod.spec.active_deadline_seconds.map(|limit| u64::try_from(limit).unwrap_or(0));
+        let left = limit.map(|limit| Duration::from_secs(limit).saturating_sub(active.before));
+        active.due = left.and_then(|left| active.met.checked_add(left));
+    }
+
+    /// When the next pod's time is over.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.pods.values().filter_map(|active| active.due).min()
+    }
+
+    /// The pods whose time is over, each told once.
+    pub(crate) fn take_overdue(&mut self, now: Instant) -> Vec<PodUid> {
+        let due = self.pods.iter_mut().filter(|(_, active)| active.due.is_some_and(|due| due <= now));
+        let told = due.map(|(uid, active)| {
+            active.due = None;
+            uid.clone()
+        });
+        told.collect()
+    }
+
+    pub(crate) fn forget(&mut self, uid: &PodUid) {
+        self.pods.remove(uid);
+    }
+}
+
+/// Why a pod has failed whose time is over.
+pub(crate) fn deadline_exceeded() -> Failed {
+    Failed {
+        reason: Reason::DEADLINE_EXCEEDED,
+        message: Cow::Borrowed("Pod was active on the node longer than the specified deadline"),
+    }
+}
+
+/// A clock that was set back has passed nothing.
+fn passed(started: Time, time: Time) -> Duration {
+    let seconds = time.unix_seconds().saturating_sub(started.unix_seconds());
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const YEARS: i64 = 365 * 86_400;
+
+    fn second(second: i64) -> Time {
+        Time::from_unix_nanos(second * 1_000_000_000)
+    }
+
+    fn pod(limit: Option<i64>) -> Pod {
+        let mut pod = Pod::default();
+        pod.metadata.uid = PodUid::from("u");
+        pod.spec.active_deadline_seconds = limit;
+        pod
+    }
+
+    /// So many seconds after it was met the pod's time is over; `None` is never.
+    #[track_caller]
+    fn check(pod: &Pod, met_at: Time, over_after: Option<u64>) {
+        let met = Instant::now();
+        let mut deadlines = ActiveDeadlines::default();
+        deadlines.note(pod, met, met_at);
+        let due = over_after.map(|seconds| met + Duration::from_secs(seconds));
+        assert_eq!(deadlines.next(), due);
+        if let Some(due) = due {
+            let early = due.checked_sub(Duration::from_nanos(1)).unwrap();
+            assert_eq!(deadlines.take_overdue(early), []);
+            assert_eq!(deadlines.take_overdue(due), [PodUid::from("u")]);
+            assert_eq!((deadlines.take_overdue(due), deadlines.next()), (vec![], None), "told twice");
+        }
+    }
+
+    #[test]
+    fn a_pod_without_a_limit_never_exceeds_it() {
+        check(&pod(None), second(100), None);
+    }
+
+    #[test]
+    fn the_time_counts_from_when_the_pod_was_met_and_is_over_at_the_limit() {
+        for clock in [0, 100, 129 * YEARS] {
+            check(&pod(Some(5)), second(clock), Some(5));
+        }
+        check(&pod(Some(0)), second(100), Some(0));
+        check(&pod(Some(-1)), second(100), Some(0));
+    }
+
+    #[test]
+    fn what_a_source_knows_of_an_earlier_start_counts_too() {
+        let mut pod = pod(Some(5));
+        pod.status.start_time = Some(second(100));
+        check(&pod, second(102), Some(3));
+        check(&pod, second(1_000), Some(0));
+        // The clock was set back: no more than the whole time.
+        check(&pod, second(0), Some(5));
+    }
+
+    #[test]
+    fn no_step_of_the_clock_changes_the_time_of_a_pod_that_was_met() {
+        let start = Instant::now();
+        for step in [-30 * YEARS, 30 * YEARS] {
+            let mut deadlines = ActiveDeadlines::default();
+            let mut pod = pod(Some(10));
+            deadlines.note(&pod, start, second(50 * YEARS));
+            // The status with its start time may come back from the source.
+            pod.status.start_time = Some(second(50 * YEARS));
+            deadlines.note(&pod, start + Duration::from_secs(5), second(50 * YEARS + step));
+            assert_eq!(deadlines.next(), Some(start + Duration::from_secs(10)), "{step}");
+        }
+    }
+
+    #[test]
+    fn a_limit_that_is_changed_counts_from_the_same_moment() {
+        let start = Instant::now();
+        let mut deadlines = ActiveDeadlines::default();
+        for (limit, due) in [(None, None), (Some(60), Some(60)), (Some(20), Some(20)), (None, None)] {
+            deadlines.note(&pod(limit), start + Duration::from_secs(limit.unwrap_or(0).unsigned_abs()), second(0));
+            assert_eq!(deadlines.next(), due.map(|due| start + Duration::from_secs(due)));
+        }
+        deadlines.forget(&PodUid::from("u"));
+        assert!(deadlines.pods.is_empty());
+    }
+}

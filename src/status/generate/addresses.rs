@@ -1,0 +1,45 @@
+//! The addresses of a pod and of its node. Pure.
+
+use std::net::IpAddr;
+
+use crate::api::{Ip, PodStatus};
+use crate::pods::SandboxState;
+
+use super::StatusInput;
+
+/// Of each family the first address, that of the node's own family before the other.
+///
+/// A pod that has ended keeps the addresses that it had. One on the node's network has those of the node, also where no
+/// API server tells them.
+pub(super) fn pod_ips(input: &StatusInput<'_>, previous: &PodStatus) -> Vec<Ip> {
+    let newest = input.observed.newest_sandbox();
+    let ready = newest.filter(|sandbox| sandbox.state == SandboxState::Ready);
+    let seen = ready.map_or(&[][..], |sandbox| &sandbox.ips);
+    if seen.is_empty() && ready.is_none() && !previous.pod_ips.is_empty() {
+        return previous.pod_ips.clone();
+    }
+    let node = input.host_ips;
+    let first_is_v6 = node.first().is_some_and(IpAddr::is_ipv6);
+    let of_family = |v6: bool| seen.iter().copied().find(|ip| ip.is_ipv6() == v6);
+    let mut ips: Vec<IpAddr> = [first_is_v6, !first_is_v6].into_iter().filter_map(of_family).collect();
+    if input.pod.spec.host_network {
+        if ips.is_empty() {
+            ips.extend(node.first());
+        }
+        if let ([only], Some(second)) = (ips.as_slice(), node.get(1)) {
+            if only.is_ipv6() != second.is_ipv6() {
+                ips.push(*second);
+            }
+        }
+    }
+    ips.into_iter().map(in_words).collect()
+}
+
+/// A node has one address, or one of each family.
+pub(super) fn host_ips(host_ips: &[IpAddr]) -> Vec<Ip> {
+    host_ips.iter().take(2).copied().map(in_words).collect()
+}
+
+fn in_words(ip: IpAddr) -> Ip {
+    Ip { ip: ip.to_string() }
+}

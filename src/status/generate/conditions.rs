@@ -1,0 +1,217 @@
+//! The conditions of a pod. Pure.
+//!
+//! As the upstream kubelet generates them (pkg/kubelet/status/generate.go).
+
+use std::borrow::Cow;
+
+use crate::api::{
+    ConditionStatus, Container, ContainerState, ContainerStatus, Pod, PodCondition, PodPhase, PodStatus, Reason, Time,
+    conditions,
+};
+use crate::pods::{ObservedPod, SandboxState};
+
+/// What the conditions are made from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts<'a> {
+    pub(super) pod: &'a Pod,
+    pub(super) observed: &'a ObservedPod,
+    pub(super) phase: PodPhase,
+    pub(super) init: &'a [ContainerStatus],
+    pub(super) main: &'a [ContainerStatus],
+    pub(super) previous: &'a PodStatus,
+    pub(super) now: Time,
+}
+
+/// All conditions in upstream's order: those of other controllers as the pod has them, then the kubelet's own.
+pub(super) fn conditions(facts: &Facts<'_>) -> Vec<PodCondition> {
+    let mut all: Vec<PodCondition> = facts.pod.status.conditions.iter().filter(|c| !is_own(&c.kind)).cloned().collect();
+    // It tells of one event, the eviction, and is not found again in what is seen.
+    if let Some(disruption) = find(&facts.previous.conditions, conditions::DISRUPTION_TARGET) {
+        all.retain(|condition| condition.kind != conditions::DISRUPTION_TARGET);
+        all.push(disruption.clone());
+    }
+    let containers_ready = containers_ready(facts);
+    let ready = ready(facts, &containers_ready, &all);
+    let sandbox = Verdict::plain(has_usable_sandbox(facts.pod, facts.observed));
+    for (kind, verdict) in [
+        (conditions::POD_READY_TO_START_CONTAINERS, sandbox),
+        (conditions::INITIALIZED, initialized(facts)),
+        (conditions::READY, ready),
+        (conditions::CONTAINERS_READY, containers_ready),
+        (conditions::POD_SCHEDULED, Verdict::plain(true)),
+    ] {
+        all.push(verdict.into_condition(kind, facts));
+    }
+    all
+}
+
+pub(in crate::status) fn find<'a>(all: &'a [PodCondition], kind: &str) -> Option<&'a PodCondition> {
+    all.iter().find(|condition| condition.kind == kind)
+}
+
+/// Of a type that only a kubelet writes.
+pub(in crate::status) fn is_own(kind: &str) -> bool {
+    [
+        conditions::POD_SCHEDULED,
+        conditions::READY,
+        conditions::INITIALIZED,
+        conditions::CONTAINERS_READY,
+        conditions::POD_READY_TO_START_CONTAINERS,
+        conditions::POD_RESIZE_PENDING,
+        conditions::POD_RESIZE_IN_PROGRESS,
+        conditions::ALL_CONTAINERS_RESTARTING,
+    ]
+    .contains(&kind)
+}
+
+/// Why a pod in this phase is not ready whatever its containers do; nothing unless the phase is terminal.
+pub(in crate::status) fn terminal_reason(phase: PodPhase) -> Option<Reason> {
+    match phase {
+        PodPhase::Succeeded => Some(Reason::POD_COMPLETED),
+        PodPhase::Failed => Some(Reason::POD_FAILED),
+        PodPhase::Pending | PodPhase::Running | PodPhase::Unknown => None,
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Verdict {
+    holds: bool,
+    reason: Reason,
+    message: String,
+}
+
+impl Verdict {
+    fn plain(holds: bool) -> Self {
+        Self { holds, ..Self::default() }
+    }
+
+    fn not(reason: Reason, message: String) -> Self {
+        Self { holds: false, reason, message }
+    }
+
+    fn into_condition(self, kind: &'static str, facts: &Facts<'_>) -> PodCondition {
+        let status = if self.holds { ConditionStatus::True } else { ConditionStatus::False };
+        let before = find(&facts.previous.conditions, kind).filter(|before| before.status == status);
+        PodCondition {
+            kind: Cow::Borrowed(kind),
+            status,
+            last_probe_time: None,
+            last_transition_time: before.and_then(|before| before.last_transition_time).or(Some(facts.now)),
+            observed_generation: facts.pod.metadata.generation,
+            reason: self.reason,
+            message: self.message,
+        }
+    }
+}
+
+/// Containers could be started: no new sandbox is needed first (`PodSandboxChanged`).
+fn has_usable_sandbox(pod: &Pod, observed: &ObservedPod) -> bool {
+    let ready = observed.sandboxes.iter().filter(|sandbox| sandbox.state == SandboxState::Ready).count();
+    observed.newest_sandbox().is_some_and(|newest| {
+        ready == 1
+            && newest.state == SandboxState::Ready
+            && newest.host_network == pod.spec.host_network
+            && (pod.spec.host_network || !newest.ips.is_empty())
+    })
+}
+
+fn initialized(facts: &Facts<'_>) -> Verdict {
+    let done = |container: &Container, status: &ContainerStatus| {
+        if container.is_sidecar() { status.started == Some(true) } else { status.ready }
+    };
+    let lists = Lists::of(facts.pod.spec.init_containers.iter(), facts.init, done);
+    if facts.phase == PodPhase::Succeeded && lists.unknown.is_empty() {
+        return Verdict { holds: true, reason: Reason::POD_COMPLETED, message: String::new() };
+    }
+    // A sidecar that is being restarted does not undo the initialisation.
+    let has_started = |status: &ContainerStatus| {
+        matches!(status.state, Some(ContainerState::Running(_) | ContainerState::Terminated(_)))
+    };
+    if facts.main.iter().any(has_started) {
+        return Verdict::plain(true);
+    }
+    match lists.message("incomplete") {
+        Some(message) => Verdict::not(Reason::CONTAINERS_NOT_INITIALIZED, message),
+        None => Verdict::plain(true),
+    }
+}
+
+fn containers_ready(facts: &Facts<'_>) -> Verdict {
+    let spec = &facts.pod.spec;
+    let sidecars = spec.init_containers.iter().filter(|container| container.is_sidecar());
+    let ready = |_: &Container, status: &ContainerStatus| status.ready;
+    let mut lists = Lists::of(sidecars, facts.init, ready);
+    lists.append(Lists::of(spec.containers.iter(), facts.main, ready));
+    match terminal_reason(facts.phase) {
+        Some(reason) if facts.phase == PodPhase::Failed || lists.unknown.is_empty() => {
+            Verdict::not(reason, String::new())
+        }
+        Some(_) | None => match lists.message("unready") {
+            Some(message) => Verdict::not(Reason::CONTAINERS_NOT_READY, message),
+            None => Verdict::plain(true),
+        },
+    }
+}
+
+/// All containers are, and every readiness gate among the other controllers' conditions is open.
+fn ready(facts: &Facts<'_>, containers_ready: &Verdict, others: &[PodCondition]) -> Verdict {
+    if !containers_ready.holds {
+        return containers_ready.clone();
+    }
+    let mut closed = Vec::new();
+    for gate in &facts.pod.spec.readiness_gates {
+        let kind = &gate.condition_type;
+        match find(others, kind) {
+            None => closed.push(format!("corresponding condition of pod readiness gate {kind:?} does not exist.")),
+            Some(condition) if condition.status != ConditionStatus::True => {
+                let status = condition.status;
+                closed.push(format!("the status of pod readiness gate {kind:?} is not \"True\", but {status}"));
+            }
+            Some(_) => {}
+        }
+    }
+    if closed.is_empty() {
+        Verdict::plain(true)
+    } else {
+        Verdict::not(Reason::READINESS_GATES_NOT_READY, closed.join(", "))
+    }
+}
+
+/// The containers that hold a condition back, by name.
+#[derive(Debug, Default)]
+struct Lists<'a> {
+    unknown: Vec<&'a str>,
+    lacking: Vec<&'a str>,
+}
+
+impl<'a> Lists<'a> {
+    fn of(
+        containers: impl Iterator<Item = &'a Container>,
+        statuses: &[ContainerStatus],
+        holds: fn(&Container, &ContainerStatus) -> bool,
+    ) -> Self {
+        let mut lists = Self::default();
+        for container in containers {
+            match statuses.iter().find(|status| status.name == container.name) {
+                None => lists.unknown.push(&container.name),
+                Some(status) if !holds(container, status) => lists.lacking.push(&container.name),
+                Some(_) => {}
+            }
+        }
+        lists
+    }
+
+    fn append(&mut self, mut other: Self) {
+        self.unknown.append(&mut other.unknown);
+        self.lacking.append(&mut other.lacking);
+    }
+
+    fn message(&self, lacking: &str) -> Option<String> {
+        let parts: Vec<String> = [("unknown", &self.unknown), (lacking, &self.lacking)]
+            .into_iter()
+            .filter(|(_, names)| !names.is_empty())
+            .map(|(what, names)| format!("containers with {what} status: [{}]", names.join(" ")))
+            .collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}

@@ -1,0 +1,273 @@
+//! The status of each container of a pod. Pure.
+//!
+//! As the upstream kubelet derives it (`convertToAPIContainerStatuses` in pkg/kubelet/kubelet_pods.go): from the two
+//! newest instances that the runtime has, from what was reported before, and from why the last start did not come off.
+
+use crate::api::{
+    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
+    ObjectMeta, Reason, RecursiveReadOnlyMode, Time, VolumeMountStatus,
+};
+use crate::pods::{self, ObservedContainer, Waiting};
+
+use super::StatusInput;
+use super::phase::restarts;
+
+/// Which of a pod's lists of containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum List {
+    Init,
+    Main,
+    Ephemeral,
+}
+
+/// The statuses of one list: init containers in the order of the spec, others in the order of their names.
+pub(super) fn container_statuses(
+    input: &StatusInput<'_>,
+    list: List,
+    before: &[ContainerStatus],
+) -> Vec<ContainerStatus> {
+    let spec = &input.pod.spec;
+    let containers = match list {
+        List::Init => &spec.init_containers,
+        List::Main => &spec.containers,
+        List::Ephemeral => &spec.ephemeral_containers,
+    };
+    let of = |container: &Container| {
+        let before = before.iter().find(|status| status.name == container.name);
+        Of { input, list, container, before }.status()
+    };
+    let mut statuses: Vec<ContainerStatus> = containers.iter().map(of).collect();
+    if list != List::Init {
+        statuses.sort_by(|one, other| one.name.cmp(&other.name));
+    }
+    statuses
+}
+
+/// A container that ran and cannot be found any more.
+pub(in crate::status) fn lost(message: &'static str) -> ContainerState {
+    ContainerState::Terminated(Box::new(ContainerStateTerminated {
+        exit_code: LOST_EXIT_CODE,
+        reason: Reason::CONTAINER_STATUS_UNKNOWN,
+        message: message.to_owned(),
+        ..ContainerStateTerminated::default()
+    }))
+}
+
+pub(in crate::status) const LOST_WHEN_TERMINATED: &str =
+    "The container could not be located when the pod was terminated";
+const LOST_WHEN_DELETED: &str =
+    "The container could not be located when the pod was deleted.  The container used to be Running";
+const LOST_BUT_INITIALIZED: &str = "Unable to get init container status from container runtime and pod has been \
+                                    initialized, treat it as exited normally";
+/// As of a process that was killed: the code says that it did not end well.
+const LOST_EXIT_CODE: i32 = 137;
+
+/// One container, and all that its status comes from.
+struct Of<'a> {
+    input: &'a StatusInput<'a>,
+    list: List,
+    container: &'a Container,
+    before: Option<&'a ContainerStatus>,
+}
+
+impl Of<'_> {
+    fn status(&self) -> ContainerStatus {
+        let mut instances = self.input.observed.containers.iter().filter(|seen| seen.name == self.container.name);
+        let newest = instances.next();
+        let mut status = match newest {
+            None => self.without_instance(),
+            Some(newest) => {
+                let mut status = self.of_instance(newest);
+                if let Some(older) = instances.next() {
+                    status.last_state = self.of_instance(older).state;
+                }
+                status
+            }
+        };
+        self.apply_waiting(newest, &mut status);
+        self.apply_probes(&mut status);
+        status
+    }
+
+    /// Nothing of the container is in the runtime: it waits, or what was known of its end still holds.
+    fn without_instance(&self) -> ContainerStatus {
+        let mut status = self.blank();
+        let Some(before) = self.before else { return status };
+        if matches!(before.state, Some(ContainerState::Terminated(_))) {
+            return before.clone();
+        }
+        status.restart_count = before.restart_count;
+        status.last_state.clone_from(&before.last_state);
+        let ran = matches!(before.state, Some(ContainerState::Running(_)));
+        if ran && !matches!(status.last_state, Some(ContainerState::Terminated(_))) {
+            // It ran when it was last seen, so it has ended: a container that waits after an end does not make the
+            // pod look as if it had never run.
+            status.last_state = Some(lost(LOST_WHEN_DELETED));
+            if !self.is_deleted() {
+                status.restart_count = status.restart_count.saturating_add(1);
+            }
+        }
+        status
+    }
+
+    fn of_instance(&self, seen: &ObservedContainer) -> ContainerStatus {
+        let id = [self.input.runtime_name, "://", &seen.id].concat();
+        let resources = &self.container.resources;
+        let mut status = ContainerStatus {
+            name: seen.name.clone(),
+            restart_count: i32::try_from(seen.restart_count).unwrap_or(i32::MAX),
+            image: seen.image.clone(),
+            image_id: seen.image_id.clone(),
+            allocated_resources: resources.requests.clone(),
+            resources: Some(Box::new(resources.clone())),
+            volume_mounts: self.volume_mounts(),
+            ..ContainerStatus::default()
+        };
+        let mut ended_before = false;
+        if let Some(before) = self.before {
+            ended_before = matches!(before.state, Some(ContainerState::Terminated(_)));
+            status.restart_count = status.restart_count.max(before.restart_count);
+            status.last_state = if ended_before && before.container_id != id {
+                before.state.clone()
+            } else {
+                before.last_state.clone()
+            };
+        }
+        let counted = self.before.map_or(0, |before| before.restart_count);
+        let ran_before = self.before.is_some_and(|before| matches!(before.state, Some(ContainerState::Running(_))));
+        let waits = || ContainerState::Waiting(ContainerStateWaiting::default());
+        let state = match &seen.state {
+            pods::ContainerState::Created => waits(),
+            pods::ContainerState::Running { started_at } => {
+                if ended_before && status.restart_count == counted {
+                    // The runtime does not know of the runs before.
+                    status.restart_count = counted.saturating_add(1);
+                }
+                ContainerState::Running(ContainerStateRunning { started_at: Some(Time::from_unix_nanos(*started_at)) })
+            }
+            pods::ContainerState::Exited(exit) => {
+                let mut message = exit.message.clone();
+                cut(&mut message, self.message_limit());
+                ContainerState::Terminated(Box::new(ContainerStateTerminated {
+                    exit_code: exit.code,
+                    started_at: Some(Time::from_unix_nanos(exit.started_at)),
+                    finished_at: Some(Time::from_unix_nanos(exit.finished_at)),
+                    signal: 0,
+                    reason: Reason::from(exit.reason.clone()),
+                    message,
+                    container_id: id.clone(),
+                }))
+            }
+            pods::ContainerState::Unknown if ran_before => {
+                status.restart_count = counted.saturating_add(1);
+                lost(LOST_WHEN_TERMINATED)
+            }
+            pods::ContainerState::Unknown => waits(),
+        };
+        status.state = Some(state);
+        status.container_id = id;
+        status
+    }
+
+    /// A container that shall run and whose last start did not come off waits, and says why.
+    fn apply_waiting(&self, newest: Option<&ObservedContainer>, status: &mut ContainerStatus) {
+        if self.list == List::Init {
+            if newest.and_then(ObservedContainer::exit).is_some_and(|exit| exit.code == 0) {
+                return;
+            }
+            let is_waiting = matches!(status.state, Some(ContainerState::Waiting(_)));
+            if newest.is_none() && is_waiting && !self.container.is_sidecar() && self.has_main_instance() {
+                // The runtime has forgotten it. Main containers come only after it has done its part.
+                status.state = Some(ContainerState::Terminated(Box::new(ContainerStateTerminated {
+                    reason: Reason::COMPLETED,
+                    message: LOST_BUT_INITIALIZED.to_owned(),
+                    ..ContainerStateTerminated::default()
+                })));
+                return;
+            }
+        }
+        if !self.shall_start(newest) {
+            return;
+        }
+        let Some(Waiting { reason, message, .. }) = self.input.waiting_of(&self.container.name) else { return };
+        if matches!(status.state, Some(ContainerState::Terminated(_))) {
+            status.last_state = status.state.take();
+        }
+        status.state = Some(ContainerState::Waiting(ContainerStateWaiting { reason, message }));
+    }
+
+    fn shall_start(&self, newest: Option<&ObservedContainer>) -> bool {
+        let startable = match newest.map(|seen| &seen.state) {
+            None | Some(pods::ContainerState::Created | pods::ContainerState::Unknown) => true,
+            Some(pods::ContainerState::Running { .. }) => false,
+            Some(pods::ContainerState::Exited(exit)) => restarts(self.input.pod, self.container, exit.code),
+        };
+        startable && !self.is_deleted()
+    }
+
+    /// What the probes say, and a probe that is not there always says yes.
+    fn apply_probes(&self, status: &mut ContainerStatus) {
+        let running = matches!(status.state, Some(ContainerState::Running(_)));
+        let probed = self.input.probed.get(&self.container.name);
+        let started = running && probed.is_none_or(|probed| probed.started);
+        match self.list {
+            List::Ephemeral => {}
+            List::Init if !self.container.is_sidecar() => {
+                status.started = Some(started);
+                status.ready = matches!(&status.state, Some(ContainerState::Terminated(end)) if end.exit_code == 0);
+            }
+            List::Init | List::Main => {
+                status.started = Some(started);
+                status.ready = started && probed.is_none_or(|probed| probed.ready);
+            }
+        }
+    }
+
+    fn blank(&self) -> ContainerStatus {
+        let has_init = !self.input.pod.spec.init_containers.is_empty();
+        let reason = if has_init { Reason::POD_INITIALIZING } else { Reason::CONTAINER_CREATING };
+        ContainerStatus {
+            name: self.container.name.clone(),
+            image: self.container.image.clone(),
+            state: Some(ContainerState::Waiting(ContainerStateWaiting { reason, message: String::new() })),
+            volume_mounts: self.volume_mounts(),
+            ..ContainerStatus::default()
+        }
+    }
+
+    fn volume_mounts(&self) -> Vec<VolumeMountStatus> {
+        let of = |mount: &crate::api::VolumeMount| VolumeMountStatus {
+            name: mount.name.clone(),
+            mount_path: mount.mount_path.clone(),
+            read_only: mount.read_only,
+            // Whether the runtime can do more is not known here: what is reported is what is certain.
+            recursive_read_only: mount.read_only.then_some(RecursiveReadOnlyMode::Disabled),
+        };
+        self.container.volume_mounts.iter().map(of).collect()
+    }
+
+    fn is_deleted(&self) -> bool {
+        let ObjectMeta { deletion_timestamp, .. } = &self.input.pod.metadata;
+        deletion_timestamp.is_some()
+    }
+
+    fn has_main_instance(&self) -> bool {
+        let main = &self.input.pod.spec.containers;
+        self.input.observed.containers.iter().any(|seen| main.iter().any(|container| container.name == seen.name))
+    }
+
+    /// The termination messages of a pod share a fixed room.
+    fn message_limit(&self) -> usize {
+        POD_MESSAGE_BYTES / self.input.pod.spec.all_containers().count().max(1)
+    }
+}
+
+const POD_MESSAGE_BYTES: usize = 12 * 1024;
+
+/// Shortens `text` to `limit` bytes, and a little more where a character would be cut in two.
+fn cut(text: &mut String, limit: usize) {
+    if text.len() > limit {
+        let end = (0..=limit).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+    }
+}

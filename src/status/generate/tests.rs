@@ -1,0 +1,517 @@
+//! Rules of the status that no recording shows, and what must hold for every life of a pod.
+
+use std::net::Ipv6Addr;
+
+use super::*;
+use crate::api::{
+    ConditionStatus, Container, ContainerState, ContainerStateTerminated, ContainerStatus, PodCondition,
+    PodReadinessGate, RestartPolicy, annotations, conditions,
+};
+use crate::pods::{self, Exit, ObservedContainer, ObservedSandbox, SandboxState};
+
+/// What is seen of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    Nothing,
+    Created,
+    Running,
+    Exited(i32),
+    Unknown,
+}
+
+const EVERY: [Seen; 6] = [Seen::Nothing, Seen::Created, Seen::Running, Seen::Exited(0), Seen::Exited(1), Seen::Unknown];
+
+/// A pod and the statuses it has had.
+struct Life {
+    pod: Pod,
+    status: Option<PodStatus>,
+    waiting: BTreeMap<String, Waiting>,
+    probed: BTreeMap<String, Probed>,
+    host_ips: Vec<IpAddr>,
+    sandbox: Option<ObservedSandbox>,
+    second: i64,
+    ended: bool,
+}
+
+impl Life {
+    fn new(policy: RestartPolicy, init: &[&str], main: &[&str]) -> Self {
+        let named = |name: &&str| Container { name: (*name).to_owned(), ..Container::default() };
+        let mut pod = Pod::default();
+        pod.spec.restart_policy = policy;
+        pod.spec.init_containers = init.iter().map(named).collect();
+        pod.spec.containers = main.iter().map(named).collect();
+        let sandbox = ObservedSandbox {
+            id: "s0".to_owned(),
+            attempt: 0,
+            state: SandboxState::Ready,
+            created_at: 0,
+            host_network: false,
+            ips: vec!["10.0.0.9".parse().unwrap()],
+            pid: None,
+        };
+        Self {
+            pod,
+            status: None,
+            waiting: BTreeMap::new(),
+            probed: BTreeMap::new(),
+            host_ips: vec!["10.77.0.1".parse().unwrap()],
+            sandbox: Some(sandbox),
+            second: 0,
+            ended: false,
+        }
+    }
+
+    fn main(policy: RestartPolicy) -> Self {
+        Self::new(policy, &[], &["main"])
+    }
+
+    /// Makes the next status from one instance of each container named, the newest first.
+    fn see(&mut self, containers: &[(&str, Seen)]) -> PodStatus {
+        self.see_failed(containers, None)
+    }
+
+    fn see_failed(&mut self, containers: &[(&str, Seen)], failed: Option<&Failed>) -> PodStatus {
+        let mut observed = ObservedPod::new("u".into(), "default", "web");
+        observed.sandboxes.extend(self.sandbox.clone());
+        observed.containers = containers.iter().filter_map(|(name, seen)| instance(name, *seen)).collect();
+        self.second += 1;
+        let status = pod_status(&StatusInput {
+            pod: &self.pod,
+            observed: &observed,
+            previous: self.status.as_ref(),
+            waiting: &self.waiting,
+            backing_off: &[],
+            probed: &self.probed,
+            host_ips: &self.host_ips,
+            runtime_name: "cri-o",
+            now: second(self.second),
+            ended: self.ended,
+            failed,
+        });
+        self.status = Some(status.clone());
+        status
+    }
+}
+
+fn second(second: i64) -> Time {
+    Time::from_unix_nanos(second * 1_000_000_000)
+}
+
+fn instance(name: &str, seen: Seen) -> Option<ObservedContainer> {
+    let state = match seen {
+        Seen::Nothing => return None,
+        Seen::Created => pods::ContainerState::Created,
+        Seen::Running => pods::ContainerState::Running { started_at: 0 },
+        Seen::Exited(code) => pods::ContainerState::Exited(Box::new(Exit { code, ..Exit::default() })),
+        Seen::Unknown => pods::ContainerState::Unknown,
+    };
+    Some(ObservedContainer {
+        id: format!("{name}0"),
+        name: name.to_owned(),
+        sandbox_id: "s0".to_owned(),
+        state,
+        created_at: 0,
+        image: String::new(),
+        image_id: String::new(),
+        hash: None,
+        restart_count: 0,
+        grace: None,
+        pid: None,
+    })
+}
+
+fn condition<'a>(status: &'a PodStatus, kind: &str) -> &'a PodCondition {
+    super::conditions::find(&status.conditions, kind).unwrap()
+}
+
+fn terminated(state: Option<&ContainerState>) -> &ContainerStateTerminated {
+    match state {
+        Some(ContainerState::Terminated(end)) => end,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_phase_follows_the_containers_and_the_restart_policy() {
+    use RestartPolicy::{Always, Never, OnFailure};
+    for (policy, one, other, phase) in [
+        (Always, Seen::Nothing, Seen::Nothing, PodPhase::Pending),
+        (Always, Seen::Running, Seen::Nothing, PodPhase::Pending),
+        (Always, Seen::Running, Seen::Created, PodPhase::Pending),
+        (Always, Seen::Running, Seen::Running, PodPhase::Running),
+        (Always, Seen::Running, Seen::Exited(1), PodPhase::Running),
+        (Always, Seen::Exited(0), Seen::Exited(0), PodPhase::Running),
+        (OnFailure, Seen::Exited(0), Seen::Exited(0), PodPhase::Succeeded),
+        (OnFailure, Seen::Exited(0), Seen::Exited(1), PodPhase::Running),
+        (Never, Seen::Exited(0), Seen::Exited(0), PodPhase::Succeeded),
+        (Never, Seen::Exited(0), Seen::Exited(1), PodPhase::Failed),
+        (Never, Seen::Running, Seen::Exited(1), PodPhase::Running),
+    ] {
+        let status = Life::new(policy, &[], &["a", "b"]).see(&[("a", one), ("b", other)]);
+        assert_eq!(status.phase, phase, "{policy} {one:?} {other:?}");
+    }
+}
+
+#[test]
+fn a_container_with_a_policy_of_its_own_follows_it() {
+    let mut life = Life::main(RestartPolicy::Always);
+    life.pod.spec.containers[0].restart_policy = Some(RestartPolicy::Never);
+    assert_eq!(life.see(&[("main", Seen::Exited(1))]).phase, PodPhase::Failed);
+}
+
+#[test]
+fn a_rule_for_the_exit_code_restarts_what_its_policy_would_not() {
+    let rule = serde_json::json!({"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}});
+    let mut life = Life::main(RestartPolicy::Never);
+    life.pod.spec.containers[0].restart_policy = Some(RestartPolicy::Never);
+    life.pod.spec.containers[0].restart_policy_rules = vec![api::decode(rule).unwrap().value];
+    assert_eq!(life.see(&[("main", Seen::Exited(42))]).phase, PodPhase::Running);
+    assert_eq!(life.see(&[("main", Seen::Exited(1))]).phase, PodPhase::Failed);
+}
+
+#[test]
+fn an_init_container_that_fails_for_good_fails_the_pod_and_any_other_holds_it_back() {
+    for (policy, seen, phase) in [
+        (RestartPolicy::Never, Seen::Exited(1), PodPhase::Failed),
+        (RestartPolicy::OnFailure, Seen::Exited(1), PodPhase::Pending),
+        (RestartPolicy::Always, Seen::Running, PodPhase::Pending),
+        (RestartPolicy::Always, Seen::Exited(0), PodPhase::Pending),
+    ] {
+        assert_eq!(Life::new(policy, &["i"], &["main"]).see(&[("i", seen)]).phase, phase, "{policy} {seen:?}");
+    }
+}
+
+#[test]
+fn a_sidecar_counts_as_running_and_never_for_the_end() {
+    let mut life = Life::new(RestartPolicy::Never, &["side"], &["main"]);
+    life.pod.spec.init_containers[0].restart_policy = Some(RestartPolicy::Always);
+    assert_eq!(life.see(&[("side", Seen::Running)]).phase, PodPhase::Pending);
+    let status = life.see(&[("side", Seen::Running), ("main", Seen::Running)]);
+    assert_eq!(status.phase, PodPhase::Running);
+    assert_eq!(condition(&status, conditions::READY).status, ConditionStatus::True);
+    let status = life.see(&[("side", Seen::Exited(1)), ("main", Seen::Running)]);
+    assert_eq!(status.phase, PodPhase::Running);
+    assert_eq!(condition(&status, conditions::INITIALIZED).status, ConditionStatus::True);
+    assert_eq!(condition(&status, conditions::READY).message, "containers with unready status: [side]");
+    assert_eq!(life.see(&[("side", Seen::Running), ("main", Seen::Exited(1))]).phase, PodPhase::Running);
+    assert_eq!(life.see(&[("side", Seen::Exited(137)), ("main", Seen::Exited(0))]).phase, PodPhase::Succeeded);
+}
+
+#[test]
+fn a_sidecar_whose_startup_probe_has_not_passed_holds_the_initialisation_back() {
+    let mut life = Life::new(RestartPolicy::Always, &["side"], &["main"]);
+    life.pod.spec.init_containers[0].restart_policy = Some(RestartPolicy::Always);
+    life.probed.insert("side".to_owned(), Probed { started: false, ready: false, ..Probed::default() });
+    let status = life.see(&[("side", Seen::Running)]);
+    assert_eq!(condition(&status, conditions::INITIALIZED).message, "containers with incomplete status: [side]");
+    assert_eq!(status.init_container_statuses[0].started, Some(false));
+}
+
+#[test]
+fn a_pod_that_ends_has_a_terminal_phase_unless_it_is_static() {
+    for (code, phase) in [(0, PodPhase::Succeeded), (1, PodPhase::Failed)] {
+        let mut life = Life::main(RestartPolicy::Always);
+        life.ended = true;
+        assert_eq!(life.see(&[("main", Seen::Exited(code))]).phase, phase);
+    }
+    let mut life = Life::main(RestartPolicy::Always);
+    life.ended = true;
+    life.pod.metadata.annotations.insert(annotations::CONFIG_SOURCE, "file".to_owned());
+    assert_eq!(life.see(&[("main", Seen::Exited(0))]).phase, PodPhase::Running);
+}
+
+#[test]
+fn what_ends_the_pod_is_told_with_the_phase_and_stays() {
+    let mut life = Life::main(RestartPolicy::Always);
+    life.see(&[("main", Seen::Running)]);
+    let evicted = Failed { reason: Reason::EVICTED, message: Cow::Borrowed("The node was low on memory.") };
+    for failed in [Some(&evicted), None] {
+        let status = life.see_failed(&[("main", Seen::Running)], failed);
+        assert_eq!((status.phase, status.reason.as_str()), (PodPhase::Failed, "Evicted"));
+        assert_eq!(status.message, "The node was low on memory.");
+        let ready = condition(&status, conditions::READY);
+        assert_eq!((ready.status, &ready.reason), (ConditionStatus::False, &Reason::POD_FAILED));
+    }
+}
+
+#[test]
+fn a_phase_that_the_api_server_shows_as_terminal_is_kept() {
+    let mut life = Life::main(RestartPolicy::Always);
+    life.pod.status.phase = PodPhase::Failed;
+    life.pod.status.reason = Reason::NODE_SHUTDOWN;
+    let status = life.see(&[("main", Seen::Running)]);
+    assert_eq!((status.phase, status.reason), (PodPhase::Failed, Reason::NODE_SHUTDOWN));
+}
+
+#[test]
+fn a_running_container_that_vanishes_has_ended_and_is_counted() {
+    let mut life = Life::main(RestartPolicy::Always);
+    life.see(&[("main", Seen::Running)]);
+    let status = life.see(&[]);
+    let main = &status.container_statuses[0];
+    let end = terminated(main.last_state.as_ref());
+    assert_eq!((end.exit_code, &end.reason), (137, &Reason::CONTAINER_STATUS_UNKNOWN));
+    assert_eq!((main.restart_count, status.phase), (1, PodPhase::Running));
+    assert_eq!((end.started_at, end.finished_at), (None, None));
+}
+
+#[test]
+fn a_running_container_that_the_runtime_lost_sight_of_has_ended() {
+    let mut life = Life::main(RestartPolicy::Always);
+    life.see(&[("main", Seen::Running)]);
+    let status = life.see(&[("main", Seen::Unknown)]);
+    let end = terminated(status.container_statuses[0].state.as_ref());
+    assert_eq!(end.message, "The container could not be located when the pod was terminated");
+    assert_eq!(status.container_statuses[0].restart_count, 1);
+    // One that was never seen to run waits.
+    let status = Life::main(RestartPolicy::Always).see(&[("main", Seen::Unknown)]);
+    assert_eq!(status.phase, PodPhase::Pending);
+}
+
+#[test]
+fn an_end_that_was_seen_is_kept_when_the_runtime_has_forgotten_it() {
+    let mut life = Life::main(RestartPolicy::Never);
+    life.see(&[("main", Seen::Exited(3))]);
+    let status = life.see(&[]);
+    assert_eq!(terminated(status.container_statuses[0].state.as_ref()).exit_code, 3);
+    assert_eq!(status.phase, PodPhase::Failed);
+}
+
+#[test]
+fn a_start_that_did_not_come_off_moves_the_end_before_it_into_the_last_state() {
+    let mut life = Life::main(RestartPolicy::Always);
+    life.waiting.insert("main".to_owned(), Waiting::new(Reason::ERR_IMAGE_PULL, "no route"));
+    let status = life.see(&[("main", Seen::Exited(3))]);
+    let main = &status.container_statuses[0];
+    assert_eq!(terminated(main.last_state.as_ref()).exit_code, 3);
+    let Some(ContainerState::Waiting(state)) = &main.state else { panic!("{:?}", main.state) };
+    assert_eq!((&state.reason, state.message.as_str()), (&Reason::ERR_IMAGE_PULL, "no route"));
+    assert_eq!(status.phase, PodPhase::Running);
+}
+
+#[test]
+fn a_container_that_is_not_started_again_does_not_wait() {
+    for (policy, code, waits) in [
+        (RestartPolicy::Never, 1, false),
+        (RestartPolicy::OnFailure, 0, false),
+        (RestartPolicy::OnFailure, 1, true),
+        (RestartPolicy::Always, 0, true),
+    ] {
+        let mut life = Life::main(policy);
+        life.waiting.insert("main".to_owned(), Waiting::new(Reason::ERR_IMAGE_PULL, "no route"));
+        let status = life.see(&[("main", Seen::Exited(code))]);
+        let is_waiting = matches!(status.container_statuses[0].state, Some(ContainerState::Waiting(_)));
+        assert_eq!(is_waiting, waits, "{policy} {code}");
+    }
+    let mut life = Life::main(RestartPolicy::Always);
+    life.waiting.insert("main".to_owned(), Waiting::new(Reason::ERR_IMAGE_PULL, "no route"));
+    life.pod.metadata.deletion_timestamp = Some(second(1));
+    let status = life.see(&[("main", Seen::Exited(1))]);
+    assert_eq!(terminated(status.container_statuses[0].state.as_ref()).exit_code, 1);
+}
+
+#[test]
+fn an_init_container_that_is_forgotten_has_succeeded_once_a_main_container_is_there() {
+    let mut life = Life::new(RestartPolicy::Always, &["i"], &["main"]);
+    let status = life.see(&[("main", Seen::Running)]);
+    let end = terminated(status.init_container_statuses[0].state.as_ref());
+    assert_eq!((end.exit_code, &end.reason), (0, &Reason::COMPLETED));
+    assert!(status.init_container_statuses[0].ready);
+    assert_eq!(status.phase, PodPhase::Running);
+}
+
+#[test]
+fn the_back_off_is_told_as_go_prints_it() {
+    for (seconds, text) in [(10, "10s"), (60, "1m0s"), (160, "2m40s"), (300, "5m0s")] {
+        assert_eq!(Minutes(seconds).to_string(), text);
+    }
+}
+
+#[test]
+fn the_messages_of_ended_containers_share_their_room_and_no_character_is_cut() {
+    let mut life = Life::new(RestartPolicy::Never, &[], &["a", "b", "c"]);
+    let mut observed = ObservedPod::new("u".into(), "default", "web");
+    let mut long = instance("a", Seen::Exited(1)).unwrap();
+    let message = "\u{e4}".repeat(3000);
+    long.state = pods::ContainerState::Exited(Box::new(Exit { code: 1, message, ..Exit::default() }));
+    observed.containers.push(long);
+    life.host_ips.clear();
+    let nothing = BTreeMap::new();
+    let status = pod_status(&StatusInput {
+        pod: &life.pod,
+        observed: &observed,
+        previous: None,
+        waiting: &life.waiting,
+        backing_off: &[],
+        probed: &nothing,
+        host_ips: &[],
+        runtime_name: "x",
+        now: second(0),
+        ended: false,
+        failed: None,
+    });
+    assert_eq!(terminated(status.container_statuses[0].state.as_ref()).message, "\u{e4}".repeat(2048));
+}
+
+#[test]
+fn an_address_of_each_family_is_told_that_of_the_nodes_family_first() {
+    let mut life = Life::main(RestartPolicy::Always);
+    let six = IpAddr::V6(Ipv6Addr::LOCALHOST);
+    life.sandbox.as_mut().unwrap().ips.extend([six, "10.0.0.10".parse().unwrap()]);
+    let words = |ips: &[api::Ip]| ips.iter().map(|ip| ip.ip.clone()).collect::<Vec<_>>();
+    assert_eq!(words(&life.see(&[]).pod_ips), ["10.0.0.9", "::1"]);
+    life.host_ips = vec!["fd00::1".parse().unwrap(), "10.77.0.1".parse().unwrap()];
+    let status = life.see(&[]);
+    assert_eq!(words(&status.pod_ips), ["::1", "10.0.0.9"]);
+    assert_eq!(words(&status.host_ips), ["fd00::1", "10.77.0.1"]);
+    assert_eq!((status.pod_ip.as_str(), status.host_ip.as_str()), ("::1", "fd00::1"));
+}
+
+#[test]
+fn a_pod_on_the_nodes_network_has_the_nodes_addresses_whoever_made_it() {
+    let mut life = Life::main(RestartPolicy::Always);
+    life.pod.spec.host_network = true;
+    let sandbox = life.sandbox.as_mut().unwrap();
+    sandbox.host_network = true;
+    sandbox.ips.clear();
+    life.host_ips = vec!["10.77.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
+    let status = life.see(&[("main", Seen::Running)]);
+    assert_eq!(status.pod_ip, "10.77.0.1");
+    assert_eq!(status.pod_ips.len(), 2);
+    assert_eq!(condition(&status, conditions::POD_READY_TO_START_CONTAINERS).status, ConditionStatus::True);
+}
+
+#[test]
+fn a_pod_keeps_its_address_after_its_end_but_not_in_a_new_sandbox() {
+    let mut life = Life::main(RestartPolicy::Never);
+    life.see(&[("main", Seen::Running)]);
+    life.sandbox.as_mut().unwrap().state = SandboxState::NotReady;
+    assert_eq!(life.see(&[("main", Seen::Exited(0))]).pod_ip, "10.0.0.9");
+    life.sandbox = None;
+    assert_eq!(life.see(&[("main", Seen::Exited(0))]).pod_ip, "10.0.0.9");
+    let mut life = Life::main(RestartPolicy::Always);
+    life.see(&[]);
+    life.sandbox.as_mut().unwrap().ips = vec!["10.0.0.10".parse().unwrap()];
+    assert_eq!(life.see(&[]).pod_ip, "10.0.0.10");
+}
+
+#[test]
+fn a_condition_keeps_its_moment_until_its_status_changes() {
+    let mut life = Life::main(RestartPolicy::Always);
+    let moment = |status: &PodStatus| condition(status, conditions::READY).last_transition_time;
+    assert_eq!(moment(&life.see(&[])), Some(second(1)));
+    assert_eq!(moment(&life.see(&[("main", Seen::Exited(1))])), Some(second(1)));
+    assert_eq!(moment(&life.see(&[("main", Seen::Running)])), Some(second(3)));
+    assert_eq!(moment(&life.see(&[("main", Seen::Running)])), Some(second(3)));
+    assert_eq!(life.status.unwrap().start_time, Some(second(1)));
+}
+
+#[test]
+fn conditions_of_other_controllers_are_kept_and_open_readiness_gates() {
+    let gate = |status| PodCondition { kind: "example.com/gate".into(), status, ..PodCondition::default() };
+    for (state, ready, message) in [
+        (ConditionStatus::True, ConditionStatus::True, ""),
+        (
+            ConditionStatus::False,
+            ConditionStatus::False,
+            "the status of pod readiness gate \"example.com/gate\" is not \"True\", but False",
+        ),
+    ] {
+        let mut life = Life::main(RestartPolicy::Always);
+        life.pod.spec.readiness_gates = vec![PodReadinessGate { condition_type: "example.com/gate".to_owned() }];
+        life.pod.status.conditions = vec![gate(state)];
+        let status = life.see(&[("main", Seen::Running)]);
+        assert_eq!(status.conditions[0], gate(state));
+        let made = condition(&status, conditions::READY);
+        assert_eq!((made.status, made.message.as_str()), (ready, message));
+    }
+}
+
+#[test]
+fn an_eviction_is_told_for_as_long_as_the_pod_is() {
+    let mut life = Life::main(RestartPolicy::Always);
+    let mut before = life.see(&[("main", Seen::Running)]);
+    let disruption = PodCondition {
+        kind: conditions::DISRUPTION_TARGET.into(),
+        status: ConditionStatus::True,
+        reason: Reason::TERMINATION_BY_KUBELET,
+        ..PodCondition::default()
+    };
+    before.conditions.push(disruption.clone());
+    life.status = Some(before);
+    for _ in 0..2 {
+        assert_eq!(condition(&life.see(&[]), conditions::DISRUPTION_TARGET), &disruption);
+    }
+}
+
+#[test]
+fn a_sandbox_that_will_be_replaced_is_not_ready_to_start_containers() {
+    let holds = |life: &mut Life| {
+        condition(&life.see(&[]), conditions::POD_READY_TO_START_CONTAINERS).status == ConditionStatus::True
+    };
+    let mut life = Life::main(RestartPolicy::Always);
+    assert!(holds(&mut life));
+    life.sandbox.as_mut().unwrap().ips.clear();
+    assert!(!holds(&mut life));
+    life.pod.spec.host_network = true;
+    assert!(!holds(&mut life));
+    life.sandbox.as_mut().unwrap().host_network = true;
+    assert!(holds(&mut life));
+    life.sandbox.as_mut().unwrap().state = SandboxState::NotReady;
+    assert!(!holds(&mut life));
+}
+
+/// What holds between any status and the one after it.
+fn check_step(before: &PodStatus, after: &PodStatus, history: &[Seen]) {
+    if before.phase.is_terminal() {
+        assert_eq!(before.phase, after.phase, "a terminal phase was left: {history:?}");
+    }
+    assert_eq!(before.start_time, after.start_time, "{history:?}");
+    for (old, new) in before.container_statuses.iter().zip(&after.container_statuses) {
+        assert!(new.restart_count >= old.restart_count, "a restart was taken back: {history:?}");
+        check_container(new, history);
+    }
+    for new in &after.conditions {
+        let old = condition(before, &new.kind);
+        let kept = old.last_transition_time == new.last_transition_time;
+        assert_eq!(kept, old.status == new.status, "{}: {history:?}", new.kind);
+    }
+}
+
+fn check_container(status: &ContainerStatus, history: &[Seen]) {
+    let running = matches!(status.state, Some(ContainerState::Running(_)));
+    assert_eq!(status.started, Some(running), "{history:?}");
+    assert!(!status.ready || running, "{history:?}");
+    assert!(status.state.is_some(), "{history:?}");
+    assert!(matches!(status.last_state, None | Some(ContainerState::Terminated(_))), "{history:?}");
+}
+
+fn every_life(policy: RestartPolicy, ended_from: usize, history: &mut Vec<Seen>) {
+    if history.len() == 4 {
+        let mut life = Life::main(policy);
+        let mut before: Option<PodStatus> = None;
+        for (step, seen) in history.iter().enumerate() {
+            life.ended = step >= ended_from;
+            let after = life.see(&[("main", *seen)]);
+            if let Some(before) = &before {
+                check_step(before, &after, history);
+            }
+            before = Some(after);
+        }
+        return;
+    }
+    for seen in EVERY {
+        history.push(seen);
+        every_life(policy, ended_from, history);
+        history.pop();
+    }
+}
+
+#[test]
+fn whatever_is_seen_in_whatever_order_nothing_final_is_taken_back() {
+    for policy in [RestartPolicy::Always, RestartPolicy::OnFailure, RestartPolicy::Never] {
+        for ended_from in [3, 4] {
+            every_life(policy, ended_from, &mut Vec::new());
+        }
+    }
+}

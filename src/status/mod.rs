@@ -1,0 +1,90 @@
+//! The status of each pod: generated from what is wanted and what is seen.
+//!
+//! [`pod_status`] makes a status, the [`StatusBook`] keeps the newest one of each pod and says whether it is news.
+
+mod active_deadline;
+mod generate;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use crate::api::{PodStatus, PodUid};
+
+pub(crate) use active_deadline::{ActiveDeadlines, deadline_exceeded};
+pub(crate) use generate::{Failed, StatusInput, pod_status};
+
+/// The newest status of each pod.
+#[derive(Debug, Default)]
+pub(crate) struct StatusBook {
+    pods: HashMap<PodUid, Rc<PodStatus>>,
+}
+
+impl StatusBook {
+    pub(crate) fn status(&self, uid: &PodUid) -> Option<&Rc<PodStatus>> {
+        self.pods.get(uid)
+    }
+
+    /// Takes in a status; true if it is news. A terminal phase stays, and so does the start time.
+    pub(crate) fn set(&mut self, uid: &PodUid, mut status: PodStatus) -> bool {
+        if let Some(known) = self.pods.get(uid) {
+            if known.phase.is_terminal() && status.phase != known.phase {
+                status.phase = known.phase;
+                status.reason = known.reason.clone();
+                status.message.clone_from(&known.message);
+            }
+            status.start_time = known.start_time.or(status.start_time);
+            if **known == status {
+                return false;
+            }
+        }
+        self.pods.insert(uid.clone(), Rc::new(status));
+        true
+    }
+
+    pub(crate) fn forget(&mut self, uid: &PodUid) {
+        self.pods.remove(uid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{PodPhase, Reason, Time};
+
+    fn status(phase: PodPhase, reason: Reason) -> PodStatus {
+        PodStatus { phase, reason, ..PodStatus::default() }
+    }
+
+    #[test]
+    fn the_same_status_again_is_no_news() {
+        let mut book = StatusBook::default();
+        let uid = PodUid::from("u");
+        assert!(book.set(&uid, status(PodPhase::Pending, Reason::default())));
+        assert!(!book.set(&uid, status(PodPhase::Pending, Reason::default())));
+        assert!(book.set(&uid, status(PodPhase::Running, Reason::default())));
+    }
+
+    #[test]
+    fn a_terminal_phase_stays_with_its_reason() {
+        let mut book = StatusBook::default();
+        let uid = PodUid::from("u");
+        book.set(&uid, status(PodPhase::Failed, Reason::EVICTED));
+        for phase in [PodPhase::Pending, PodPhase::Running, PodPhase::Succeeded] {
+            assert!(!book.set(&uid, status(phase, Reason::default())), "{phase}");
+        }
+        assert_eq!(book.status(&uid).unwrap().reason, Reason::EVICTED);
+    }
+
+    #[test]
+    fn the_start_time_never_changes() {
+        let mut book = StatusBook::default();
+        let uid = PodUid::from("u");
+        let started = |second: i64| PodStatus {
+            start_time: Some(Time::from_unix_nanos(second * 1_000_000_000)),
+            ..PodStatus::default()
+        };
+        book.set(&uid, started(1));
+        assert!(!book.set(&uid, started(2)));
+        assert_eq!(book.status(&uid).unwrap().start_time, started(1).start_time);
+    }
+}

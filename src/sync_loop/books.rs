@@ -1,0 +1,118 @@
+//! What is known at present, as the local socket shows it.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::api::{self, Pod, PodStatus, PodUid, Time};
+use crate::config::Config;
+use crate::pod_sources::merge::{SourceView, Sources};
+use crate::pods::RuntimeState;
+use crate::server::{LocalApi, NodeStatus, PodEntry, RecentError, RuntimeStatus, SourceStatus, SyncHealth, Watchdog};
+use crate::status::StatusBook;
+
+/// Errors that are kept to be shown.
+const ERRORS: usize = 20;
+
+/// Written by the sync loop only.
+pub(crate) struct Books {
+    pub(crate) sources: Sources,
+    pub(crate) statuses: StatusBook,
+    pub(crate) runtime: RuntimeState,
+    /// Pods that no source has any more and that have not ended yet.
+    pub(crate) ending: BTreeMap<PodUid, Arc<Pod>>,
+    /// Pods that run under a uid that another kubelet gave them, by the uid that their manifest gives.
+    pub(crate) takeovers: BTreeMap<PodUid, PodUid>,
+    errors: VecDeque<RecentError>,
+}
+
+impl Books {
+    pub(crate) fn new(sources: Sources) -> Self {
+        Self {
+            sources,
+            statuses: StatusBook::default(),
+            runtime: RuntimeState::default(),
+            ending: BTreeMap::new(),
+            takeovers: BTreeMap::new(),
+            errors: VecDeque::new(),
+        }
+    }
+
+    /// Keeps an error to be shown; one that comes again is kept once, with its newest time.
+    pub(crate) fn note_error(&mut self, message: &str, now: Time) {
+        self.errors.retain(|error| error.message != message);
+        if self.errors.len() == ERRORS {
+            self.errors.pop_front();
+        }
+        self.errors.push_back(RecentError { time: now.to_string(), message: message.to_owned() });
+    }
+
+    fn entry(&self, pod: &Pod, origin: &str) -> PodEntry {
+        let manifest_uid = &pod.metadata.uid;
+        let uid = self.takeovers.get(manifest_uid).unwrap_or(manifest_uid);
+        let mut shown = pod.clone();
+        shown.metadata.uid = uid.clone();
+        if let Some(status) = self.statuses.status(uid) {
+            shown.status = PodStatus::clone(status);
+        }
+        PodEntry { source: origin.to_owned(), pod: api::encode(&shown) }
+    }
+}
+
+/// The books as the local socket's answers.
+pub(crate) struct LocalBooks {
+    pub(crate) books: Rc<RefCell<Books>>,
+    pub(crate) config: Rc<Config>,
+    pub(crate) addresses: Vec<String>,
+    pub(crate) health: SyncHealth,
+    pub(crate) watchdog: Watchdog,
+    pub(crate) started: Instant,
+}
+
+impl LocalApi for LocalBooks {
+    fn status(&self) -> NodeStatus {
+        let books = self.books.borrow();
+        let runtime = &books.runtime;
+        NodeStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            node: self.config.node_name.clone(),
+            addresses: self.addresses.clone(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            healthy: self.health.stalled(Instant::now()).is_none(),
+            watchdog: self.watchdog.status(),
+            last_stall: self.watchdog.last_stall(),
+            runtime: RuntimeStatus {
+                endpoint: self.config.runtime_endpoint.display().to_string(),
+                name: runtime.name.clone(),
+                version: runtime.version.clone(),
+                ready: runtime.ready,
+                network_ready: runtime.network_ready,
+                message: runtime.message.clone(),
+            },
+            sources: books.sources.views().map(source_status).collect(),
+            pods: u64::try_from(books.sources.pods().count()).unwrap_or(u64::MAX),
+            errors: books.errors.iter().cloned().collect(),
+        }
+    }
+
+    fn pods(&self, each: &mut dyn FnMut(PodEntry)) {
+        let books = self.books.borrow();
+        for pod in books.sources.pods() {
+            each(books.entry(&pod.pod, &pod.origin));
+        }
+        for pod in books.ending.values() {
+            each(books.entry(pod, ""));
+        }
+    }
+}
+
+fn source_status(view: SourceView) -> SourceStatus {
+    SourceStatus {
+        name: view.name.as_str().to_owned(),
+        pods: u64::try_from(view.pods).unwrap_or(u64::MAX),
+        ready: view.ready,
+        errors: view.problems.iter().map(ToString::to_string).collect(),
+    }
+}

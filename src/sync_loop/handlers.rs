@@ -1,0 +1,333 @@
+//! What each event changes.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::api::{Pod, PodUid, Reason};
+use crate::host::clock;
+use crate::objects::ObjectKey;
+use crate::pod_workers::State;
+use crate::pods::{
+    EventKind, Look, ObservedPod, PodEvent, ProbeResult, Relist, RuntimeState, SourceProblem, SourceUpdate, SyncEvent,
+    Taken, WorkDone, WorkResult,
+};
+use crate::rt;
+use crate::server::Doing;
+use crate::status::{StatusInput, deadline_exceeded, pod_status};
+use crate::sync_loop::{SyncLoop, strays, takeover};
+
+impl SyncLoop {
+    pub(super) fn handle(&mut self, event: SyncEvent, now: Instant) {
+        self.health.begin(doing(&event));
+        match event {
+            SyncEvent::Sources(update) => self.on_sources(update),
+            SyncEvent::Observed(observation) => self.take_in(observation.pod, &observation.look),
+            SyncEvent::Relisted(relist) => self.on_relist(relist),
+            SyncEvent::Runtime(state) => self.on_runtime(state),
+            SyncEvent::WorkDone(done) => self.on_work_done(done, now),
+            SyncEvent::Probed(result) => self.on_probed(result),
+            SyncEvent::Happened(event) => self.on_happened(event),
+            SyncEvent::Beat => {}
+        }
+    }
+
+    /// Objects count at once: pods that come with them find them.
+    fn take_in_objects(&mut self, update: &SourceUpdate) -> BTreeSet<ObjectKey> {
+        let changes = self.runtime.objects.borrow_mut().replace(&update.objects);
+        let refused = changes.refused.into_iter().map(|(object, what)| SourceProblem {
+            origin: object.origin,
+            what,
+            keeps_last_good: false,
+            since: object.since,
+        });
+        let refused = self.books.borrow_mut().sources.refuse(update.source, refused.collect());
+        for SourceProblem { origin, what, .. } in refused {
+            log!(warn, "manifest problem", file = origin, problem = what);
+        }
+        changes.keys
+    }
+
+    /// What a source wants counts once the runtime has been looked at: until then a pod that runs cannot be told from
+    /// one that must be started.
+    fn on_sources(&mut self, update: SourceUpdate) {
+        let now = clock::now();
+        let changed = self.take_in_objects(&update);
+        self.workers.objects_changed(&changed);
+        let mut books = self.books.borrow_mut();
+        for problem in &update.problems {
+            books.note_error(&problem.to_string(), now);
+        }
+        books.sources.receive(update);
+        drop(books);
+        if self.relisted {
+            self.reconcile_sources();
+        }
+    }
+
+    /// Removal comes before addition.
+    fn reconcile_sources(&mut self) {
+        let changes = {
+            let seen = self.seen.borrow();
+            let runs = |uid: &PodUid| seen.pod(uid).is_some() || self.workers.is_unseen(uid);
+            self.books.borrow_mut().sources.changes(runs)
+        };
+        for uid in &changes.removed {
+            let uid = self.books.borrow_mut().takeovers.remove(uid).unwrap_or_else(|| uid.clone());
+            self.workers.unwanted(&uid);
+            self.note_ending(&uid);
+            self.dirty.insert(uid);
+        }
+        for pod in changes.added.iter().chain(&changes.updated) {
+            let pod = self.under_its_running_uid(pod);
+            self.workers.wanted(&pod);
+            self.dirty.insert(pod.metadata.uid.clone());
+        }
+        self.end_orphans();
+    }
+
+    /// The pod as it is, or under the uid that another kubelet started it with.
+    fn under_its_running_uid(&mut self, pod: &Arc<Pod>) -> Arc<Pod> {
+        let manifest_uid = &pod.metadata.uid;
+        let mut books = self.books.borrow_mut();
+        let uid = match books.takeovers.get(manifest_uid) {
+            Some(uid) => uid.clone(),
+            None => {
+                let seen = self.seen.borrow();
+                let all = seen.iter().map(|rc| &**rc).chain(self.workers.all_unseen());
+                if all.clone().any(|observed| observed.uid == *manifest_uid) {
+                    return Arc::clone(pod);
+                }
+                let free = all.filter(|observed| self.workers.worker(&observed.uid).is_none());
+                match takeover::running_uid(pod, free) {
+                    Some(uid) => uid,
+                    None => return Arc::clone(pod),
+                }
+            }
+        };
+        books.takeovers.insert(manifest_uid.clone(), uid.clone());
+        let mut taken = Pod::clone(pod);
+        taken.metadata.uid = uid;
+        Arc::new(taken)
+    }
+
+    fn on_relist(&mut self, relist: Relist) {
+        let listed: BTreeSet<PodUid> = relist.pods.iter().chain(&relist.unseen).map(|pod| pod.uid.clone()).collect();
+        let gone: Vec<ObservedPod> = {
+            let seen = self.seen.borrow();
+            let gone = seen.iter().filter(|pod| !listed.contains(&pod.uid));
+            gone.map(|pod| ObservedPod::new(pod.uid.clone(), &pod.namespace, &pod.name)).collect()
+        };
+        self.workers.unseen(relist.unseen);
+        for pod in relist.pods.into_iter().chain(gone) {
+            self.take_in(pod, &relist.look);
+        }
+        if self.relisted {
+            self.end_orphans();
+        } else {
+            self.relisted = true;
+            self.reconcile_sources();
+        }
+        // Pods that need nothing are looked at again too: this is the periodic sync, one timer for all of them.
+        self.workers.touch_all();
+    }
+
+    fn on_runtime(&mut self, state: RuntimeState) {
+        let mut books = self.books.borrow_mut();
+        if !state.message.is_empty() {
+            books.note_error(&state.message, clock::now());
+        }
+        books.runtime = state;
+        drop(books);
+        self.workers.touch_all();
+    }
+
+    fn on_work_done(&mut self, done: WorkDone, now: Instant) {
+        let WorkDone { uid, observation, result } = done;
+        let seen = observation.is_some();
+        if let Some(observation) = observation {
+            self.take_in(observation.pod, &observation.look);
+        }
+        if let WorkResult::Synced { failure: Some(failure), .. } | WorkResult::Failed { failure } = &result {
+            let name = self.workers.worker(&uid).map_or_else(|| uid.to_string(), |worker| worker.identity.to_string());
+            if !matches!(&result, WorkResult::Synced { failed_mounts, .. } if !failed_mounts.is_empty()) {
+                log!(warn, "pod not synced", pod = name, error = failure);
+            }
+            self.books.borrow_mut().note_error(&format!("{name}: {failure}"), clock::now());
+        }
+        if let WorkResult::Synced { failed_mounts, .. } | WorkResult::Refreshed { failed_mounts, .. } = &result {
+            for message in failed_mounts {
+                self.on_happened(PodEvent::of_pod(&uid, EventKind::Warning, Reason::FAILED_MOUNT, message.clone()));
+            }
+        }
+        self.workers.work_done(&uid, seen, &result, now);
+        self.dirty.insert(uid);
+    }
+
+    fn on_probed(&mut self, result: ProbeResult) {
+        if self.probes.take_in(&result) {
+            self.workers.touch(&result.pod);
+            self.dirty.insert(result.pod);
+        }
+    }
+
+    fn on_happened(&mut self, event: PodEvent) {
+        // A pod that is gone has nothing to be told of.
+        if let Some(worker) = self.workers.worker(&event.pod) {
+            self.happenings.tell(&worker.identity.to_string(), event);
+        }
+    }
+
+    fn take_in(&mut self, pod: ObservedPod, look: &Look) {
+        let uid = pod.uid.clone();
+        let taken = self.seen.borrow_mut().observe(pod, look);
+        if taken != Taken::TooLate {
+            self.workers.seen(&uid);
+        }
+        if taken != Taken::News {
+            return;
+        }
+        match self.seen.borrow().pod(&uid) {
+            Some(pod) => self.pleg.watch(pod),
+            None => self.pleg.forget(&uid),
+        }
+        self.workers.touch(&uid);
+        self.dirty.insert(uid);
+    }
+
+    /// Ends what runs for no pod of any source, once every source has said what it wants. A manifest that has changed
+    /// says so for its former pod at once: the new one waits for that.
+    fn end_orphans(&mut self) {
+        let all_ready = self.books.borrow().sources.all_ready();
+        let orphans: Vec<ObservedPod> = {
+            let seen = self.seen.borrow();
+            let free = seen.iter().map(|pod| &**pod).chain(self.workers.all_unseen());
+            let free = free.filter(|pod| self.workers.worker(&pod.uid).is_none());
+            let is_former = |pod: &ObservedPod| pod.source.as_deref() == Some("file") && self.workers.has_namesake(pod);
+            free.filter(|pod| all_ready || is_former(pod)).cloned().collect()
+        };
+        for pod in orphans {
+            log!(info, "ending a pod that no source has", pod = pod.uid, name = pod.name);
+            self.workers.orphan(&pod);
+        }
+        if !all_ready {
+            return;
+        }
+        if self.strays.is_none() {
+            let uids: Vec<PodUid> = self.workers.uids().cloned().collect();
+            self.strays = Some(rt::spawn(strays::remove(Rc::clone(&self.runtime), uids)));
+        }
+    }
+
+    /// A pod that its source does not have any more is shown until it is gone.
+    fn note_ending(&mut self, uid: &PodUid) {
+        let Some(pod) = self.workers.worker(uid).and_then(|worker| worker.pod.as_ref()) else { return };
+        let mut pod = Pod::clone(pod);
+        pod.metadata.deletion_timestamp = Some(clock::now());
+        self.books.borrow_mut().ending.insert(uid.clone(), Arc::new(pod));
+    }
+
+    /// Starts the work that is next everywhere, and brings the statuses up to date.
+    pub(super) fn start_work(&mut self, now: Instant) {
+        self.end_overdue(now);
+        self.update_probes(now);
+        if self.can_work() {
+            let network_ready = self.books.borrow().runtime.network_ready;
+            let ended = self.workers.start_work(&self.seen.borrow(), &self.probes, network_ready, now);
+            for uid in ended {
+                self.forget(&uid);
+            }
+        }
+        for uid in std::mem::take(&mut self.dirty) {
+            self.refresh_status(&uid);
+            self.note_deadline(&uid, now);
+        }
+    }
+
+    /// Before the work: what is next for a pod depends on whether what runs is known to have started.
+    fn update_probes(&mut self, now: Instant) {
+        for uid in &self.dirty {
+            let Some(worker) = self.workers.worker(uid) else { continue };
+            let Some(pod) = &worker.pod else { continue };
+            self.probes.update(pod, &self.seen_as_started(uid), worker.state != State::Sync, now);
+        }
+    }
+
+    /// The pod as it is seen, but that a container does not run yet whose hook after the start is not over.
+    fn seen_as_started(&self, uid: &PodUid) -> Rc<ObservedPod> {
+        let Some(seen) = self.seen.borrow().pod(uid).cloned() else {
+            return Rc::new(ObservedPod::new(uid.clone(), "", ""));
+        };
+        match self.workers.hooked(uid) {
+            [] => seen,
+            hooked => Rc::new(seen.without_running(hooked)),
+        }
+    }
+
+    fn note_deadline(&mut self, uid: &PodUid, now: Instant) {
+        let Some(worker) = self.workers.worker(uid).filter(|worker| worker.state == State::Sync) else { return };
+        if let Some(pod) = &worker.pod {
+            self.deadlines.note(pod, now, clock::now());
+        }
+    }
+
+    fn end_overdue(&mut self, now: Instant) {
+        for uid in self.deadlines.take_overdue(now) {
+            let Some(worker) = self.workers.worker(&uid).filter(|worker| worker.state == State::Sync) else { continue };
+            log!(info, "pod outlived its deadline", pod = worker.identity);
+            self.failed.insert(uid.clone(), deadline_exceeded());
+            self.workers.end(&uid);
+            self.dirty.insert(uid);
+        }
+    }
+
+    fn forget(&mut self, uid: &PodUid) {
+        self.pleg.forget(uid);
+        self.probes.forget(uid);
+        self.happenings.forget(uid);
+        let mut books = self.books.borrow_mut();
+        books.statuses.forget(uid);
+        books.ending.remove(uid);
+        drop(books);
+        self.dirty.remove(uid);
+        self.failed.remove(uid);
+        self.deadlines.forget(uid);
+        log!(info, "pod gone", uid = uid);
+    }
+
+    fn refresh_status(&mut self, uid: &PodUid) {
+        let Some(worker) = self.workers.worker(uid) else { return };
+        let Some(pod) = &worker.pod else { return };
+        let seen = self.seen_as_started(uid);
+        let mut books = self.books.borrow_mut();
+        let status = pod_status(&StatusInput {
+            pod,
+            observed: &seen,
+            previous: books.statuses.status(uid).map(|status| &**status),
+            waiting: &worker.waiting,
+            backing_off: self.workers.backing_off(uid),
+            probed: self.probes.probed(uid),
+            host_ips: &self.runtime.node.node_ips,
+            runtime_name: &books.runtime.name,
+            now: clock::now(),
+            ended: worker.state != State::Sync,
+            failed: self.failed.get(uid),
+        });
+        books.statuses.set(uid, status);
+    }
+}
+
+/// What is told of the loop when it does not come back from this event.
+fn doing(event: &SyncEvent) -> Doing {
+    match event {
+        SyncEvent::Sources(_) => Doing::Sources,
+        SyncEvent::Observed(_) => Doing::Observed,
+        SyncEvent::Relisted(_) => Doing::Relisted,
+        SyncEvent::Runtime(_) => Doing::Runtime,
+        SyncEvent::WorkDone(_) => Doing::WorkDone,
+        SyncEvent::Probed(_) => Doing::Probed,
+        SyncEvent::Happened(_) => Doing::Happened,
+        SyncEvent::Beat => Doing::Waiting,
+    }
+}

@@ -1,0 +1,132 @@
+//! The one place where events meet.
+//!
+//! One inbox, one timer. The loop never waits for anything else: what takes time runs in a pod worker's task and comes
+//! back as an event.
+
+mod books;
+mod handlers;
+mod happenings;
+mod strays;
+mod takeover;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Instant;
+
+use async_channel::{Receiver, RecvError, Sender};
+
+use crate::api::PodUid;
+use crate::config::Config;
+use crate::kuberuntime::PodRuntime;
+use crate::pleg::Pleg;
+use crate::pod_workers::PodWorkers;
+use crate::pods::{ObservedCache, SyncEvent};
+use crate::probes::Probes;
+use crate::rt;
+use crate::server::{Doing, SyncHealth};
+use crate::status::{ActiveDeadlines, Failed};
+
+pub(crate) use books::{Books, LocalBooks};
+
+use happenings::Happenings;
+
+/// Waiting events; senders wait when it is full, as none of them may be lost.
+pub(crate) const INBOX: usize = 256;
+
+pub(crate) struct SyncLoop {
+    inbox: Receiver<SyncEvent>,
+    books: Rc<RefCell<Books>>,
+    seen: Rc<RefCell<ObservedCache>>,
+    runtime: Rc<PodRuntime>,
+    workers: PodWorkers,
+    pleg: Pleg,
+    probes: Probes,
+    /// What was told of pods, so that it is not told again and again.
+    happenings: Happenings,
+    health: SyncHealth,
+    /// The runtime was looked at as a whole: what was not seen then is not there.
+    relisted: bool,
+    /// Pods whose status is to be made anew in this round.
+    dirty: BTreeSet<PodUid>,
+    /// Why the node ends pods that their source still has.
+    failed: BTreeMap<PodUid, Failed>,
+    deadlines: ActiveDeadlines,
+    /// The removal of what earlier pods left on disk: once, when it is known which pods there are.
+    strays: Option<rt::Task<()>>,
+}
+
+impl SyncLoop {
+    pub(crate) fn new(
+        config: &Config,
+        runtime: Rc<PodRuntime>,
+        books: Rc<RefCell<Books>>,
+        health: SyncHealth,
+        (sender, inbox): (Sender<SyncEvent>, Receiver<SyncEvent>),
+    ) -> Self {
+        let workers = PodWorkers::new(Rc::clone(&runtime), config.max_container_restart_period, sender.clone());
+        let probes = Probes::new(runtime.cri(), runtime.dialer(), runtime.node.own_address(), sender.clone());
+        let pleg = Pleg::new(Rc::clone(&runtime), config.sync_frequency, sender);
+        Self {
+            inbox,
+            books,
+            seen: runtime.seen(),
+            runtime,
+            workers,
+            pleg,
+            probes,
+            happenings: Happenings::default(),
+            health,
+            relisted: false,
+            dirty: BTreeSet::new(),
+            failed: BTreeMap::new(),
+            deadlines: ActiveDeadlines::default(),
+            strays: None,
+        }
+    }
+
+    /// Runs until every sender of events is gone.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let event = match self.next_event().await {
+                Ok(event) => event,
+                Err(_) => return,
+            };
+            let now = Instant::now();
+            self.health.stamp(now);
+            if let Some(event) = event {
+                self.handle(event, now);
+            }
+            // What has queued up meanwhile is taken in before work is begun: a removal overtakes a start.
+            while let Ok(event) = self.inbox.try_recv() {
+                self.handle(event, now);
+            }
+            self.health.begin(Doing::StartingWork);
+            self.start_work(now);
+            self.health.end_round();
+        }
+    }
+
+    /// Nothing can be done without the runtime: a try would only count as a failure of each pod.
+    fn can_work(&self) -> bool {
+        self.relisted && self.books.borrow().runtime.ready
+    }
+
+    /// The next event, or `None` when something is due; an error when no sender is left.
+    async fn next_event(&self) -> Result<Option<SyncEvent>, RecvError> {
+        let event = async { self.inbox.recv().await.map(Some) };
+        let deadline = self.deadlines.next();
+        // What is due waits for the runtime: it is not looked at again and again until then.
+        let work = if self.can_work() { self.workers.due() } else { None };
+        match work.into_iter().chain(deadline).min() {
+            Some(moment) => {
+                let timer = async {
+                    rt::sleep_until(moment).await;
+                    Ok(None)
+                };
+                rt::either(event, timer).await
+            }
+            None => event.await,
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! A static pod that runs already under a uid that another kubelet gave it keeps that uid. Pure.
+//!
+//! The uid of a static pod is a hash of its manifest, and each kubelet has its own way to hash. A node that changes to
+//! this one must not restart its pods for that: a pod of the same name and namespace, from a manifest, with the same
+//! containers, is the same pod.
+
+use crate::api::{Pod, PodUid, container_hash};
+use crate::pods::ObservedPod;
+
+/// The uid under which `pod` runs already, if another kubelet started it.
+pub(super) fn running_uid<'a>(pod: &Pod, mut running: impl Iterator<Item = &'a ObservedPod>) -> Option<PodUid> {
+    let same = running.find(|observed| is_same(pod, observed))?;
+    Some(same.uid.clone())
+}
+
+fn is_same(pod: &Pod, observed: &ObservedPod) -> bool {
+    observed.uid != pod.metadata.uid
+        && observed.namespace == pod.metadata.namespace
+        && observed.name == pod.metadata.name
+        && observed.source.as_deref().is_some_and(|source| source != "api")
+        && !is_our_own(&observed.uid)
+        && observed.ready_sandbox().is_some()
+        && pod.spec.containers.iter().all(|container| {
+            let instance = observed.container(&container.name);
+            instance.is_some_and(|instance| instance.hash == Some(container_hash(container)))
+        })
+}
+
+/// A uid of this kubelet's making: if the manifest gives another one now, the manifest has changed.
+fn is_our_own(uid: &PodUid) -> bool {
+    crate::pod_sources::static_pod::is_own_uid(uid.as_str())
+}

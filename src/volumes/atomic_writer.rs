@@ -1,0 +1,196 @@
+//! Writing the files of a volume so that whoever reads them sees all of the old ones or all of the new ones.
+//!
+//! ```text
+//!   volume/..data      -> ..2        the switch: a link that is replaced by rename
+//!   volume/..2/key                   the files
+//!   volume/key         -> ..data/key what the pod looks at
+//! ```
+//!
+//! It is upstream's layout, but for the name of the directory: a number that follows from what is there, not the time of
+//! a clock that may be wrong. What a crash has left is found by looking. Nothing is synced: files that a power cut has
+//! torn differ from what they should say, and are written again before a container starts.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown, symlink};
+use std::path::{Component, Path, PathBuf};
+
+use super::error::Problem;
+use super::payload::{Payload, PayloadFile};
+use crate::host::remove_tree::remove_tree;
+
+/// Makes `payload` what the pod sees in `volume`; `group` may read it. What is right already is not written.
+pub(super) fn write(volume: &Path, payload: &Payload, group: Option<u32>) -> Result<(), Problem> {
+    let current = current(volume);
+    remove_leftovers(volume, current.as_deref()).map_err(Problem::io("clear", volume))?;
+    let old = current.as_ref().map(|name| volume.join(name));
+    let same = old.as_ref().is_some_and(|old| holds(old, payload, group).unwrap_or(false));
+    if !same {
+        let name = next_name(current.as_deref());
+        let new = volume.join(&name);
+        let written = write_files(&new, payload, group)
+            .and_then(|()| switch(volume, &name).map_err(Problem::io("link", &volume.join(DATA))));
+        if let Err(problem) = written {
+            // Half of it helps nobody, and may be why there is no room.
+            let _ = fs::remove_file(volume.join(NEW_DATA));
+            let _ = remove_tree(&new);
+            return Err(problem);
+        }
+    }
+    show(volume, payload).map_err(Problem::io("make links in", volume))?;
+    match old.filter(|_| !same) {
+        Some(old) => remove_tree(&old).map_err(Problem::io("remove", &old)),
+        None => Ok(()),
+    }
+}
+
+/// Something was written here, and can be read.
+pub(super) fn has_content(volume: &Path) -> bool {
+    current(volume).is_some()
+}
+
+/// The directory that is switched to, if it is there.
+fn current(volume: &Path) -> Option<OsString> {
+    let target = fs::read_link(volume.join(DATA)).ok()?;
+    let mut parts = target.components();
+    let (Some(Component::Normal(name)), None) = (parts.next(), parts.next()) else { return None };
+    (is_kept_back(name) && volume.join(name).is_dir()).then(|| name.to_owned())
+}
+
+/// Names that begin so are no files of the pod's.
+fn is_kept_back(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(b"..")
+}
+
+/// What a crash has left: a directory that was never switched to, or one that was switched away from; and what a broken
+/// file system has put in the place of the switch.
+fn remove_leftovers(volume: &Path, current: Option<&OsStr>) -> io::Result<()> {
+    for entry in fs::read_dir(volume)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_switch = name == DATA && entry.file_type()?.is_symlink();
+        if is_kept_back(&name) && !is_switch && Some(name.as_os_str()) != current {
+            remove_tree(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// A name that the present directory does not have; there is no other.
+fn next_name(current: Option<&OsStr>) -> String {
+    let number = current.and_then(|name| name.to_str()?.strip_prefix("..")?.parse::<u64>().ok());
+    format!("..{}", number.map_or(1, |number| number.wrapping_add(1)))
+}
+
+/// The files in `directory` are those of the payload, and no others.
+fn holds(directory: &Path, payload: &Payload, group: Option<u32>) -> io::Result<bool> {
+    for (path, file) in payload {
+        let there = directory.join(path);
+        let found = fs::symlink_metadata(&there)?;
+        let fits = found.is_file()
+            && usize::try_from(found.size()).is_ok_and(|size| size == file.content.len())
+            && found.mode() & 0o7777 == mode(file, group);
+        if !fits || fs::read(&there)? != file.content {
+            return Ok(false);
+        }
+    }
+    Ok(count_files(directory)? == payload.len())
+}
+
+fn count_files(directory: &Path) -> io::Result<usize> {
+    let mut count = 0;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        count += if entry.file_type()?.is_dir() { count_files(&entry.path())? } else { 1 };
+    }
+    Ok(count)
+}
+
+/// Its group may read it (`SetVolumeOwnership` in pkg/volume/volume_linux.go).
+fn mode(file: &PayloadFile, group: Option<u32>) -> u32 {
+    if group.is_some() { file.mode | 0o440 } else { file.mode }
+}
+
+fn write_files(directory: &Path, payload: &Payload, group: Option<u32>) -> Result<(), Problem> {
+    make_directory(directory, group)?;
+    let mut made: BTreeSet<&Path> = BTreeSet::new();
+    for (path, file) in payload {
+        let above: Vec<&Path> = path.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty()).collect();
+        for path in above.into_iter().rev() {
+            if made.insert(path) {
+                make_directory(&directory.join(path), group)?;
+            }
+        }
+        let path = directory.join(path);
+        write_file(&path, file, group).map_err(Problem::io("write", &path))?;
+    }
+    Ok(())
+}
+
+fn make_directory(path: &Path, group: Option<u32>) -> Result<(), Problem> {
+    let make = || -> io::Result<()> {
+        fs::create_dir(path)?;
+        let directory = File::open(path)?;
+        if group.is_some() {
+            fchown(&directory, None, group)?;
+        }
+        directory.set_permissions(Permissions::from_mode(if group.is_some() { 0o2755 } else { 0o755 }))
+    };
+    make().map_err(Problem::io("make", path))
+}
+
+fn write_file(path: &Path, file: &PayloadFile, group: Option<u32>) -> io::Result<()> {
+    let mut made = File::options().write(true).create_new(true).open(path)?;
+    made.write_all(&file.content)?;
+    if group.is_some() {
+        fchown(&made, None, group)?;
+    }
+    made.set_permissions(Permissions::from_mode(mode(file, group)))
+}
+
+fn switch(volume: &Path, name: &str) -> io::Result<()> {
+    let new = volume.join(NEW_DATA);
+    symlink(name, &new)?;
+    fs::rename(new, volume.join(DATA))
+}
+
+/// Links to the files, and none to what is no more. What is no link of ours stays.
+fn show(volume: &Path, payload: &Payload) -> io::Result<()> {
+    let wanted: BTreeSet<&OsStr> =
+        payload.keys().filter_map(|path| path.components().next()).map(Component::as_os_str).collect();
+    for name in &wanted {
+        let (target, link) = (link_to(name), volume.join(name));
+        match symlink(&target, &link) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                // A directory is where something else of the pod is mounted.
+                if !fs::symlink_metadata(&link)?.is_dir() && fs::read_link(&link).ok().as_ref() != Some(&target) {
+                    fs::remove_file(&link)?;
+                    symlink(&target, &link)?;
+                }
+            }
+            result => result?,
+        }
+    }
+    for entry in fs::read_dir(volume)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_ours = || fs::read_link(entry.path()).is_ok_and(|target| target == link_to(&name));
+        if !is_kept_back(&name) && !wanted.contains(name.as_os_str()) && is_ours() {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn link_to(name: &OsStr) -> PathBuf {
+    Path::new(DATA).join(name)
+}
+
+const DATA: &str = "..data";
+const NEW_DATA: &str = "..data_tmp";
+
+#[cfg(test)]
+mod tests;

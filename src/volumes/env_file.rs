@@ -1,0 +1,85 @@
+//! Files of variables in a volume: lines `NAME='value'`, a value may go over several lines. Pure.
+//!
+//! What is no such line makes the whole file wrong, up to the line of the variable that is looked for.
+
+/// The value of `key`; nothing if the file does not set it.
+pub(super) fn value(text: &str, key: &str) -> Result<Option<String>, String> {
+    let mut lines = text.lines().enumerate();
+    while let Some((number, line)) = lines.next() {
+        let wrong = |what: &str| Err(format!("line {}: {what}", number + 1));
+        let line = line.trim_start_matches(BLANKS);
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let Some((name, value)) = line.split_once('=') else { return wrong("no '='") };
+        if name.is_empty() {
+            return wrong("no name before '='");
+        }
+        if name.ends_with(BLANKS) {
+            return wrong("a blank before '='");
+        }
+        if value.starts_with(BLANKS) {
+            // A shell would run what follows with an empty variable.
+            if name == key {
+                return Ok(Some(String::new()));
+            }
+            continue;
+        }
+        let Some(first) = value.strip_prefix('\'') else { return wrong("a value must stand in single quotes") };
+        let mut value = String::new();
+        let mut rest = first;
+        let after = loop {
+            if let Some((end, after)) = rest.split_once('\'') {
+                value.push_str(end);
+                break after.trim_start_matches(BLANKS);
+            }
+            value.push_str(rest);
+            value.push('\n');
+            let Some((_, next)) = lines.next() else { return wrong("the quotes are not closed") };
+            rest = next;
+        };
+        if !after.is_empty() && !after.starts_with('#') {
+            return wrong("more than a remark after the quotes");
+        }
+        if name == key {
+            return Ok(Some(value));
+        }
+    }
+    Ok(None)
+}
+
+const BLANKS: [char; 2] = [' ', '\t'];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Result<Option<&str>, &str>) {
+        let found = value(text, "KEY");
+        assert_eq!(found.as_ref().map(Option::as_deref).map_err(String::as_str), expected, "{text:?}");
+    }
+
+    #[test]
+    fn a_value_stands_in_single_quotes_and_is_taken_as_it_is() {
+        check("KEY='a b'", Ok(Some("a b")));
+        check("# remark\n\n  \t\n  OTHER='x'\n\tKEY='$(A) \\n \"'  # remark\nKEY='later'", Ok(Some("$(A) \\n \"")));
+        check("KEY='one\n# two\n\nthree'\n", Ok(Some("one\n# two\n\nthree")));
+        check("KEY=''", Ok(Some("")));
+        check("KEY= 'x'", Ok(Some("")));
+        check("OTHER= x\nKEY='y'\r\n", Ok(Some("y")));
+        check("KEYS='a'\nMY_KEY='b'", Ok(None));
+        check("", Ok(None));
+    }
+
+    #[test]
+    fn a_line_that_is_wrong_is_told_by_its_number() {
+        check("A='x'\nnothing", Err("line 2: no '='"));
+        check("='x'", Err("line 1: no name before '='"));
+        check("A ='x'", Err("line 1: a blank before '='"));
+        check("A=x", Err("line 1: a value must stand in single quotes"));
+        check("\nA='x\ny\n", Err("line 2: the quotes are not closed"));
+        check("A='x' y", Err("line 1: more than a remark after the quotes"));
+        check("KEY='x'\nA=x", Ok(Some("x")));
+    }
+}

@@ -1,0 +1,44 @@
+//! Checking that a path of the host is what a pod takes it for.
+
+use std::fs::{self, File, Metadata, Permissions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use super::error::Problem;
+use crate::api::HostPathType;
+use crate::host::directories;
+
+/// Checks `path`, and makes what is missing where the type says so. Links are followed: the path is the node's own.
+pub(super) fn check(path: &Path, kind: HostPathType) -> Result<(), Problem> {
+    let found = match fs::metadata(path) {
+        Ok(found) => Some(found),
+        Err(error) if is_missing(&error) => None,
+        // What is not checked is not looked at either.
+        Err(_) if kind == HostPathType::Unset => None,
+        Err(error) => return Err(Problem::io("look at", path)(error)),
+    };
+    let is = |test: fn(&Metadata) -> bool| found.as_ref().is_some_and(test);
+    let (fits, expected) = match kind {
+        HostPathType::Unset => return Ok(()),
+        HostPathType::DirectoryOrCreate if found.is_none() => {
+            return directories::make(path, 0o755).map_err(Problem::io("make", path));
+        }
+        HostPathType::FileOrCreate if found.is_none() => return make_file(path).map_err(Problem::io("make", path)),
+        HostPathType::Directory | HostPathType::DirectoryOrCreate => (is(Metadata::is_dir), "directory"),
+        // A device or a socket passes for a file, as it always has.
+        HostPathType::File | HostPathType::FileOrCreate => (is(|found| !found.is_dir()), "file"),
+        HostPathType::Socket => (is(|found| found.file_type().is_socket()), "socket file"),
+        HostPathType::CharDevice => (is(|found| found.file_type().is_char_device()), "character device"),
+        HostPathType::BlockDevice => (is(|found| found.file_type().is_block_device()), "block device"),
+    };
+    if fits { Ok(()) } else { Err(Problem::HostPathType { path: path.to_owned(), expected }) }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn make_file(path: &Path) -> io::Result<()> {
+    File::options().write(true).create_new(true).open(path)?.set_permissions(Permissions::from_mode(0o644))
+}

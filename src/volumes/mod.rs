@@ -1,0 +1,204 @@
+//! The directories and mounts that a pod is given.
+//!
+//! Nothing about a mount is remembered: what is there is read from the kernel when it matters. A set-up may be
+//! repeated at any time and finds what is done already; so may a tear-down.
+
+mod atomic_writer;
+mod empty_dir;
+mod env_file;
+mod error;
+mod host_path;
+mod mounts;
+mod nested;
+mod nfs;
+mod payload;
+mod plan;
+mod sub_path;
+mod tear_down;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use crate::api::{Container, EnvVarSource, FileKeySelector, Pod};
+use crate::cri::v1::Mount;
+use crate::host::directories;
+use crate::node::NodeSettings;
+use crate::objects::Objects;
+use crate::pods::PodDirs;
+use crate::rt;
+use error::Problem;
+use mounts::{Given, Place};
+use plan::{Files, Plan, Planned, Source};
+
+pub(crate) use error::Error;
+pub(crate) use tear_down::{remove, remove_strays, tear_down};
+
+/// What volumes are set up from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SetUp<'a> {
+    pub(crate) dirs: &'a PodDirs,
+    pub(crate) node: &'a NodeSettings,
+    pub(crate) objects: &'a Objects,
+}
+
+/// The volumes of a pod that are set up.
+#[derive(Debug)]
+pub(crate) struct PodVolumes {
+    places: Vec<Place>,
+    /// Where bind mounts of parts of volumes go.
+    subpaths: PathBuf,
+    /// Why volumes are as they were before, though they should have changed.
+    pub(crate) kept: Vec<Error>,
+}
+
+/// Makes the directories of `pod` and sets up the volumes that its containers mount.
+pub(crate) fn set_up(pod: &Pod, with: SetUp<'_>) -> impl Future<Output = Result<PodVolumes, Error>> + use<> {
+    let plan = Plan::new(pod, with);
+    let subpaths = with.dirs.subpaths(&pod.metadata.uid);
+    async move {
+        let plan = plan?;
+        let places = plan.volumes.iter().map(Planned::set_up_place).collect();
+        let (plan, kept) = rt::blocking(move || carry_out(&plan).map(|kept| (plan, kept))).await?;
+        for planned in &plan.volumes {
+            if let Source::Nfs(volume) = &planned.source {
+                let done = nfs::set_up(volume, Path::new(nfs::PROGRAM)).await;
+                done.map_err(|problem| Error::SetUp { volume: planned.name.clone(), problem })?;
+            }
+        }
+        Ok(PodVolumes { places, subpaths, kept })
+    }
+}
+
+/// Brings the files that are made from objects, or from the pod itself, up to date in volumes that are set up. Gives the
+/// reasons why some are left as they are.
+pub(crate) fn refresh(pod: &Pod, with: SetUp<'_>) -> impl Future<Output = Result<Vec<Error>, Error>> + use<> {
+    let plan = Plan::new(pod, with);
+    async move {
+        let plan = plan?;
+        rt::blocking(move || {
+            let mut kept = Vec::new();
+            for planned in &plan.volumes {
+                match &planned.source {
+                    Source::Files(files) => kept.extend(set_up_files(files, &planned.name)?),
+                    Source::EmptyDir(_) | Source::HostPath { .. } | Source::Image | Source::Nfs(_) => {}
+                }
+            }
+            Ok(kept)
+        })
+        .await
+    }
+}
+
+/// What is found of a variable that comes from a file.
+#[derive(Debug)]
+pub(crate) struct FileValue {
+    pub(crate) file: String,
+    /// Nothing if the file does not have it, or why it cannot be had.
+    pub(crate) value: Result<Option<String>, String>,
+}
+
+impl PodVolumes {
+    /// The mounts of `container`, in the order in which it names them; parts of volumes are bound now. `expand` replaces
+    /// the variables in a path, or names those that have no value.
+    pub(crate) fn container_mounts(
+        &self,
+        container: &Container,
+        expand: &dyn Fn(&str) -> Result<String, String>,
+        recursive_read_only: bool,
+    ) -> impl Future<Output = Result<Vec<Mount>, Error>> + use<> {
+        let given = Given { places: &self.places, subpaths: &self.subpaths, recursive_read_only, expand };
+        let planned = mounts::container_mounts(container, &given);
+        async move {
+            let (mounts, parts) = planned?;
+            if !parts.is_empty() {
+                rt::blocking(move || parts.iter().try_for_each(sub_path::bind)).await?;
+            }
+            Ok(mounts)
+        }
+    }
+
+    /// For each variable of `container` that comes from a file in a volume, in order, what it says.
+    pub(crate) fn file_values(&self, container: &Container) -> impl Future<Output = Vec<FileValue>> + use<> {
+        let sources = container.env.iter().filter_map(|variable| match &variable.value_from.as_ref()?.source {
+            EnvVarSource::FileKey(key) if variable.value.is_empty() => Some(key),
+            EnvVarSource::ConfigMapKey(_)
+            | EnvVarSource::Field(_)
+            | EnvVarSource::FileKey(_)
+            | EnvVarSource::ResourceField(_)
+            | EnvVarSource::SecretKey(_) => None,
+        });
+        let place = |volume: &str| self.places.iter().find(|place| place.volume == volume)?.path.clone();
+        let keys: Vec<(Option<PathBuf>, FileKeySelector)> =
+            sources.map(|key| (place(&key.volume_name), key.clone())).collect();
+        async move {
+            if keys.is_empty() {
+                return Vec::new();
+            }
+            rt::blocking(move || keys.into_iter().map(|(root, key)| file_value(root, &key)).collect()).await
+        }
+    }
+}
+
+impl Planned {
+    fn set_up_place(&self) -> Place {
+        let path = self.place().map(Path::to_owned);
+        Place { volume: self.name.clone(), path, read_only: self.read_only() }
+    }
+}
+
+fn file_value(root: Option<PathBuf>, key: &FileKeySelector) -> FileValue {
+    let Some(root) = root else {
+        let why = format!("cannot find the volume {:?} referenced by FileKeyRef", key.volume_name);
+        return FileValue { file: key.path.clone(), value: Err(why) };
+    };
+    let file = root.join(&key.path).display().to_string();
+    let text = sub_path::read(&root, Path::new(&key.path), LARGEST_ENV_FILE).map_err(|error| error.to_string());
+    FileValue { file, value: text.and_then(|text| env_file::value(&text, &key.key)) }
+}
+
+fn carry_out(plan: &Plan) -> Result<Vec<Error>, Error> {
+    let mut kept = Vec::new();
+    for directory in &plan.private {
+        directories::make_own(directory, 0o750).map_err(Error::io("make", directory))?;
+    }
+    for directory in &plan.logs {
+        directories::make_own(directory, 0o755).map_err(Error::io("make", directory))?;
+    }
+    for volume in &plan.volumes {
+        let done = match &volume.source {
+            Source::EmptyDir(directory) => empty_dir::set_up(directory),
+            Source::Files(files) => {
+                kept.extend(set_up_files(files, &volume.name)?);
+                continue;
+            }
+            Source::HostPath { path, kind } => host_path::check(path, *kind),
+            Source::Image | Source::Nfs(_) => continue,
+        };
+        done.map_err(|problem| Error::SetUp { volume: volume.name.clone(), problem })?;
+    }
+    Ok(kept)
+}
+
+/// What a pod has it keeps: without a newer content that can be told, the volume stays as it is, and why is given.
+fn set_up_files(files: &Files, volume: &str) -> Result<Option<Error>, Error> {
+    let Files { directory, payload, mount_points } = files;
+    let failed = |problem| Error::SetUp { volume: volume.to_owned(), problem };
+    let payload = match payload {
+        Ok(payload) => payload,
+        Err(problem) => {
+            let error = failed(Problem::Files(problem.clone()));
+            return if atomic_writer::has_content(&directory.path) { Ok(Some(error)) } else { Err(error) };
+        }
+    };
+    empty_dir::set_up(directory).map_err(failed)?;
+    for point in mount_points {
+        let point = directory.path.join(point);
+        directories::make(&point, 0o755).map_err(Problem::io("make", &point)).map_err(failed)?;
+    }
+    atomic_writer::write(&directory.path, payload, directory.group).map_err(failed)?;
+    Ok(None)
+}
+
+/// As large as a file of variables may be.
+const LARGEST_ENV_FILE: usize = 1 << 20;

@@ -1,0 +1,220 @@
+//! The mounts that a container names, as the runtime is told them. Pure.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::error::{Error, MountProblem};
+use crate::api::{self, Container, RecursiveReadOnlyMode, VolumeMount};
+use crate::cri::v1::{self, ImageSpec, Mount};
+
+/// A volume that is set up.
+#[derive(Debug, PartialEq)]
+pub(super) struct Place {
+    pub(super) volume: String,
+    /// On the host; nothing for an image, which the runtime mounts.
+    pub(super) path: Option<PathBuf>,
+    /// Whatever a mount says.
+    pub(super) read_only: bool,
+}
+
+/// A part of a volume that is bound to a place of its own, where no link in the volume leads astray.
+#[derive(Debug, PartialEq)]
+pub(super) struct Part {
+    pub(super) volume: String,
+    pub(super) container: String,
+    /// The volume on the host.
+    pub(super) root: PathBuf,
+    /// Below the root.
+    pub(super) path: String,
+    pub(super) target: PathBuf,
+}
+
+/// What the mounts of a container are made from.
+pub(super) struct Given<'a> {
+    pub(super) places: &'a [Place],
+    /// Where parts of volumes are bound.
+    pub(super) subpaths: &'a Path,
+    /// The runtime can make what is mounted below a volume read-only too.
+    pub(super) recursive_read_only: bool,
+    /// Replaces the variables in a path; or names those that have no value.
+    pub(super) expand: &'a dyn Fn(&str) -> Result<String, String>,
+}
+
+/// The mounts of `container`, and the parts of volumes that must be bound before.
+///
+/// A mount of an image has an empty [`ImageSpec`]: whoever brings the image fills it in.
+pub(super) fn container_mounts(container: &Container, given: &Given<'_>) -> Result<(Vec<Mount>, Vec<Part>), Error> {
+    let mut parts = Vec::new();
+    let mut mounts = Vec::with_capacity(container.volume_mounts.len());
+    for (index, mount) in container.volume_mounts.iter().enumerate() {
+        let place = given.places.iter().find(|place| place.volume == mount.name);
+        let place = place
+            .ok_or_else(|| Error::NoSuchVolume { volume: mount.name.clone(), container: container.name.clone() })?;
+        let sub_path = sub_path(mount, given.expand).map_err(Error::Mount)?;
+        let mut made = Mount {
+            container_path: absolute(&mount.mount_path),
+            readonly: mount.read_only || place.read_only,
+            recursive_read_only: recursive_read_only(mount, given.recursive_read_only).map_err(Error::Mount)?,
+            propagation: propagation(mount),
+            ..Mount::default()
+        };
+        match &place.path {
+            None => {
+                made.image = Some(ImageSpec::default());
+                made.image_sub_path = sub_path;
+            }
+            Some(root) if sub_path.is_empty() => made.host_path = root.to_string_lossy().into_owned(),
+            Some(root) => {
+                // The index tells two parts of one volume apart.
+                let target = given.subpaths.join(&mount.name).join(&container.name).join(index.to_string());
+                made.host_path = target.to_string_lossy().into_owned();
+                let (volume, container) = (mount.name.clone(), container.name.clone());
+                parts.push(Part { volume, container, root: root.clone(), path: sub_path, target });
+            }
+        }
+        mounts.push(made);
+    }
+    Ok((mounts, parts))
+}
+
+fn sub_path(mount: &VolumeMount, expand: &dyn Fn(&str) -> Result<String, String>) -> Result<String, MountProblem> {
+    let path = if mount.sub_path_expr.is_empty() {
+        mount.sub_path.clone()
+    } else {
+        expand(&mount.sub_path_expr).map_err(|names| MountProblem::MissingValues { names })?
+    };
+    let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+    if Path::new(&path).components().all(inside) { Ok(path) } else { Err(MountProblem::BackSteps { path }) }
+}
+
+fn recursive_read_only(mount: &VolumeMount, supported: bool) -> Result<bool, MountProblem> {
+    match mount.recursive_read_only {
+        None | Some(RecursiveReadOnlyMode::Disabled) => Ok(false),
+        Some(RecursiveReadOnlyMode::IfPossible) => Ok(supported),
+        Some(RecursiveReadOnlyMode::Enabled) if supported => Ok(true),
+        Some(RecursiveReadOnlyMode::Enabled) => Err(MountProblem::RecursiveReadOnly { volume: mount.name.clone() }),
+    }
+}
+
+fn absolute(path: &str) -> String {
+    if path.starts_with('/') { path.to_owned() } else { ["/", path].concat() }
+}
+
+fn propagation(mount: &VolumeMount) -> v1::MountPropagation {
+    match mount.mount_propagation {
+        None | Some(api::MountPropagation::None) => v1::MountPropagation::Private,
+        Some(api::MountPropagation::HostToContainer) => v1::MountPropagation::HostToContainer,
+        Some(api::MountPropagation::Bidirectional) => v1::MountPropagation::Bidirectional,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::api::decode;
+
+    /// The mounts with a runtime that can do all that is asked, or that cannot.
+    fn mounts_on(able: bool, mount: Value) -> Result<(Vec<Mount>, Vec<Part>), Error> {
+        let container = decode(json!({"name": "main", "volumeMounts": [mount]})).unwrap().value;
+        let place = |volume: &str, path: Option<&str>, read_only| Place {
+            volume: volume.to_owned(),
+            path: path.map(PathBuf::from),
+            read_only,
+        };
+        let places = [place("v", Some("/host/v"), false), place("ro", Some("/host/ro"), true), place("i", None, true)];
+        let expand = |text: &str| match text {
+            "logs/$(NAME)" => Ok("logs/web".to_owned()),
+            "$(UP)" => Ok("a/../..".to_owned()),
+            _ => Err("A, B".to_owned()),
+        };
+        let subpaths = Path::new("/subpaths");
+        container_mounts(&container, &Given { places: &places, subpaths, recursive_read_only: able, expand: &expand })
+    }
+
+    fn mounts(mount: Value) -> Result<(Vec<Mount>, Vec<Part>), Error> {
+        mounts_on(false, mount)
+    }
+
+    #[test]
+    fn what_the_mount_says_is_passed_on() {
+        let (made, parts) = mounts(json!({"name": "v", "mountPath": "data", "readOnly": true,
+            "mountPropagation": "HostToContainer", "recursiveReadOnly": "IfPossible"}))
+        .unwrap();
+        let expected = Mount {
+            container_path: "/data".to_owned(),
+            host_path: "/host/v".to_owned(),
+            readonly: true,
+            propagation: v1::MountPropagation::HostToContainer,
+            ..Mount::default()
+        };
+        assert_eq!((made, parts), (vec![expected], Vec::new()));
+    }
+
+    #[test]
+    fn a_volume_that_is_not_the_pods_to_write_is_read_only_in_every_mount() {
+        let (made, _) = mounts(json!({"name": "ro", "mountPath": "/data"})).unwrap();
+        assert!(made[0].readonly);
+    }
+
+    #[test]
+    fn a_part_of_a_volume_is_bound_below_the_pods_own_directory() {
+        let (made, parts) = mounts(json!({"name": "v", "mountPath": "/data", "subPath": "a/./b"})).unwrap();
+        assert_eq!(made[0].host_path, "/subpaths/v/main/0");
+        assert_eq!((parts[0].root.as_path(), parts[0].path.as_str()), (Path::new("/host/v"), "a/./b"));
+        let (_, parts) = mounts(json!({"name": "v", "mountPath": "/data", "subPathExpr": "logs/$(NAME)"})).unwrap();
+        assert_eq!(parts[0].path, "logs/web");
+    }
+
+    #[test]
+    fn an_image_is_left_to_the_runtime() {
+        let (made, parts) = mounts(json!({"name": "i", "mountPath": "/data", "subPath": "bin"})).unwrap();
+        assert_eq!((made[0].host_path.as_str(), made[0].image_sub_path.as_str(), parts.len()), ("", "bin", 0));
+        assert!(made[0].image.is_some() && made[0].readonly);
+    }
+
+    #[track_caller]
+    fn check_error(mount: Value, expected: &str) {
+        assert_eq!(mounts(mount).unwrap_err().to_string(), expected);
+    }
+
+    #[test]
+    fn a_part_outside_of_the_volume_is_refused() {
+        for path in ["..", "a/../b", "a/.."] {
+            let expected = format!("unable to provision SubPath `{path}`: must not contain '..'");
+            check_error(json!({"name": "v", "mountPath": "/data", "subPath": path}), &expected);
+        }
+        let absolute = json!({"name": "v", "mountPath": "/data", "subPath": "/etc"});
+        check_error(absolute, "error SubPath `/etc` must not be an absolute path");
+        let expanded = json!({"name": "v", "mountPath": "/data", "subPathExpr": "$(UP)"});
+        check_error(expanded, "unable to provision SubPath `a/../..`: must not contain '..'");
+    }
+
+    #[test]
+    fn what_cannot_be_mounted_is_named() {
+        check_error(
+            json!({"name": "w", "mountPath": "/data"}),
+            "cannot find volume \"w\" to mount into container \"main\"",
+        );
+        check_error(json!({"name": "v", "mountPath": "/data", "subPathExpr": "$(X)"}), "missing value for A, B");
+    }
+
+    #[test]
+    fn read_only_all_the_way_down_takes_a_runtime_that_can_do_it() {
+        let mount = |mode: &str| json!({"name": "v", "mountPath": "/d", "readOnly": true, "recursiveReadOnly": mode});
+        for (mode, able, expected) in [
+            ("Enabled", true, true),
+            ("IfPossible", true, true),
+            ("IfPossible", false, false),
+            ("Disabled", true, false),
+        ] {
+            let (made, _) = mounts_on(able, mount(mode)).unwrap();
+            assert_eq!(made[0].recursive_read_only, expected, "{mode} {able}");
+        }
+        check_error(
+            mount("Enabled"),
+            "failed to resolve recursive read-only mode: volume \"v\" requested recursive read-only mode, but it is \
+             not supported by the runtime",
+        );
+    }
+}

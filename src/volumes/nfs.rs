@@ -1,0 +1,139 @@
+//! Mounting a directory of a file server, by the system's own program for it.
+
+use std::io::{self, Read as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::error::Problem;
+use super::plan::Nfs;
+use crate::host::directories;
+use crate::host::mounts::mounted_at;
+use crate::host::pidfd;
+use crate::rt;
+
+/// Mounts `nfs`, unless it is already. Others need not wait for it: a server that does not answer holds up no thread.
+pub(super) async fn set_up(nfs: &Nfs, program: &Path) -> Result<(), Problem> {
+    let path = nfs.path.clone();
+    let is_mounted = rt::blocking(move || prepare(&path)).await?;
+    if is_mounted {
+        return Ok(());
+    }
+    let failed = |what: String| Problem::Helper { program: program.to_owned(), what };
+    let mut command = Command::new(program);
+    command.arg(&nfs.device).arg(&nfs.path).args(if nfs.read_only { &["-o", "ro"][..] } else { &[] });
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = command.spawn().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => failed("it is not there, and mounting from a file server takes it".to_owned()),
+        _ => failed(error.to_string()),
+    })?;
+    let mut helper = Helper { child: Some(child) };
+    let Some(child) = &mut helper.child else { return Ok(()) };
+    match rt::deadline(DEADLINE, pidfd::exited(child.id())).await {
+        Ok(ended) => ended.map_err(|error| failed(error.to_string()))?,
+        Err(_) => return Err(failed(format!("no answer within {} s", DEADLINE.as_secs()))),
+    }
+    let status = child.wait().map_err(|error| failed(error.to_string()))?;
+    let words = last_words(child);
+    helper.child = None;
+    if status.success() { Ok(()) } else { Err(failed(format!("{status}: {words}"))) }
+}
+
+/// The program at work. It is ended when nobody waits for it any more.
+struct Helper {
+    child: Option<Child>,
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        let _ = child.kill();
+        // In the kernel's hands it ends when the server answers, or never.
+        if !matches!(child.try_wait(), Ok(Some(_))) {
+            let _ = rt::thread("mount.nfs", move || drop(child.wait()));
+        }
+    }
+}
+
+/// Makes the directory to mount on; true if something is mounted there. The file system itself is not asked: it may not
+/// answer.
+fn prepare(path: &Path) -> Result<bool, Problem> {
+    if mounted_at(path).map_err(Problem::io("look for a mount at", path))? {
+        return Ok(true);
+    }
+    let make = || {
+        if let Some(parent) = path.parent() {
+            directories::make_own(parent, 0o750)?;
+        }
+        directories::make_own(path, 0o750)
+    };
+    make().map_err(Problem::io("make", path)).map(|()| false)
+}
+
+fn last_words(child: &mut Child) -> String {
+    let mut words = Vec::new();
+    if let Some(stderr) = &mut child.stderr {
+        // What cannot be read says nothing.
+        let _ = stderr.take(LONGEST).read_to_end(&mut words);
+    }
+    String::from_utf8_lossy(&words).trim().replace('\n', "; ")
+}
+
+pub(super) const PROGRAM: &str = "/sbin/mount.nfs";
+/// The program tries for two minutes by itself.
+const DEADLINE: Duration = Duration::from_secs(125);
+const LONGEST: u64 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::host::mounts::unmount_below;
+    use crate::rt::block_on;
+
+    struct Scratch(PathBuf);
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = unmount_below(&self.0).and_then(|()| fs::remove_dir_all(&self.0));
+        }
+    }
+
+    /// A directory of its own, and a program that mounts memory instead of what a server has.
+    fn scratch(name: &str, script: &str) -> (Scratch, PathBuf, Nfs) {
+        let top = std::env::temp_dir().join(format!("coracle-nfs-{name}-{}", std::process::id()));
+        fs::create_dir_all(&top).unwrap();
+        let program = top.join("mount.nfs");
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let nfs = Nfs { device: "server:/export".to_owned(), path: top.join("volumes/v"), read_only: true };
+        (Scratch(top), program, nfs)
+    }
+
+    #[test]
+    fn the_program_mounts_once_and_what_it_mounted_goes_with_the_rest() {
+        let (scratch, program, nfs) =
+            scratch("once", "echo \"$@\" >>\"$0.calls\"; mount -t tmpfs tmpfs \"$2\"; touch \"$2/file\"");
+        block_on(async {
+            set_up(&nfs, &program).await.unwrap();
+            set_up(&nfs, &program).await.unwrap();
+        });
+        let calls = fs::read_to_string(scratch.0.join("mount.nfs.calls")).unwrap();
+        assert_eq!(calls, format!("server:/export {} -o ro\n", nfs.path.display()));
+        assert!(nfs.path.join("file").exists());
+        unmount_below(&scratch.0).unwrap();
+        assert!(!nfs.path.join("file").exists());
+    }
+
+    #[test]
+    fn what_the_program_says_is_told() {
+        let (_scratch, program, nfs) = scratch("words", "echo 'no route' >&2; echo more >&2; exit 32");
+        let error = block_on(set_up(&nfs, &program)).unwrap_err();
+        assert_eq!(error.to_string(), format!("{}: exit status: 32: no route; more", program.display()));
+        let error = block_on(set_up(&nfs, Path::new("/nonexistent/mount.nfs"))).unwrap_err();
+        assert!(error.to_string().contains("it is not there"), "{error}");
+    }
+}

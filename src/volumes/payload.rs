@@ -1,0 +1,167 @@
+//! What the files of a volume say: from ConfigMaps, Secrets and the pod itself. Pure.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use super::SetUp;
+use super::error::FilesProblem;
+use crate::api::{
+    DownwardApiVolumeFile, KeyToPath, ObjectProjection, Pod, ProjectedVolumeSource, ProjectionSource, VolumeSource,
+    metadata_field, resource_field,
+};
+use crate::objects::{ConfigObject, ObjectKind};
+
+/// The files of a volume by their paths in it.
+pub(super) type Payload = BTreeMap<PathBuf, PayloadFile>;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PayloadFile {
+    pub(super) content: Vec<u8>,
+    pub(super) mode: u32,
+}
+
+/// The files of a volume of one of the four kinds that are written here.
+pub(super) fn payload(pod: &Pod, source: &VolumeSource, with: SetUp<'_>) -> Result<Payload, FilesProblem> {
+    let mut files = Files { pod, with, payload: Payload::new() };
+    if let VolumeSource::ConfigMap(source) = source {
+        let reference = Reference {
+            kind: ObjectKind::ConfigMap,
+            name: &source.name,
+            items: &source.items,
+            optional: source.optional,
+        };
+        files.add_object(reference, source.default_mode)?;
+    } else if let VolumeSource::Secret(source) = source {
+        let name = &source.secret_name;
+        let reference = Reference { kind: ObjectKind::Secret, name, items: &source.items, optional: source.optional };
+        files.add_object(reference, source.default_mode)?;
+    } else if let VolumeSource::DownwardApi(source) = source {
+        files.add_fields(&source.items, source.default_mode)?;
+    } else if let VolumeSource::Projected(source) = source {
+        files.add_projected(source)?;
+    }
+    Ok(files.payload)
+}
+
+struct Files<'a> {
+    pod: &'a Pod,
+    with: SetUp<'a>,
+    payload: Payload,
+}
+
+/// A ConfigMap or a Secret, and what of it is wanted.
+struct Reference<'a> {
+    kind: ObjectKind,
+    name: &'a str,
+    items: &'a [KeyToPath],
+    optional: Option<bool>,
+}
+
+impl<'a> Reference<'a> {
+    fn projected(kind: ObjectKind, object: &'a ObjectProjection) -> Self {
+        Self { kind, name: &object.name, items: &object.items, optional: object.optional }
+    }
+}
+
+impl Files<'_> {
+    /// Of several sources that cannot be had each is told. A later file of the same path counts.
+    fn add_projected(&mut self, volume: &ProjectedVolumeSource) -> Result<(), FilesProblem> {
+        let mode = volume.default_mode;
+        let mut problems = Vec::new();
+        for projection in &volume.sources {
+            let added = match &projection.source {
+                ProjectionSource::ConfigMap(object) => {
+                    self.add_object(Reference::projected(ObjectKind::ConfigMap, object), mode)
+                }
+                ProjectionSource::Secret(object) => {
+                    self.add_object(Reference::projected(ObjectKind::Secret, object), mode)
+                }
+                ProjectionSource::DownwardApi(fields) => self.add_fields(&fields.items, mode),
+                ProjectionSource::ClusterTrustBundle(_)
+                | ProjectionSource::PodCertificate(_)
+                | ProjectionSource::ServiceAccountToken(_) => {
+                    Err(FilesProblem::NeedsCluster { kind: projection.source.key() })
+                }
+            };
+            problems.extend(added.err());
+        }
+        match problems.pop() {
+            None => Ok(()),
+            Some(problem) if problems.is_empty() => Err(problem),
+            Some(problem) => {
+                problems.push(problem);
+                Err(FilesProblem::Several(problems))
+            }
+        }
+    }
+
+    fn add_object(&mut self, reference: Reference<'_>, default_mode: Option<i32>) -> Result<(), FilesProblem> {
+        let Reference { kind, name, items, optional } = reference;
+        let optional = optional == Some(true);
+        let object = match self.with.objects.get(kind, &self.pod.metadata.namespace, name) {
+            Some(object) => object,
+            None if optional => return Ok(()),
+            None => return Err(FilesProblem::NoSuchObject { kind, name: name.to_owned() }),
+        };
+        if items.is_empty() {
+            return object.files().try_for_each(|(key, content)| self.add(key, content.to_owned(), None, default_mode));
+        }
+        for item in items {
+            match content(object, item) {
+                Ok(content) => self.add(&item.path, content.to_owned(), item.mode, default_mode)?,
+                Err(_) if optional => {}
+                Err(problem) => return Err(problem),
+            }
+        }
+        Ok(())
+    }
+
+    fn add_fields(&mut self, items: &[DownwardApiVolumeFile], default_mode: Option<i32>) -> Result<(), FilesProblem> {
+        for item in items {
+            let text = match (&item.field_ref, &item.resource_field_ref) {
+                (Some(field), _) => metadata_field(self.pod, &field.field_path),
+                (None, Some(field)) => resource_field(self.pod, None, field, &self.with.node.allocatable),
+                // Validation has refused it.
+                (None, None) => continue,
+            };
+            self.add(&item.path, text.map_err(FilesProblem::Field)?.into_bytes(), item.mode, default_mode)?;
+        }
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        path: &str,
+        content: Vec<u8>,
+        mode: Option<i32>,
+        default: Option<i32>,
+    ) -> Result<(), FilesProblem> {
+        let place = place(path).ok_or_else(|| FilesProblem::BackSteps { path: path.to_owned() })?;
+        let mode = mode.or(default).and_then(|mode| u32::try_from(mode).ok()).unwrap_or(DEFAULT_MODE);
+        self.payload.insert(place, PayloadFile { content, mode: mode & 0o777 });
+        Ok(())
+    }
+}
+
+fn content<'a>(object: &'a ConfigObject, item: &KeyToPath) -> Result<&'a [u8], FilesProblem> {
+    object.file(&item.key).ok_or_else(|| FilesProblem::NoSuchKey { kind: object.key.kind, key: item.key.clone() })
+}
+
+/// The path of a file in its volume: it leads down, and not to what is kept there for other ends.
+fn place(path: &str) -> Option<PathBuf> {
+    let mut place = PathBuf::new();
+    for part in Path::new(path).components() {
+        match part {
+            Component::Normal(part) => place.push(part),
+            Component::CurDir => {}
+            Component::ParentDir | Component::Prefix(_) | Component::RootDir => return None,
+        }
+    }
+    let first = place.components().next()?;
+    (!first.as_os_str().as_encoded_bytes().starts_with(b"..")).then_some(place)
+}
+
+const DEFAULT_MODE: u32 = 0o644;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::api::{ConfigMap, Secret, Time, decode};
+use crate::kuberuntime::golden;
+use crate::objects::{Objects, SourceObject};
+use crate::pods::PodDirs;
+
+fn objects() -> Objects {
+    let meta = |name: &str| json!({"namespace": "ns", "name": name});
+    let config_map = json!({"metadata": meta("cm"), "data": {"k1": "v1", "k2": "v2"}, "binaryData": {"bin": "AAEC"}});
+    let secret = json!({"metadata": meta("sec"), "data": {"s1": "aHVzaA=="}});
+    let config_map: ConfigMap = decode(config_map).unwrap().value;
+    let secret: Secret = decode(secret).unwrap().value;
+    let from = |object| SourceObject {
+        object: Arc::new(object),
+        origin: "".into(),
+        since: Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH),
+    };
+    let mut objects = Objects::default();
+    objects.replace(&[from(config_map.into()), from(secret.into())]);
+    objects
+}
+
+fn files(volume: Value) -> Result<Payload, FilesProblem> {
+    let pod = json!({
+        "metadata": {"name": "web", "namespace": "ns", "uid": "u", "labels": {"app": "x"}},
+        "spec": {
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": "250m"}}}],
+            "volumes": [volume],
+        }
+    });
+    let mut pod: Pod = decode(pod).unwrap().value;
+    crate::api::defaults::apply(&mut pod);
+    let dirs = PodDirs::new(Path::new("/k"), Path::new("/l"));
+    let with = SetUp { dirs: &dirs, node: &golden::node(), objects: &objects() };
+    payload(&pod, &pod.spec.volumes[0].source, with)
+}
+
+#[track_caller]
+fn check(volume: Value, expected: &[(&str, &str, u32)]) {
+    let found = files(volume).unwrap();
+    let found: Vec<(&str, &str, u32)> = found
+        .iter()
+        .map(|(path, file)| (path.to_str().unwrap(), std::str::from_utf8(&file.content).unwrap(), file.mode))
+        .collect();
+    assert_eq!(found, expected);
+}
+
+#[track_caller]
+fn check_problem(volume: Value, expected: &str) {
+    assert_eq!(files(volume).unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn without_items_every_key_is_a_file() {
+    let all = [("bin", "\0\u{1}\u{2}", 0o644), ("k1", "v1", 0o644), ("k2", "v2", 0o644)];
+    check(json!({"name": "v", "configMap": {"name": "cm"}}), &all);
+    check(json!({"name": "v", "secret": {"secretName": "sec", "defaultMode": 0o440}}), &[("s1", "hush", 0o440)]);
+}
+
+#[test]
+fn items_choose_keys_paths_and_modes() {
+    let items = json!([{"key": "k1", "path": "./k1", "mode": 0o400}, {"key": "bin", "path": "d//e/bin"}]);
+    let expected = [("d/e/bin", "\0\u{1}\u{2}", 0o600), ("k1", "v1", 0o400)];
+    check(json!({"name": "v", "configMap": {"name": "cm", "items": items, "defaultMode": 0o600}}), &expected);
+}
+
+#[test]
+fn what_is_missing_is_told_in_upstreams_words_or_left_out_where_it_is_optional() {
+    let config_map = |name: &str, optional| {
+        let items = json!([{"key": "k1", "path": "a"}, {"key": "none", "path": "b"}]);
+        json!({"name": "v", "configMap": {"name": name, "items": items, "optional": optional}})
+    };
+    check_problem(config_map("none", false), "configmap \"none\" not found");
+    check(config_map("none", true), &[]);
+    check_problem(config_map("cm", false), "configmap references non-existent config key: none");
+    check(config_map("cm", true), &[("a", "v1", 0o644)]);
+    let secret =
+        |name: &str| json!({"name": "v", "secret": {"secretName": name, "items": [{"key": "k", "path": "p"}]}});
+    check_problem(secret("none"), "secret \"none\" not found");
+    check_problem(secret("sec"), "references non-existent secret key: k");
+}
+
+#[test]
+fn a_pod_is_told_of_itself() {
+    let items = json!([
+        {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}},
+        {"path": "d/name", "mode": 0o400, "fieldRef": {"fieldPath": "metadata.name"}},
+        {"path": "cpu", "resourceFieldRef": {"containerName": "main", "resource": "requests.cpu", "divisor": "1m"}},
+        {"path": "memory", "resourceFieldRef": {"containerName": "main", "resource": "limits.memory", "divisor": "1Ki"}},
+    ]);
+    let expected = [
+        ("cpu", "250", 0o644),
+        ("d/name", "web", 0o400),
+        ("labels", "app=\"x\"", 0o644),
+        ("memory", "24632892", 0o644),
+    ];
+    check(json!({"name": "v", "downwardAPI": {"items": items}}), &expected);
+    let other = json!([{"path": "x", "resourceFieldRef": {"containerName": "other", "resource": "limits.cpu"}}]);
+    check_problem(json!({"name": "v", "downwardAPI": {"items": other}}), "container other not found");
+}
+
+#[test]
+fn projections_come_together_and_each_that_cannot_be_had_is_told() {
+    let name = json!({"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]});
+    let sources = json!([
+        {"configMap": {"name": "cm", "items": [{"key": "k1", "path": "c/k1", "mode": 0o400}]}},
+        {"secret": {"name": "sec"}}, {"secret": {"name": "none", "optional": true}}, {"downwardAPI": name},
+        {"configMap": {"name": "cm", "items": [{"key": "k2", "path": "s1"}]}},
+    ]);
+    let expected = [("c/k1", "v1", 0o400), ("name", "web", 0o640), ("s1", "v2", 0o640)];
+    check(json!({"name": "v", "projected": {"sources": sources, "defaultMode": 0o640}}), &expected);
+    let one = json!({"sources": [{"secret": {"name": "none"}}, {"configMap": {"name": "cm"}}]});
+    check_problem(json!({"name": "v", "projected": one}), "secret \"none\" not found");
+    let two = json!({"sources": [{"secret": {"name": "none"}}, {"serviceAccountToken": {"path": "token"}}]});
+    let expected = "[secret \"none\" not found, serviceAccountToken needs a cluster, and this node has joined none]";
+    check_problem(json!({"name": "v", "projected": two}), expected);
+}
+
+#[test]
+fn no_path_leads_out_of_the_volume_or_to_what_is_kept_back() {
+    for path in ["", ".", "..", "a/../b", "/a", "..data", "..data/x", "..."] {
+        let items = json!([{"key": "k1", "path": path}]);
+        let found = files(json!({"name": "v", "configMap": {"name": "cm", "items": items}}));
+        assert!(matches!(found, Err(FilesProblem::BackSteps { .. })), "{path:?}");
+    }
+}

@@ -1,0 +1,258 @@
+//! What has to be there before the containers of a pod can start. Pure.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::SetUp;
+use super::error::{Error, FilesProblem, Problem};
+use super::nested::nested_mount_points;
+use super::payload::{Payload, payload};
+use crate::api::{
+    Container, EmptyDirVolumeSource, HUGE_PAGES_PREFIX, HostPathType, MEMORY, NfsVolumeSource, Pod, PodSpec, Quantity,
+    StorageMedium, Volume, VolumeSource, pod_limits,
+};
+
+/// The directories of a pod and its volumes, in the order in which they are made.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// Nobody but the node's own services looks into these.
+    pub(super) private: Vec<PathBuf>,
+    pub(super) logs: Vec<PathBuf>,
+    pub(super) volumes: Vec<Planned>,
+}
+
+#[derive(Debug)]
+pub(super) struct Planned {
+    pub(super) name: String,
+    pub(super) source: Source,
+}
+
+#[derive(Debug)]
+pub(super) enum Source {
+    EmptyDir(EmptyDir),
+    Files(Files),
+    HostPath {
+        path: PathBuf,
+        kind: HostPathType,
+    },
+    /// The runtime mounts it.
+    Image,
+    Nfs(Nfs),
+}
+
+/// A volume whose files are written here and only read by the pod.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) directory: EmptyDir,
+    /// The files, or why they cannot be told.
+    pub(super) payload: Result<Payload, FilesProblem>,
+    /// Directories that the pod's other mounts need in it: nobody else can make them.
+    pub(super) mount_points: Vec<PathBuf>,
+}
+
+#[derive(Debug)]
+pub(super) struct Nfs {
+    /// `server:path`
+    pub(super) device: String,
+    pub(super) path: PathBuf,
+    pub(super) read_only: bool,
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) struct EmptyDir {
+    pub(super) path: PathBuf,
+    /// Has a file `ready` once the directory is set up.
+    pub(super) marker: PathBuf,
+    pub(super) medium: Medium,
+    /// The group that owns the directory.
+    pub(super) group: Option<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Medium {
+    Disk,
+    /// Sizes are in bytes.
+    HugePages {
+        page_size: u64,
+    },
+    Memory {
+        size: Option<u64>,
+    },
+}
+
+impl Planned {
+    /// Where the volume is on the host, if it is there.
+    pub(super) fn place(&self) -> Option<&Path> {
+        match &self.source {
+            Source::EmptyDir(directory) | Source::Files(Files { directory, .. }) => Some(&directory.path),
+            Source::HostPath { path, .. } => Some(path),
+            Source::Image => None,
+            Source::Nfs(nfs) => Some(&nfs.path),
+        }
+    }
+
+    /// Whatever a mount says, the pod must not write to it.
+    pub(super) fn read_only(&self) -> bool {
+        match &self.source {
+            Source::EmptyDir(_) | Source::HostPath { .. } => false,
+            Source::Files(_) | Source::Image => true,
+            Source::Nfs(nfs) => nfs.read_only,
+        }
+    }
+}
+
+impl Plan {
+    pub(super) fn new(pod: &Pod, with: SetUp<'_>) -> Result<Self, Error> {
+        let (meta, dirs) = (&pod.metadata, with.dirs);
+        let logs = dirs.logs(&meta.namespace, &meta.name, &meta.uid);
+        let used = pod.spec.volumes.iter().filter(|volume| is_used(&pod.spec, &volume.name));
+        let volumes = used.map(|volume| match source(pod, volume, with) {
+            Ok(source) => Ok(Planned { name: volume.name.clone(), source }),
+            Err(problem) => Err(Error::SetUp { volume: volume.name.clone(), problem }),
+        });
+        Ok(Self {
+            private: vec![
+                dirs.pods().to_owned(),
+                dirs.pod(&meta.uid),
+                dirs.volumes(&meta.uid),
+                dirs.plugins(&meta.uid),
+            ],
+            logs: pod.spec.all_containers().map(|container| logs.join(&container.name)).collect(),
+            volumes: volumes.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// A volume that no container mounts is left alone, whatever is wrong with it.
+fn is_used(spec: &PodSpec, volume: &str) -> bool {
+    let mounts = |container: &Container| {
+        container.volume_mounts.iter().any(|mount| mount.name == volume)
+            || container.volume_devices.iter().any(|device| device.name == volume)
+    };
+    spec.all_containers().any(mounts)
+}
+
+fn source(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Problem> {
+    let unsupported = |kind| Err(Problem::Unsupported { kind });
+    let memory = with.node.allocatable_memory();
+    // What others know belongs into memory, but for ConfigMaps.
+    let files = |plugin: &str, medium| {
+        let directory = directory(pod, &volume.name, plugin, &["wrapped_", &volume.name].concat(), medium, with);
+        let mount_points = nested_mount_points(&pod.spec, &volume.name);
+        Ok(Source::Files(Files { directory, payload: payload(pod, &volume.source, with), mount_points }))
+    };
+    let in_memory = || Medium::Memory { size: memory_size(&pod.spec, None, memory) };
+    match &volume.source {
+        VolumeSource::ConfigMap(_) => files(CONFIG_MAP, Medium::Disk),
+        VolumeSource::DownwardApi(_) => files(DOWNWARD_API, in_memory()),
+        VolumeSource::EmptyDir(source) => {
+            let medium = medium(&pod.spec, source, memory)?;
+            Ok(Source::EmptyDir(directory(pod, &volume.name, EMPTY_DIR, &volume.name, medium, with)))
+        }
+        VolumeSource::HostPath(source) => {
+            let path = PathBuf::from(&source.path);
+            if path.components().any(|part| part == Component::ParentDir) {
+                return Err(Problem::BackSteps { path: source.path.clone() });
+            }
+            Ok(Source::HostPath { path, kind: source.kind })
+        }
+        VolumeSource::Image(_) => Ok(Source::Image),
+        VolumeSource::Nfs(source) => {
+            let path = with.dirs.volume(&pod.metadata.uid, NFS, &volume.name);
+            Ok(Source::Nfs(Nfs { device: nfs_device(source), path, read_only: source.read_only }))
+        }
+        VolumeSource::Projected(_) => files(PROJECTED, in_memory()),
+        VolumeSource::Secret(_) => files(SECRET, in_memory()),
+        VolumeSource::AwsElasticBlockStore(_) => unsupported("awsElasticBlockStore"),
+        VolumeSource::AzureDisk(_) => unsupported("azureDisk"),
+        VolumeSource::AzureFile(_) => unsupported("azureFile"),
+        VolumeSource::CephFs(_) => unsupported("cephfs"),
+        VolumeSource::Cinder(_) => unsupported("cinder"),
+        VolumeSource::Csi(_) => unsupported("csi"),
+        VolumeSource::Ephemeral(_) => unsupported("ephemeral"),
+        VolumeSource::Fc(_) => unsupported("fc"),
+        VolumeSource::FlexVolume(_) => unsupported("flexVolume"),
+        VolumeSource::Flocker(_) => unsupported("flocker"),
+        VolumeSource::GcePersistentDisk(_) => unsupported("gcePersistentDisk"),
+        VolumeSource::GitRepo(_) => unsupported("gitRepo"),
+        VolumeSource::Glusterfs(_) => unsupported("glusterfs"),
+        VolumeSource::Iscsi(_) => unsupported("iscsi"),
+        VolumeSource::PersistentVolumeClaim(_) => unsupported("persistentVolumeClaim"),
+        VolumeSource::PhotonPersistentDisk(_) => unsupported("photonPersistentDisk"),
+        VolumeSource::PortworxVolume(_) => unsupported("portworxVolume"),
+        VolumeSource::Quobyte(_) => unsupported("quobyte"),
+        VolumeSource::Rbd(_) => unsupported("rbd"),
+        VolumeSource::ScaleIo(_) => unsupported("scaleIO"),
+        VolumeSource::StorageOs(_) => unsupported("storageos"),
+        VolumeSource::VsphereVolume(_) => unsupported("vsphereVolume"),
+    }
+}
+
+/// A directory of the pod for a volume; `marker` is the name of what says that it is set up.
+fn directory(pod: &Pod, volume: &str, plugin: &str, marker: &str, medium: Medium, with: SetUp<'_>) -> EmptyDir {
+    let uid = &pod.metadata.uid;
+    EmptyDir {
+        path: with.dirs.volume(uid, plugin, volume),
+        marker: with.dirs.plugin(uid, EMPTY_DIR, marker),
+        medium,
+        group: group(&pod.spec),
+    }
+}
+
+/// An address of IPv6 stands in brackets, so that its colons do not end it.
+fn nfs_device(source: &NfsVolumeSource) -> String {
+    let NfsVolumeSource { server, path, .. } = source;
+    if server.parse::<std::net::Ipv6Addr>().is_ok() { format!("[{server}]:{path}") } else { format!("{server}:{path}") }
+}
+
+fn group(spec: &PodSpec) -> Option<u32> {
+    spec.security_context.as_ref()?.fs_group.and_then(|group| u32::try_from(group).ok())
+}
+
+fn medium(spec: &PodSpec, source: &EmptyDirVolumeSource, memory: u64) -> Result<Medium, Problem> {
+    match source.medium {
+        StorageMedium::Disk => Ok(Medium::Disk),
+        StorageMedium::Memory => Ok(Medium::Memory { size: memory_size(spec, source.size_limit, memory) }),
+        StorageMedium::HugePages { page_size: Some(size) } => Ok(Medium::HugePages { page_size: bytes(size) }),
+        StorageMedium::HugePages { page_size: None } => Ok(Medium::HugePages { page_size: only_page_size(spec)? }),
+    }
+}
+
+/// The least of what the volume may hold, what the pod may use, and what all pods may use.
+fn memory_size(spec: &PodSpec, own: Option<Quantity>, memory: u64) -> Option<u64> {
+    let bounds = [memory, pod_memory_limit(spec), own.map_or(0, bytes)];
+    bounds.into_iter().filter(|bound| *bound > 0).min()
+}
+
+/// A pod has a limit only if each of its containers has one, or the pod as a whole.
+fn pod_memory_limit(spec: &PodSpec) -> u64 {
+    let limited = |container: &Container| container.resources.limit(MEMORY).is_some_and(|limit| !limit.is_zero());
+    let whole = spec.resources.as_ref().and_then(|pod| pod.limit(MEMORY));
+    if whole.is_some() || spec.containers.iter().chain(&spec.init_containers).all(limited) {
+        pod_limits(spec).get(MEMORY).copied().map_or(0, bytes)
+    } else {
+        0
+    }
+}
+
+/// The page size of the only kind of huge pages that the pod asks for.
+fn only_page_size(spec: &PodSpec) -> Result<u64, Problem> {
+    let lists = spec.all_containers().map(|container| &container.resources.requests);
+    let names = lists.flat_map(|list| list.iter().map(|(name, _)| name));
+    let mut sizes = names.filter_map(|name| name.strip_prefix(HUGE_PAGES_PREFIX)?.parse().ok().map(bytes));
+    let first = sizes.next().ok_or(Problem::HugePageSize)?;
+    if sizes.all(|size| size == first) { Ok(first) } else { Err(Problem::HugePageSize) }
+}
+
+fn bytes(quantity: Quantity) -> u64 {
+    u64::try_from(quantity.value()).unwrap_or(0)
+}
+
+const CONFIG_MAP: &str = "kubernetes.io/configmap";
+const DOWNWARD_API: &str = "kubernetes.io/downward-api";
+const EMPTY_DIR: &str = "kubernetes.io/empty-dir";
+const NFS: &str = "kubernetes.io/nfs";
+const PROJECTED: &str = "kubernetes.io/projected";
+const SECRET: &str = "kubernetes.io/secret";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::api::decode;
+use crate::kuberuntime::golden;
+use crate::objects::Objects;
+use crate::pods::PodDirs;
+
+const GIB: u64 = 1 << 30;
+
+fn dirs() -> PodDirs {
+    PodDirs::new(Path::new("/k"), Path::new("/logs"))
+}
+
+fn plan(pod: &Pod) -> Result<Plan, Error> {
+    let node = golden::node_with_memory(GIB);
+    Plan::new(pod, SetUp { dirs: &dirs(), node: &node, objects: &Objects::default() })
+}
+
+fn pod(containers: Value, volume: Value) -> Pod {
+    let spec = json!({"containers": containers, "volumes": [volume]});
+    let meta = json!({"name": "web", "namespace": "ns", "uid": "u1"});
+    decode(json!({"metadata": meta, "spec": spec})).unwrap().value
+}
+
+fn using(volume: Value) -> Pod {
+    pod(json!([{"name": "main", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]), volume)
+}
+
+#[track_caller]
+fn check_medium(resources: Value, medium: Value, expected: Medium) {
+    let mounts = json!([{"name": "v", "mountPath": "/v"}]);
+    let containers = json!([{"name": "main", "volumeMounts": mounts, "resources": resources}]);
+    let plan = plan(&pod(containers, json!({"name": "v", "emptyDir": medium}))).unwrap();
+    match &plan.volumes[0].source {
+        Source::EmptyDir(directory) => assert_eq!(directory.medium, expected),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_pod_has_its_directories_and_logs() {
+    let plan = plan(&using(json!({"name": "v", "hostPath": {"path": "/x"}}))).unwrap();
+    let private = ["/k/pods", "/k/pods/u1", "/k/pods/u1/volumes", "/k/pods/u1/plugins"];
+    assert_eq!(plan.private, private.map(PathBuf::from));
+    assert_eq!(plan.logs, [PathBuf::from("/logs/ns_web_u1/main")]);
+    assert_eq!(plan.volumes[0].place(), Some(Path::new("/x")));
+}
+
+#[test]
+fn memory_is_bounded_by_the_least_of_volume_pod_and_node() {
+    let memory = |size| Medium::Memory { size: Some(size) };
+    check_medium(json!({}), json!({"medium": "Memory"}), memory(GIB));
+    check_medium(json!({}), json!({"medium": "Memory", "sizeLimit": "16Mi"}), memory(16 << 20));
+    let limited = json!({"limits": {"memory": "8Mi"}});
+    check_medium(limited.clone(), json!({"medium": "Memory", "sizeLimit": "16Mi"}), memory(8 << 20));
+    check_medium(limited, json!({"medium": "Memory"}), memory(8 << 20));
+    check_medium(json!({}), json!({"medium": "Memory", "sizeLimit": "8Gi"}), memory(GIB));
+    check_medium(json!({}), json!({}), Medium::Disk);
+}
+
+#[test]
+fn one_container_without_a_limit_leaves_the_pod_without_one() {
+    let mut pod = using(json!({"name": "v", "emptyDir": {}}));
+    assert_eq!(pod_memory_limit(&pod.spec), 0);
+    pod.spec.containers[0].resources.limits.insert(MEMORY, "8Mi".parse().unwrap());
+    assert_eq!(pod_memory_limit(&pod.spec), 8 << 20);
+    pod.spec.init_containers.push(Container::default());
+    assert_eq!(pod_memory_limit(&pod.spec), 0);
+}
+
+#[test]
+fn huge_pages_take_their_size_from_the_medium_or_from_what_the_pod_asks_for() {
+    let two = Medium::HugePages { page_size: 2 << 20 };
+    check_medium(json!({}), json!({"medium": "HugePages-2Mi"}), two);
+    let request = json!({"requests": {"hugepages-1Gi": "2Gi"}});
+    check_medium(request, json!({"medium": "HugePages"}), Medium::HugePages { page_size: GIB });
+    let error = plan(&using(json!({"name": "v", "emptyDir": {"medium": "HugePages"}})));
+    assert!(matches!(error, Err(Error::SetUp { problem: Problem::HugePageSize, .. })));
+}
+
+#[test]
+fn what_is_wrong_with_a_volume_that_is_not_used_does_not_matter() {
+    for volume in [json!({"name": "v", "hostPath": {"path": "/a/../b"}}), json!({"name": "v", "iscsi": {}})] {
+        assert!(plan(&using(volume.clone())).is_err());
+        let unused = pod(json!([{"name": "main"}]), volume);
+        assert!(plan(&unused).unwrap().volumes.is_empty());
+    }
+}
+
+#[test]
+fn a_kind_that_is_not_supported_is_named_with_its_volume() {
+    let error = plan(&using(json!({"name": "v", "iscsi": {}}))).unwrap_err();
+    let text = crate::error::ErrorChain(&error).to_string();
+    assert_eq!(text, "MountVolume.SetUp failed for volume \"v\" : volumes of the kind iscsi are not supported");
+}
+
+#[test]
+fn volumes_whose_files_are_written_here_are_where_upstream_has_them() {
+    let memory = Medium::Memory { size: Some(GIB) };
+    for (source, plugin, medium) in [
+        (json!({"configMap": {"name": "c"}}), "configmap", Medium::Disk),
+        (json!({"downwardAPI": {}}), "downward-api", memory.clone()),
+        (json!({"projected": {"sources": []}}), "projected", memory.clone()),
+        (json!({"secret": {"secretName": "s"}}), "secret", memory),
+    ] {
+        let mut volume = source;
+        volume["name"] = "v".into();
+        let mut pod = using(volume);
+        pod.spec.security_context = decode(json!({"fsGroup": 2000})).unwrap().value;
+        let plan = plan(&pod).unwrap();
+        let Source::Files(files) = &plan.volumes[0].source else { panic!("{plan:?}") };
+        let expected = EmptyDir {
+            path: format!("/k/pods/u1/volumes/kubernetes.io~{plugin}/v").into(),
+            marker: "/k/pods/u1/plugins/kubernetes.io~empty-dir/wrapped_v".into(),
+            medium,
+            group: Some(2000),
+        };
+        assert_eq!(files.directory, expected);
+        assert!(plan.volumes[0].read_only());
+    }
+}
+
+#[test]
+fn a_file_server_is_named_with_its_directory() {
+    let device = |server: &str| {
+        let pod = using(json!({"name": "v", "nfs": {"server": server, "path": "/export", "readOnly": true}}));
+        let plan = plan(&pod).unwrap();
+        let Source::Nfs(nfs) = &plan.volumes[0].source else { panic!("{plan:?}") };
+        assert_eq!(nfs.path, Path::new("/k/pods/u1/volumes/kubernetes.io~nfs/v"));
+        (nfs.device.clone(), plan.volumes[0].read_only())
+    };
+    assert_eq!(device("server"), ("server:/export".to_owned(), true));
+    assert_eq!(device("192.0.2.1"), ("192.0.2.1:/export".to_owned(), true));
+    assert_eq!(device("2001:db8::1"), ("[2001:db8::1]:/export".to_owned(), true));
+}

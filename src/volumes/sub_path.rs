@@ -1,0 +1,116 @@
+//! Binding a part of a volume to a place of its own.
+//!
+//! The content of the volume is the pod's: a link in it may change at any moment. The kernel is asked to find the part
+//! without leaving the volume, and what it found is held open and bound, not looked up a second time.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Component, Path, PathBuf};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fchmod, fstat, mkdirat, openat, openat2};
+use rustix::io::Errno;
+
+use super::error::Error;
+use super::mounts::Part;
+use crate::host::directories;
+
+/// Binds `part` to its target, and makes it a directory of the volume if there is nothing. Done already is well done.
+pub(super) fn bind(part: &Part) -> Result<(), Error> {
+    try_bind(part).map_err(|source| Error::SubPath {
+        volume: part.volume.clone(),
+        container: part.container.clone(),
+        source,
+    })
+}
+
+fn try_bind(part: &Part) -> io::Result<()> {
+    let found = find(&part.root, Path::new(&part.path))?;
+    let found = File::from(found);
+    let source = found.metadata()?;
+    if let Some(parent) = part.target.parent() {
+        make_private(parent)?;
+    }
+    match fs::symlink_metadata(&part.target) {
+        Ok(target) if (target.dev(), target.ino()) == (source.dev(), source.ino()) => return Ok(()),
+        Ok(_) => clear(&part.target)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    if source.is_dir() {
+        directories::make_own(&part.target, 0o750)?;
+    } else {
+        File::create(&part.target)?.set_permissions(Permissions::from_mode(0o640))?;
+    }
+    let held = format!("/proc/self/fd/{}", found.as_raw_fd());
+    Ok(mount(Some(held.as_str()), &part.target, None::<&str>, MsFlags::MS_BIND, None::<&str>)?)
+}
+
+/// The directories of the volume and of the container, below that of all parts.
+fn make_private(path: &Path) -> io::Result<()> {
+    for path in [path.ancestors().nth(2), path.parent(), Some(path)].into_iter().flatten() {
+        directories::make_own(path, 0o750)?;
+    }
+    Ok(())
+}
+
+/// Another file is bound here, left from before the volume changed, or nothing is and the place was only made.
+fn clear(target: &Path) -> io::Result<()> {
+    match umount2(target, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
+        Ok(()) | Err(nix::errno::Errno::EINVAL) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let place = fs::symlink_metadata(target)?;
+    if place.is_dir() { fs::remove_dir(target) } else { fs::remove_file(target) }
+}
+
+/// Opens `path` below `root`; a directory that is missing is made with the mode of the root.
+fn find(root: &Path, path: &Path) -> io::Result<OwnedFd> {
+    let root = openat(CWD, root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    match open_inside(&root, path) {
+        Err(Errno::NOENT) => {}
+        result => return Ok(result?),
+    }
+    let mode = Mode::from_raw_mode(fstat(&root)?.st_mode & 0o7777);
+    let mut here = root.try_clone()?;
+    let mut walked = PathBuf::new();
+    for part in path.components().filter(|part| matches!(part, Component::Normal(_))) {
+        walked.push(part);
+        here = match open_inside(&root, &walked) {
+            Err(Errno::NOENT) => {
+                match mkdirat(&here, part.as_os_str(), mode) {
+                    // The umask has taken from the mode.
+                    Ok(()) => fchmod(openat(&here, part.as_os_str(), MADE, Mode::empty())?.as_fd(), mode)?,
+                    Err(Errno::EXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                open_inside(&root, &walked)?
+            }
+            result => result?,
+        };
+    }
+    Ok(here)
+}
+
+/// The text of a file below `root`, up to `limit` bytes. A link in the volume leads to something in the volume.
+pub(super) fn read(root: &Path, path: &Path, limit: usize) -> io::Result<String> {
+    let root = openat(CWD, root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let file = File::from(openat2(&root, path, flags, Mode::empty(), resolve)?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    let mut text = String::new();
+    file.take(u64::try_from(limit).unwrap_or(u64::MAX)).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn open_inside(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
+}
+
+const MADE: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);

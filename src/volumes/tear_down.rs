@@ -1,0 +1,92 @@
+//! Taking away what a pod leaves on the node.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::error::Error;
+use crate::api::PodUid;
+use crate::host::mounts::unmount_below;
+use crate::host::remove_tree::remove_tree;
+use crate::pods::PodDirs;
+use crate::rt;
+
+/// Unmounts the volumes of a pod that has ended and deletes its emptyDirs; its last words and logs stay.
+pub(crate) async fn tear_down(dirs: &PodDirs, uid: &PodUid) -> Result<(), Error> {
+    let pod = dirs.pod(uid);
+    let gone = [dirs.subpaths(uid), dirs.volumes(uid), dirs.plugins(uid)];
+    rt::blocking(move || {
+        unmount_below(&pod).map_err(Error::io("unmount what is below", &pod))?;
+        gone.iter().try_for_each(|path| remove_path(path))
+    })
+    .await
+}
+
+/// Removes everything of a pod: mounts, directories, logs.
+pub(crate) async fn remove(dirs: &PodDirs, namespace: &str, name: &str, uid: &PodUid) -> Result<(), Error> {
+    let (pod, logs) = (dirs.pod(uid), dirs.logs(namespace, name, uid));
+    rt::blocking(move || {
+        remove_pod(&pod)?;
+        remove_path(&logs)
+    })
+    .await
+}
+
+/// Removes the directories and logs of every pod that is not in `known`. One that cannot be removed does not keep the
+/// others; it is the error that is told.
+pub(crate) async fn remove_strays(dirs: &PodDirs, known: Vec<PodUid>) -> Result<(), Error> {
+    let (pods, all_logs) = (dirs.pods().to_owned(), dirs.all_logs().to_owned());
+    // The names that known pods have on the disk.
+    let known: Vec<PathBuf> = known.iter().map(|uid| dirs.pod(uid)).collect();
+    rt::blocking(move || {
+        let mut failure = None;
+        for pod in directories(&pods)?.into_iter().filter(|pod| !known.contains(pod)) {
+            failure = remove_pod(&pod).err().or(failure);
+        }
+        for logs in directories(&all_logs)? {
+            let is_stray = uid_of_logs(&logs).is_some_and(|uid| !known.contains(&pods.join(uid)));
+            if is_stray {
+                failure = remove_path(&logs).err().or(failure);
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    })
+    .await
+}
+
+/// A pod's directory is removed only when nothing is mounted in it any more.
+fn remove_pod(pod: &Path) -> Result<(), Error> {
+    unmount_below(pod).map_err(Error::io("unmount what is below", pod))?;
+    remove_path(pod)
+}
+
+fn remove_path(path: &Path) -> Result<(), Error> {
+    remove_tree(path).map_err(Error::io("remove", path))
+}
+
+/// The directories in `path`, without links; none if it is not there.
+fn directories(path: &Path) -> Result<Vec<PathBuf>, Error> {
+    let list = || -> io::Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                found.push(entry.path());
+            }
+        }
+        Ok(found)
+    };
+    match list() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        result => result.map_err(Error::io("list", path)),
+    }
+}
+
+/// The uid at the end of `<namespace>_<name>_<uid>`; none if this is not how a kubelet names logs.
+fn uid_of_logs(path: &Path) -> Option<&str> {
+    let mut parts = path.file_name()?.to_str()?.split('_');
+    let (Some(_), Some(_), Some(uid), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+        return None;
+    };
+    Some(uid).filter(|uid| !uid.is_empty())
+}

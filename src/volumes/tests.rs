@@ -1,0 +1,505 @@
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::api::{PodUid, decode};
+use crate::error::ErrorChain;
+use crate::host::mounts::{is_mount_point, unmount_below};
+use crate::host::remove_tree::remove_tree;
+use crate::kuberuntime::golden;
+use crate::objects::SourceObject;
+use crate::rt::block_on;
+
+/// A root directory of its own, taken away with everything mounted in it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> (Self, PodDirs) {
+        let path = std::env::temp_dir().join(format!("coracle-volumes-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        let dirs = PodDirs::new(&path.join("kubelet"), &path.join("logs"));
+        (Self(path), dirs)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = unmount_below(&self.0).and_then(|()| remove_tree(&self.0));
+    }
+}
+
+fn pod(uid: &str, mounts: Value, volumes: Value) -> Pod {
+    let containers = json!([{"name": "main", "volumeMounts": mounts}]);
+    let meta = json!({"name": "web", "namespace": "ns", "uid": uid});
+    decode(json!({"metadata": meta, "spec": {"containers": containers, "volumes": volumes}})).unwrap().value
+}
+
+fn with_volume(uid: &str, source: Value) -> Pod {
+    let mut volume = source;
+    volume["name"] = "v".into();
+    pod(uid, json!([{"name": "v", "mountPath": "/v"}]), json!([volume]))
+}
+
+fn set_up_with(pod: &Pod, dirs: &PodDirs, objects: &Objects) -> Result<PodVolumes, String> {
+    let node = golden::node_with_memory(64 << 20);
+    block_on(set_up(pod, SetUp { dirs, node: &node, objects })).map_err(|error| ErrorChain(&error).to_string())
+}
+
+fn set_up_now(pod: &Pod, dirs: &PodDirs) -> Result<PodVolumes, String> {
+    set_up_with(pod, dirs, &Objects::default())
+}
+
+fn mounts_now(pod: &Pod, dirs: &PodDirs) -> Result<Vec<Mount>, String> {
+    let volumes = set_up_now(pod, dirs)?;
+    let mounts = volumes.container_mounts(&pod.spec.containers[0], &|text| Ok(text.to_owned()), false);
+    block_on(mounts).map_err(|error| ErrorChain(&error).to_string())
+}
+
+fn mode(path: impl AsRef<Path>) -> u32 {
+    fs::symlink_metadata(path).unwrap().mode() & 0o7777
+}
+
+fn uid(uid: &str) -> PodUid {
+    PodUid::from(uid)
+}
+
+#[test]
+fn directories_have_the_modes_of_a_kubelet() {
+    let (scratch, dirs) = Scratch::new("modes");
+    set_up_now(&with_volume("u1", json!({"emptyDir": {}})), &dirs).unwrap();
+    for (path, expected) in [
+        ("kubelet", 0o755),
+        ("kubelet/pods", 0o750),
+        ("kubelet/pods/u1", 0o750),
+        ("kubelet/pods/u1/plugins", 0o750),
+        ("kubelet/pods/u1/plugins/kubernetes.io~empty-dir", 0o750),
+        ("kubelet/pods/u1/plugins/kubernetes.io~empty-dir/v", 0o750),
+        ("kubelet/pods/u1/plugins/kubernetes.io~empty-dir/v/ready", 0o644),
+        ("kubelet/pods/u1/volumes", 0o750),
+        ("kubelet/pods/u1/volumes/kubernetes.io~empty-dir", 0o755),
+        ("kubelet/pods/u1/volumes/kubernetes.io~empty-dir/v", 0o777),
+        ("logs/ns_web_u1/main", 0o755),
+    ] {
+        assert_eq!(mode(scratch.0.join(path)), expected, "{path}");
+    }
+}
+
+#[test]
+fn an_empty_dir_keeps_its_content_over_every_further_set_up() {
+    let (_scratch, dirs) = Scratch::new("again");
+    let pod = with_volume("u1", json!({"emptyDir": {}}));
+    let place = PathBuf::from(&mounts_now(&pod, &dirs).unwrap()[0].host_path);
+    fs::write(place.join("kept"), "x").unwrap();
+    fs::set_permissions(&place, Permissions::from_mode(0o700)).unwrap();
+    set_up_now(&pod, &dirs).unwrap();
+    assert_eq!(mode(&place), 0o700, "what the pod has done to it was undone");
+    fs::remove_dir_all(&place).unwrap();
+    set_up_now(&pod, &dirs).unwrap();
+    assert_eq!(mode(&place), 0o777);
+}
+
+#[test]
+fn an_empty_dir_that_was_half_made_when_the_power_went_is_made_whole() {
+    let (_scratch, dirs) = Scratch::new("half-made");
+    let pod = with_volume("u1", json!({"emptyDir": {}}));
+    let place = PathBuf::from(&mounts_now(&pod, &dirs).unwrap()[0].host_path);
+    let marker = dirs.plugin(&pod.metadata.uid, "kubernetes.io/empty-dir", "v");
+    // Made under a umask, and neither opened nor marked.
+    fs::remove_dir_all(&marker).unwrap();
+    fs::set_permissions(&place, Permissions::from_mode(0o755)).unwrap();
+    set_up_now(&pod, &dirs).unwrap();
+    assert_eq!((mode(&place), mode(marker.join("ready"))), (0o777, 0o644));
+    // A file system that was mended may have anything anywhere.
+    fs::remove_dir_all(&place).unwrap();
+    fs::write(&place, "").unwrap();
+    fs::remove_file(marker.join("ready")).unwrap();
+    fs::create_dir(marker.join("ready")).unwrap();
+    set_up_now(&pod, &dirs).unwrap();
+    assert_eq!((mode(&place), mode(marker.join("ready"))), (0o777, 0o644));
+    assert!(place.with_extension("corrupt").is_file() && marker.join("ready.corrupt").is_dir());
+}
+
+#[test]
+fn memory_is_mounted_once_with_its_size_and_again_after_it_is_gone() {
+    let (_scratch, dirs) = Scratch::new("memory");
+    let pod = with_volume("u1", json!({"emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}));
+    let place = PathBuf::from(&mounts_now(&pod, &dirs).unwrap()[0].host_path);
+    fs::write(place.join("kept"), "x").unwrap();
+    set_up_now(&pod, &dirs).unwrap();
+    assert!(place.join("kept").exists());
+    let size = rustix::fs::statvfs(&place).unwrap();
+    assert_eq!(size.f_blocks * size.f_frsize, 16 << 20);
+    // As after a start of the node.
+    unmount_below(dirs.pods()).unwrap();
+    assert!(!is_mount_point(&place).unwrap());
+    set_up_now(&pod, &dirs).unwrap();
+    assert!(is_mount_point(&place).unwrap());
+    assert!(!place.join("kept").exists());
+}
+
+#[test]
+fn a_volume_belongs_to_the_group_that_the_pod_names() {
+    let (_scratch, dirs) = Scratch::new("group");
+    for (pod_uid, medium, expected) in [("disk", "", 0o2777), ("memory", "Memory", 0o3777)] {
+        let mut pod = with_volume(pod_uid, json!({"emptyDir": {"medium": medium}}));
+        pod.spec.security_context = decode(json!({"fsGroup": 2000})).unwrap().value;
+        let place = PathBuf::from(&mounts_now(&pod, &dirs).unwrap()[0].host_path);
+        assert_eq!((mode(&place), fs::metadata(&place).unwrap().gid()), (expected, 2000), "{medium:?}");
+    }
+}
+
+#[track_caller]
+fn check_host_path(dirs: &PodDirs, path: &Path, kind: &str, expected: Result<(), &str>) {
+    let result = set_up_now(&with_volume("u1", json!({"hostPath": {"path": path, "type": kind}})), dirs);
+    let expected = expected.map_err(|end| {
+        let path = path.display();
+        format!("MountVolume.SetUp failed for volume \"v\" : hostPath type check failed: {path} is not a {end}")
+    });
+    assert_eq!(result.map(drop), expected, "{} as {kind:?}", path.display());
+}
+
+#[test]
+fn a_host_path_must_be_what_the_pod_takes_it_for() {
+    let (scratch, dirs) = Scratch::new("types");
+    let (directory, file, socket) = (scratch.0.join("d"), scratch.0.join("f"), scratch.0.join("s"));
+    let missing = scratch.0.join("missing");
+    let block = scratch.0.join("b");
+    fs::create_dir(&directory).unwrap();
+    fs::write(&file, "").unwrap();
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let device = nix::sys::stat::makedev(7, 200);
+    nix::sys::stat::mknod(&block, nix::sys::stat::SFlag::S_IFBLK, nix::sys::stat::Mode::S_IRUSR, device).unwrap();
+    let char_device = Path::new("/dev/null");
+    assert!(fs::metadata(char_device).unwrap().file_type().is_char_device());
+
+    let words = [
+        ("Directory", "directory", [true, false, false, false, false, false]),
+        ("File", "file", [false, true, true, true, true, false]),
+        ("Socket", "socket file", [false, false, true, false, false, false]),
+        ("CharDevice", "character device", [false, false, false, true, false, false]),
+        ("BlockDevice", "block device", [false, false, false, false, true, false]),
+        ("", "", [true; 6]),
+    ];
+    for (kind, noun, fits) in words {
+        let paths = [&directory, &file, &socket, &char_device.to_owned(), &block, &missing];
+        for (path, fits) in paths.into_iter().zip(fits) {
+            check_host_path(&dirs, path, kind, if fits { Ok(()) } else { Err(noun) });
+        }
+    }
+    check_host_path(&dirs, &file, "DirectoryOrCreate", Err("directory"));
+    check_host_path(&dirs, &directory, "FileOrCreate", Err("file"));
+    assert!(!missing.exists());
+    check_host_path(&dirs, &missing.join("deep"), "DirectoryOrCreate", Ok(()));
+    assert_eq!((mode(&missing), mode(missing.join("deep"))), (0o755, 0o755));
+    check_host_path(&dirs, &missing.join("new"), "FileOrCreate", Ok(()));
+    assert_eq!(mode(missing.join("new")), 0o644);
+}
+
+#[test]
+fn a_part_of_a_volume_is_bound_and_stays_bound() {
+    let (_scratch, dirs) = Scratch::new("parts");
+    let mounts = json!([{"name": "v", "mountPath": "/v"}, {"name": "v", "mountPath": "/sub", "subPath": "a/b"}]);
+    let pod = pod("u1", mounts, json!([{"name": "v", "emptyDir": {}}]));
+    let made = mounts_now(&pod, &dirs).unwrap();
+    let (whole, part) = (PathBuf::from(&made[0].host_path), PathBuf::from(&made[1].host_path));
+    assert_eq!(part, dirs.subpaths(&uid("u1")).join("v/main/1"));
+    assert_eq!((mode(whole.join("a")), mode(whole.join("a/b"))), (0o777, 0o777));
+    fs::write(part.join("file"), "x").unwrap();
+    assert_eq!(fs::read_to_string(whole.join("a/b/file")).unwrap(), "x");
+    assert_eq!(mounts_now(&pod, &dirs).unwrap(), made);
+    // The pod puts another directory in its place.
+    fs::rename(whole.join("a/b"), whole.join("old")).unwrap();
+    mounts_now(&pod, &dirs).unwrap();
+    assert!(!part.join("file").exists());
+    assert!(whole.join("old/file").exists());
+    let modes = ["", "v", "v/main"].map(|path| mode(dirs.subpaths(&uid("u1")).join(path)));
+    assert_eq!(modes, [0o750; 3]);
+}
+
+#[test]
+fn a_part_may_be_a_file_and_is_found_through_links_inside_of_the_volume_only() {
+    let (scratch, dirs) = Scratch::new("links");
+    let outside = scratch.0.join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("secret"), "x").unwrap();
+    let volume = scratch.0.join("volume");
+    fs::create_dir_all(volume.join("data")).unwrap();
+    fs::write(volume.join("data/file"), "inside").unwrap();
+    symlink("data/file", volume.join("link")).unwrap();
+    symlink("../outside", volume.join("relative")).unwrap();
+    symlink(&outside, volume.join("absolute")).unwrap();
+    let at = |pod_uid: &str, path: &str| {
+        let mounts = json!([{"name": "v", "mountPath": "/v", "subPath": path}]);
+        let volume = json!([{"name": "v", "hostPath": {"path": volume}}]);
+        mounts_now(&pod(pod_uid, mounts, volume), &dirs)
+    };
+    let file = at("file", "link").unwrap();
+    assert_eq!(fs::read_to_string(&file[0].host_path).unwrap(), "inside");
+    for path in ["relative", "relative/secret", "absolute", "absolute/new", "relative/new"] {
+        let error = at("out", path).unwrap_err();
+        assert!(
+            error.starts_with("failed to prepare subPath for volumeMount \"v\" of container \"main\": "),
+            "{error}"
+        );
+    }
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1, "something was made outside of the volume");
+}
+
+#[test]
+fn a_tear_down_takes_volumes_and_leaves_last_words_and_host_paths() {
+    let (scratch, dirs) = Scratch::new("tear-down");
+    let host = scratch.0.join("host");
+    fs::create_dir_all(host.join("sub")).unwrap();
+    fs::write(host.join("sub/file"), "x").unwrap();
+    let mounts = json!([{"name": "m", "mountPath": "/m"}, {"name": "d", "mountPath": "/d"},
+        {"name": "h", "mountPath": "/h", "subPath": "sub"}]);
+    let volumes = json!([{"name": "m", "emptyDir": {"medium": "Memory"}}, {"name": "d", "emptyDir": {}},
+        {"name": "h", "hostPath": {"path": host}}]);
+    let pod = pod("u1", mounts, volumes);
+    let made = mounts_now(&pod, &dirs).unwrap();
+    symlink(&host, Path::new(&made[1].host_path).join("link")).unwrap();
+    let words = dirs.container(&uid("u1"), "main");
+    fs::create_dir_all(&words).unwrap();
+    fs::write(words.join("12345678"), "bye").unwrap();
+
+    for _ in 0..2 {
+        block_on(tear_down(&dirs, &uid("u1"))).unwrap();
+        assert!(!dirs.volumes(&uid("u1")).exists() && !dirs.subpaths(&uid("u1")).exists());
+        assert_eq!(fs::read_to_string(words.join("12345678")).unwrap(), "bye");
+    }
+    // A pod that is wanted after all is set up anew.
+    mounts_now(&pod, &dirs).unwrap();
+    for _ in 0..2 {
+        block_on(remove(&dirs, "ns", "web", &uid("u1"))).unwrap();
+        assert!(!dirs.pod(&uid("u1")).exists() && !dirs.logs("ns", "web", &uid("u1")).exists());
+    }
+    assert_eq!(fs::read_to_string(host.join("sub/file")).unwrap(), "x");
+}
+
+#[test]
+fn strays_go_and_known_pods_and_foreign_files_stay() {
+    let (scratch, dirs) = Scratch::new("strays");
+    for pod_uid in ["known", "stray"] {
+        set_up_now(&with_volume(pod_uid, json!({"emptyDir": {"medium": "Memory"}})), &dirs).unwrap();
+    }
+    fs::write(dirs.pods().join("file"), "").unwrap();
+    fs::create_dir(dirs.all_logs().join("somebody's")).unwrap();
+    block_on(remove_strays(&dirs, vec![uid("known")])).unwrap();
+    let names = |path: &Path| {
+        let mut names: Vec<String> =
+            fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(dirs.pods()), ["file", "known"]);
+    assert_eq!(names(dirs.all_logs()), ["ns_web_known", "somebody's"]);
+    assert!(is_mount_point(&dirs.volume(&uid("known"), "kubernetes.io/empty-dir", "v")).unwrap());
+    drop(scratch);
+    block_on(remove_strays(&dirs, Vec::new())).unwrap();
+}
+
+#[test]
+fn mounts_are_sent_as_recorded() {
+    let recording = include_str!("../../tests/data/golden/volumes.json");
+    let mut recording: Value = serde_json::from_str(recording).unwrap();
+    let pod: Pod = decode(recording["pod"].take()).unwrap().value;
+    let dirs = PodDirs::new(Path::new("/var/lib/kubelet"), Path::new("/var/log/pods"));
+    let with = SetUp { dirs: &dirs, node: &golden::node(), objects: &Objects::default() };
+    let plan = Plan::new(&pod, with).unwrap();
+    let places: Vec<Place> = plan.volumes.iter().map(Planned::set_up_place).collect();
+    let given = Given {
+        places: &places,
+        subpaths: &dirs.subpaths(&pod.metadata.uid),
+        recursive_read_only: false,
+        expand: &|text| Ok(text.to_owned()),
+    };
+    let (mounts, _) = mounts::container_mounts(&pod.spec.containers[0], &given).unwrap();
+    let made: Vec<Value> = mounts.iter().map(crate::wire::protobuf::Message::json).collect();
+    // The hosts file and the termination log follow them.
+    let recorded = recording["containers"][0]["mounts"].as_array().unwrap();
+    assert_eq!(made, recorded[..recorded.len() - 2]);
+}
+
+fn objects(text: &str) -> Objects {
+    let origin = crate::pod_sources::static_pod::Origin {
+        source: crate::pods::SourceName::File,
+        path: "/m/c.yaml",
+        node_name: "n",
+        seen: "",
+    };
+    let read = crate::pod_sources::static_pod::read_manifest(text.as_bytes(), &origin).unwrap();
+    let configs = read.into_iter().filter_map(|object| match object.object {
+        Ok(crate::pod_sources::static_pod::Object::Config(config)) => Some(config),
+        _ => None,
+    });
+    let configs: Vec<SourceObject> = configs
+        .map(|object| SourceObject {
+            object: Arc::new(object),
+            origin: "/m/c.yaml".into(),
+            since: crate::api::Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH),
+        })
+        .collect();
+    let mut objects = Objects::default();
+    objects.replace(&configs);
+    objects
+}
+
+fn config_map(data: &str) -> Objects {
+    objects(&format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c, namespace: ns}}\ndata: {data}"))
+}
+
+/// The reasons why volumes were kept.
+fn refresh_with(pod: &Pod, dirs: &PodDirs, objects: &Objects) -> Result<Vec<String>, String> {
+    let node = golden::node_with_memory(64 << 20);
+    let text = |error: &Error| ErrorChain(error).to_string();
+    let kept = block_on(refresh(pod, SetUp { dirs, node: &node, objects })).map_err(|error| text(&error))?;
+    Ok(kept.iter().map(text).collect())
+}
+
+#[test]
+fn a_volume_without_its_object_is_an_error_until_it_has_had_it_once() {
+    let (_scratch, dirs) = Scratch::new("missing");
+    let pod = with_volume("u1", json!({"configMap": {"name": "c"}}));
+    let volume = dirs.volume(&uid("u1"), "kubernetes.io/configmap", "v");
+    let error = set_up_now(&pod, &dirs).unwrap_err();
+    assert_eq!(error, "MountVolume.SetUp failed for volume \"v\" : configmap \"c\" not found");
+    assert!(!volume.exists());
+    set_up_with(&pod, &dirs, &config_map("{k: one}")).unwrap();
+    for gone in [Objects::default(), config_map("{}")] {
+        let is_gone = gone.get(crate::objects::ObjectKind::ConfigMap, "ns", "c").is_none();
+        assert_eq!(set_up_with(&pod, &dirs, &gone).unwrap().kept.is_empty(), !is_gone);
+        assert_eq!(refresh_with(&pod, &dirs, &gone).unwrap(), if is_gone { vec![error.clone()] } else { Vec::new() });
+        assert_eq!(volume.join("k").exists(), is_gone, "an object that is there and empty is no object that is gone");
+    }
+    refresh_with(&pod, &dirs, &config_map("{k: two}")).unwrap();
+    assert_eq!(fs::read_to_string(volume.join("k")).unwrap(), "two");
+    block_on(tear_down(&dirs, &uid("u1"))).unwrap();
+    assert!(set_up_now(&pod, &dirs).is_err(), "what another pod had is not this one's");
+}
+
+#[test]
+fn a_refresh_touches_no_volume_that_is_the_pods_own() {
+    let (scratch, dirs) = Scratch::new("refresh");
+    let late = scratch.0.join("late");
+    let mounts = json!([{"name": "c", "mountPath": "/c"}, {"name": "e", "mountPath": "/e"},
+        {"name": "h", "mountPath": "/h"}]);
+    let volumes = json!([{"name": "c", "configMap": {"name": "c"}}, {"name": "e", "emptyDir": {}},
+        {"name": "h", "hostPath": {"path": late, "type": "Directory"}}]);
+    let pod = pod("u1", mounts, volumes);
+    refresh_with(&pod, &dirs, &config_map("{k: one}")).unwrap();
+    assert!(!dirs.volume(&uid("u1"), "kubernetes.io/empty-dir", "e").exists());
+    assert!(dirs.volume(&uid("u1"), "kubernetes.io/configmap", "c").join("k").exists());
+}
+
+#[test]
+fn places_for_other_mounts_are_made_in_a_volume_that_is_read_only() {
+    let (_scratch, dirs) = Scratch::new("nested");
+    let mounts = json!([{"name": "c", "mountPath": "/c"}, {"name": "e", "mountPath": "/c/d/e"}]);
+    let volumes = json!([{"name": "c", "configMap": {"name": "c"}}, {"name": "e", "emptyDir": {}}]);
+    let pod = pod("u1", mounts, volumes);
+    for data in ["{k: one}", "{k: two}"] {
+        set_up_with(&pod, &dirs, &config_map(data)).unwrap();
+        assert!(dirs.volume(&uid("u1"), "kubernetes.io/configmap", "c").join("d/e").is_dir());
+    }
+}
+
+/// One line of `ls -la`: mode, owners, size, name and target; sizes of directories differ from one file system to the
+/// other, and the name of the directory behind `..data` from run to run.
+fn listed(path: &Path, name: &str) -> String {
+    let found = fs::symlink_metadata(path).unwrap();
+    let kind = found.file_type();
+    let letter = if kind.is_dir() {
+        'd'
+    } else if kind.is_symlink() {
+        'l'
+    } else {
+        '-'
+    };
+    let mut mode: Vec<char> =
+        (0..9).map(|bit| if found.mode() >> (8 - bit) & 1 == 1 { ['r', 'w', 'x'][bit % 3] } else { '-' }).collect();
+    for (bit, place, set, unset) in [(0o2000, 5, 's', 'S'), (0o1000, 8, 't', 'T')] {
+        if found.mode() & bit != 0 {
+            mode[place] = if mode[place] == 'x' { set } else { unset };
+        }
+    }
+    let owner = |id: u32| if id == 0 { "root".to_owned() } else { id.to_string() };
+    let size = if kind.is_file() { found.size().to_string() } else { String::new() };
+    let target =
+        fs::read_link(path).map_or(String::new(), |target| format!(" -> {}", hidden(&target.to_string_lossy())));
+    let mode: String = mode.into_iter().collect();
+    let (user, group) = (owner(found.uid()), owner(found.gid()));
+    format!("{letter}{mode} {user} {group} {size} {}{target}", hidden(name))
+}
+
+fn hidden(name: &str) -> String {
+    if name.starts_with("..") && !name.starts_with("..data") && name != ".." {
+        "..N".to_owned()
+    } else {
+        name.to_owned()
+    }
+}
+
+/// A recorded line in the same form; nothing for what is not compared.
+fn recorded(line: &str) -> Option<String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [mode, _, user, group, size, _, _, _, name, rest @ ..] = words.as_slice() else { return None };
+    if *name == ".." || *name == "token" {
+        return None;
+    }
+    let size = if mode.starts_with('-') { size } else { "" };
+    let target = rest.get(1).map_or(String::new(), |target| format!(" -> {}", hidden(target)));
+    Some(format!("{mode} {user} {group} {size} {}{target}", hidden(name)))
+}
+
+#[test]
+fn the_files_are_those_that_were_seen_inside_a_container_of_the_upstream_kubelet() {
+    let (scratch, dirs) = Scratch::new("inside");
+    let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let text = fs::read(manifests.join("manifests/13-volumes.yaml")).unwrap();
+    let mut value = crate::api::yaml::parse(&text).unwrap().remove(0).value;
+    value["metadata"]["uid"] = "u1".into();
+    // The token of an account comes with a cluster.
+    value["spec"]["volumes"][6]["projected"]["sources"].as_array_mut().unwrap().remove(0);
+    value["spec"]["volumes"][2]["hostPath"]["path"] = scratch.0.to_str().unwrap().into();
+    let mut pod: Pod = decode(value).unwrap().value;
+    crate::api::defaults::apply(&mut pod);
+    let objects = objects(&fs::read_to_string(manifests.join("manifests/00-objects.yaml")).unwrap());
+    let volumes = set_up_with(&pod, &dirs, &objects).unwrap();
+    let mounts = volumes.container_mounts(&pod.spec.containers[0], &|text| Ok(text.to_owned()), false);
+    let mounts = block_on(mounts).unwrap();
+
+    let text = fs::read_to_string(manifests.join("golden/inside/volumes-ls.txt")).unwrap();
+    let mut compared = 0;
+    for section in text.split("\n\n") {
+        let (folder, lines) = section.split_once(":\n").unwrap_or(("", section));
+        let mut expected: Vec<String> = lines.lines().filter_map(recorded).collect();
+        let Some(mount) = mounts.iter().find(|mount| {
+            folder.strip_prefix(&mount.container_path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        }) else {
+            let one = mounts.iter().find(|mount| mount.container_path == "/one").unwrap();
+            assert_eq!(expected, [listed(Path::new(&one.host_path), "/one")]);
+            continue;
+        };
+        let below = folder.strip_prefix(&mount.container_path).unwrap().trim_start_matches('/');
+        let mut path = PathBuf::from(&mount.host_path);
+        for (index, part) in below.split('/').filter(|part| !part.is_empty()).enumerate() {
+            path.push(if index == 0 && part.starts_with("..") { "..data" } else { part });
+        }
+        let path = fs::canonicalize(path).unwrap();
+        let mut found: Vec<String> = fs::read_dir(&path)
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .map(|entry| listed(&entry.path(), &entry.file_name().to_string_lossy()))
+            .collect();
+        found.push(listed(&path, "."));
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected, "{folder}");
+        compared += 1;
+    }
+    assert_eq!(compared, 10);
+}

@@ -1,0 +1,84 @@
+//! Messages in a stream of bytes: a flag, a length, the payload. Pure.
+
+use std::fmt;
+
+/// The longest message that is taken when nobody asks for another limit: the kubelet's own limit for a CRI answer.
+pub const MESSAGE_LIMIT: u32 = 16 * 1024 * 1024;
+
+/// Takes one whole message off the front of `buf`: its payload, and how many bytes to drop.
+///
+/// `Ok(None)` means: come back with more bytes. Nothing is consumed then.
+pub fn take_message(buf: &[u8], limit: u32) -> Result<Option<(&[u8], usize)>, FramingError> {
+    let Some((head, rest)) = buf.split_first_chunk::<5>() else { return Ok(None) };
+    let [flag, len @ ..] = *head;
+    if flag != 0 {
+        return Err(FramingError::Compressed);
+    }
+    let len = u32::from_be_bytes(len);
+    if len > limit {
+        return Err(FramingError::TooLong { len, limit });
+    }
+    let len = usize::try_from(len).map_err(|_| FramingError::TooLong { len: u32::MAX, limit })?;
+    Ok(rest.get(..len).map(|payload| (payload, head.len() + len)))
+}
+
+/// Puts the head of an uncompressed message before `payload`.
+pub fn frame_message(mut payload: Vec<u8>) -> Result<Vec<u8>, FramingError> {
+    let too_long = FramingError::TooLong { len: u32::MAX, limit: u32::MAX };
+    let [a, b, c, d] = u32::try_from(payload.len()).map_err(|_| too_long)?.to_be_bytes();
+    payload.splice(0..0, [0, a, b, c, d]);
+    Ok(payload)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FramingError {
+    /// No compression was offered, so none may be used.
+    Compressed,
+    TooLong {
+        len: u32,
+        limit: u32,
+    },
+}
+
+impl fmt::Display for FramingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Compressed => f.write_str("compressed gRPC message"),
+            Self::TooLong { len, limit } => write!(f, "gRPC message of {len} bytes, the limit is {limit}"),
+        }
+    }
+}
+
+impl std::error::Error for FramingError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_framed_message_is_taken_once_its_last_byte_is_there() {
+        let mut framed = frame_message(b"hello".to_vec()).unwrap();
+        framed.extend(b"next");
+        for end in 0..10 {
+            assert_eq!(take_message(&framed[..end], 100), Ok(None), "{end} bytes");
+        }
+        assert_eq!(take_message(&framed[..10], 100), Ok(Some((&b"hello"[..], 10))));
+        assert_eq!(take_message(&framed, 100), Ok(Some((&b"hello"[..], 10))));
+    }
+
+    #[test]
+    fn an_empty_message_is_a_message() {
+        assert_eq!(take_message(&[0; 5], 0), Ok(Some((&[][..], 5))));
+    }
+
+    #[test]
+    fn a_message_over_the_limit_is_refused_before_it_is_there() {
+        assert_eq!(take_message(&[0, 0, 0, 0, 9], 9), Ok(None));
+        assert_eq!(take_message(&[0, 0, 0, 0, 10], 9), Err(FramingError::TooLong { len: 10, limit: 9 }));
+    }
+
+    #[test]
+    fn a_compressed_message_is_refused() {
+        assert_eq!(take_message(&[1, 0, 0, 0, 0], 9), Err(FramingError::Compressed));
+    }
+}

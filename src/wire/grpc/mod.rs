@@ -1,0 +1,13 @@
+//! gRPC over HTTP/2: message framing, timeouts, and the status that ends a call. Pure.
+
+mod message;
+mod percent;
+mod status;
+mod timeout;
+
+pub use message::{FramingError, MESSAGE_LIMIT, frame_message, take_message};
+pub use status::{Code, Status};
+pub use timeout::{read_timeout, write_timeout};
+
+/// The content type of requests and answers.
+pub const CONTENT_TYPE: &str = "application/grpc";

@@ -1,0 +1,100 @@
+//! Header lists to header blocks (RFC 7541 section 6). Pure.
+
+use super::Field;
+use super::primitive::{write_integer, write_string};
+use super::table::{self, DynamicTable, Place};
+
+/// Remembers what repeats from call to call; the rest is written out.
+#[derive(Debug)]
+pub struct Encoder {
+    pub(super) table: DynamicTable,
+    /// The smallest size since the last block, when the size has changed: the decoder must see that one too
+    /// (section 4.2).
+    smallest: Option<usize>,
+    most: usize,
+}
+
+impl Encoder {
+    /// The dynamic table never grows over `most`, whatever the peer would allow.
+    pub fn new(most: usize) -> Self {
+        // Both sides begin with the default of SETTINGS_HEADER_TABLE_SIZE.
+        let mut encoder = Self { table: DynamicTable::new(DEFAULT_TABLE), smallest: None, most };
+        encoder.peer_allows(DEFAULT_TABLE);
+        encoder
+    }
+
+    /// The peer's SETTINGS_HEADER_TABLE_SIZE.
+    pub fn peer_allows(&mut self, size: usize) {
+        let size = size.min(self.most);
+        if size != self.table.limit() {
+            self.smallest = Some(self.smallest.unwrap_or(size).min(size));
+            self.table.resize(size);
+        }
+    }
+
+    /// Appends the header block of `fields` to `out`.
+    pub fn encode(&mut self, fields: &[Field], out: &mut Vec<u8>) {
+        if let Some(smallest) = self.smallest.take() {
+            if smallest < self.table.limit() {
+                write_integer(smallest, 5, TABLE_SIZE, out);
+            }
+            write_integer(self.table.limit(), 5, TABLE_SIZE, out);
+        }
+        for field in fields {
+            self.encode_field(field, out);
+        }
+    }
+
+    fn encode_field(&mut self, field: &Field, out: &mut Vec<u8>) {
+        let name = match table::find(field, &self.table) {
+            Place::Whole(index) => return write_integer(index, 7, INDEXED, out),
+            Place::Name(index) => index,
+            Place::Nowhere => 0,
+        };
+        match Habit::of(&field.name) {
+            Habit::Repeats => {
+                write_integer(name, 6, LITERAL_INDEXED, out);
+                self.table.insert(field.clone());
+            }
+            Habit::Varies => write_integer(name, 4, LITERAL, out),
+            Habit::Secret => write_integer(name, 4, NEVER_INDEXED, out),
+        }
+        if name == 0 {
+            write_string(&field.name, out);
+        }
+        write_string(&field.value, out);
+    }
+}
+
+/// Whether the value of a field is worth a place in the table.
+enum Habit {
+    Repeats,
+    Varies,
+    Secret,
+}
+
+impl Habit {
+    fn of(name: &[u8]) -> Self {
+        match name {
+            b":path"
+            | b":authority"
+            | b":scheme"
+            | b":status"
+            | b"content-type"
+            | b"te"
+            | b"user-agent"
+            | b"grpc-status"
+            | b"grpc-accept-encoding" => Self::Repeats,
+            b"authorization" | b"proxy-authorization" | b"cookie" | b"set-cookie" => Self::Secret,
+            _ => Self::Varies,
+        }
+    }
+}
+
+const DEFAULT_TABLE: usize = 4096;
+
+const INDEXED: u8 = 0x80;
+const LITERAL_INDEXED: u8 = 0x40;
+const TABLE_SIZE: u8 = 0x20;
+const NEVER_INDEXED: u8 = 0x10;
+const LITERAL: u8 = 0x00;

@@ -1,0 +1,76 @@
+//! HPACK (RFC 7541): header compression with both tables and Huffman coding. Pure.
+//!
+//! The caller hands over whole header blocks, so nothing here waits for more bytes. What a peer can make this side
+//! remember is bounded: the dynamic table by the size that was announced, a decoded list by the decoder's limit.
+
+mod decoder;
+mod encoder;
+mod huffman;
+mod primitive;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::fmt;
+
+pub use decoder::{Decoded, Decoder};
+pub use encoder::Encoder;
+
+/// One line of a header list. Names are lower case; a pseudo-header's name begins with a colon.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Field {
+    pub name: Cow<'static, [u8]>,
+    pub value: Cow<'static, [u8]>,
+}
+
+impl Field {
+    /// A field whose name and value are known when the program is built.
+    pub const fn fixed(name: &'static str, value: &'static str) -> Self {
+        Self { name: Cow::Borrowed(name.as_bytes()), value: Cow::Borrowed(value.as_bytes()) }
+    }
+
+    pub fn new(name: &'static str, value: impl Into<Vec<u8>>) -> Self {
+        Self { name: Cow::Borrowed(name.as_bytes()), value: Cow::Owned(value.into()) }
+    }
+
+    /// What the field counts in a table and in a header list (RFC 7541 section 4.1).
+    pub fn size(&self) -> usize {
+        self.name.len() + self.value.len() + FIELD_OVERHEAD
+    }
+}
+
+impl fmt::Debug for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name.escape_ascii(), self.value.escape_ascii())
+    }
+}
+
+const FIELD_OVERHEAD: usize = 32;
+
+/// Why a header block cannot be read. The tables of both sides differ from then on: the connection is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The block ends inside a field.
+    Truncated,
+    IntegerTooLarge,
+    /// An index that neither table has.
+    UnknownIndex,
+    Huffman,
+    /// A table size above the one announced, or not at the block's beginning.
+    TableSize,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Truncated => "header block ends inside a field",
+            Self::IntegerTooLarge => "integer of a header block too large",
+            Self::UnknownIndex => "header field index in neither table",
+            Self::Huffman => "malformed Huffman code in a header block",
+            Self::TableSize => "header table size not allowed",
+        })
+    }
+}
+
+impl std::error::Error for Error {}

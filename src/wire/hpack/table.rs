@@ -1,0 +1,153 @@
+//! The static table and the dynamic table (RFC 7541 sections 2.3 and 4, appendix A). Pure.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use super::Field;
+
+/// The fields that were seen, newest first, never more than `limit` in size.
+#[derive(Debug)]
+pub(super) struct DynamicTable {
+    fields: VecDeque<Field>,
+    size: usize,
+    limit: usize,
+}
+
+impl DynamicTable {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { fields: VecDeque::new(), size: 0, limit }
+    }
+
+    /// A field larger than the whole table empties it and is not kept (section 4.4).
+    pub(super) fn insert(&mut self, field: Field) {
+        let size = field.size();
+        self.evict(self.limit.saturating_sub(size));
+        if size <= self.limit {
+            self.size += size;
+            self.fields.push_front(field);
+        }
+    }
+
+    pub(super) fn resize(&mut self, limit: usize) {
+        self.limit = limit;
+        self.evict(limit);
+    }
+
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    fn evict(&mut self, room: usize) {
+        while self.size > room {
+            let Some(field) = self.fields.pop_back() else { break };
+            self.size -= field.size();
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    #[cfg(test)]
+    pub(super) fn fields(&self) -> impl Iterator<Item = &Field> {
+        self.fields.iter()
+    }
+}
+
+/// The field at `index` of both tables as one; the first has index 1.
+pub(super) fn field_at(index: usize, dynamic: &DynamicTable) -> Option<Cow<'_, Field>> {
+    let index = index.checked_sub(1)?;
+    match STATIC.get(index) {
+        Some((name, value)) => Some(Cow::Owned(Field::fixed(name, value))),
+        None => dynamic.fields.get(index - STATIC.len()).map(Cow::Borrowed),
+    }
+}
+
+/// Where a field stands in the tables.
+pub(super) enum Place {
+    Whole(usize),
+    Name(usize),
+    Nowhere,
+}
+
+pub(super) fn find(field: &Field, dynamic: &DynamicTable) -> Place {
+    let fixed = STATIC.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+    let seen = dynamic.fields.iter().map(|field| (&*field.name, &*field.value));
+    let mut place = Place::Nowhere;
+    for (index, (name, value)) in (1..).zip(fixed.chain(seen)) {
+        if name == &*field.name {
+            if value == &*field.value {
+                return Place::Whole(index);
+            }
+            if matches!(place, Place::Nowhere) {
+                place = Place::Name(index);
+            }
+        }
+    }
+    place
+}
+
+const STATIC: [(&str, &str); 61] = [
+    (":authority", ""),
+    (":method", "GET"),
+    (":method", "POST"),
+    (":path", "/"),
+    (":path", "/index.html"),
+    (":scheme", "http"),
+    (":scheme", "https"),
+    (":status", "200"),
+    (":status", "204"),
+    (":status", "206"),
+    (":status", "304"),
+    (":status", "400"),
+    (":status", "404"),
+    (":status", "500"),
+    ("accept-charset", ""),
+    ("accept-encoding", "gzip, deflate"),
+    ("accept-language", ""),
+    ("accept-ranges", ""),
+    ("accept", ""),
+    ("access-control-allow-origin", ""),
+    ("age", ""),
+    ("allow", ""),
+    ("authorization", ""),
+    ("cache-control", ""),
+    ("content-disposition", ""),
+    ("content-encoding", ""),
+    ("content-language", ""),
+    ("content-length", ""),
+    ("content-location", ""),
+    ("content-range", ""),
+    ("content-type", ""),
+    ("cookie", ""),
+    ("date", ""),
+    ("etag", ""),
+    ("expect", ""),
+    ("expires", ""),
+    ("from", ""),
+    ("host", ""),
+    ("if-match", ""),
+    ("if-modified-since", ""),
+    ("if-none-match", ""),
+    ("if-range", ""),
+    ("if-unmodified-since", ""),
+    ("last-modified", ""),
+    ("link", ""),
+    ("location", ""),
+    ("max-forwards", ""),
+    ("proxy-authenticate", ""),
+    ("proxy-authorization", ""),
+    ("range", ""),
+    ("referer", ""),
+    ("refresh", ""),
+    ("retry-after", ""),
+    ("server", ""),
+    ("set-cookie", ""),
+    ("strict-transport-security", ""),
+    ("transfer-encoding", ""),
+    ("user-agent", ""),
+    ("vary", ""),
+    ("via", ""),
+    ("www-authenticate", ""),
+];

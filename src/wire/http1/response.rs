@@ -1,0 +1,274 @@
+//! A response out of a stream of bytes, read no further than anybody wants to know. Pure.
+
+use std::fmt;
+
+/// A response as it arrives.
+#[derive(Debug)]
+pub struct Response {
+    status: u16,
+    location: Option<String>,
+    body: Vec<u8>,
+    /// The most of the body that is kept; there is no more to read then.
+    limit: usize,
+    /// Bytes that have arrived and mean nothing yet.
+    unread: Vec<u8>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Head,
+    /// So many bytes of the body are left.
+    Counted(usize),
+    /// The body ends with the connection.
+    UntilEnd,
+    Chunk(Chunk),
+    Done,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Chunk {
+    Size,
+    Data(usize),
+    /// The line that ends a chunk's data.
+    DataEnd,
+    Trailers,
+}
+
+/// What came is no response of HTTP/1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// Its first line, or the beginning of what came instead of one.
+    Line(String),
+    StatusCode(String),
+    Header,
+    TooLong,
+    Chunk,
+}
+
+/// More than this before the empty line is not read.
+const HEAD: usize = 64 * 1024;
+/// A chunk's size with what may stand behind it.
+const LINE: usize = 1024;
+
+impl Response {
+    /// Of the body no more than `limit` bytes are kept.
+    pub fn new(limit: usize) -> Self {
+        let (unread, body) = (Vec::new(), Vec::new());
+        Self { status: 0, location: None, body, limit, unread, state: State::Head }
+    }
+
+    /// 0 before the head has come.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    pub fn location(&self) -> Option<&str> {
+        self.location.as_deref()
+    }
+
+    pub fn into_body(self) -> Vec<u8> {
+        self.body
+    }
+
+    /// The status and the headers are known.
+    pub fn has_head(&self) -> bool {
+        self.state != State::Head
+    }
+
+    /// Nothing of what may still come is wanted.
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// The connection has ended. True if that was the end of the response.
+    pub fn end(&mut self) -> bool {
+        let complete = matches!(self.state, State::UntilEnd | State::Done);
+        self.state = State::Done;
+        complete
+    }
+
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+        if self.state == State::Done {
+            return Ok(());
+        }
+        self.unread.extend_from_slice(bytes);
+        while self.step()? {}
+        Ok(())
+    }
+
+    /// Takes the next part out of what has arrived; false when it is not there as a whole.
+    fn step(&mut self) -> Result<bool, Malformed> {
+        match self.state {
+            State::Head => return self.take_head(),
+            State::Counted(left) => {
+                let taken = self.take_body(left);
+                self.state = if taken == left { State::Done } else { State::Counted(left - taken) };
+            }
+            State::UntilEnd => drop(self.take_body(usize::MAX)),
+            State::Chunk(part) => return self.step_chunk(part),
+            State::Done => return Ok(false),
+        }
+        self.stop_at_limit();
+        Ok(false)
+    }
+
+    fn step_chunk(&mut self, part: Chunk) -> Result<bool, Malformed> {
+        if let Chunk::Data(left) = part {
+            let taken = self.take_body(left);
+            self.state = State::Chunk(if taken == left { Chunk::DataEnd } else { Chunk::Data(left - taken) });
+            return Ok(!self.stop_at_limit() && taken == left);
+        }
+        let Some(line) = self.take_line()? else { return Ok(false) };
+        self.state = match part {
+            Chunk::Size => match chunk_size(&line).ok_or(Malformed::Chunk)? {
+                0 => State::Chunk(Chunk::Trailers),
+                size => State::Chunk(Chunk::Data(size)),
+            },
+            Chunk::DataEnd if line.is_empty() => State::Chunk(Chunk::Size),
+            Chunk::Trailers if line.is_empty() => State::Done,
+            Chunk::Trailers => State::Chunk(Chunk::Trailers),
+            Chunk::DataEnd | Chunk::Data(_) => return Err(Malformed::Chunk),
+        };
+        Ok(true)
+    }
+
+    /// A line without its end, once it is whole.
+    fn take_line(&mut self) -> Result<Option<Vec<u8>>, Malformed> {
+        let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') else {
+            return if self.unread.len() > LINE { Err(Malformed::TooLong) } else { Ok(None) };
+        };
+        let mut line: Vec<u8> = self.unread.drain(..=end).collect();
+        line.pop();
+        if line.last() == Some(&b'\r') {
+            line.pop();
+        }
+        Ok(Some(line))
+    }
+
+    /// Moves up to `most` bytes into the body, as far as that takes any; how many bytes of the body they were.
+    fn take_body(&mut self, most: usize) -> usize {
+        let taken = self.unread.len().min(most);
+        let room = self.limit.saturating_sub(self.body.len());
+        let bytes = self.unread.drain(..taken);
+        self.body.extend(bytes.take(room));
+        taken
+    }
+
+    fn stop_at_limit(&mut self) -> bool {
+        let full = self.body.len() >= self.limit;
+        if full {
+            self.state = State::Done;
+        }
+        full
+    }
+
+    fn take_head(&mut self) -> Result<bool, Malformed> {
+        // What does not begin like a response is told at once: it may never have an end.
+        if !b"HTTP/".starts_with(self.unread.get(..5).unwrap_or(&self.unread)) {
+            return Err(Malformed::Line(first_line(&self.unread)));
+        }
+        let Some((end, next)) = head_end(&self.unread) else {
+            return if self.unread.len() > HEAD { Err(Malformed::TooLong) } else { Ok(false) };
+        };
+        let head = String::from_utf8_lossy(self.unread.get(..end).unwrap_or_default()).into_owned();
+        self.unread.drain(..next);
+        let mut lines = head.lines();
+        let status = status_of(lines.next().unwrap_or_default())?;
+        if (100..200).contains(&status) {
+            // An interim answer: the real one follows.
+            return Ok(true);
+        }
+        self.status = status;
+        self.state = self.read_headers(lines)?;
+        if self.limit == 0 {
+            self.state = State::Done;
+        }
+        Ok(true)
+    }
+
+    /// Keeps what is wanted of the headers; how the body comes.
+    fn read_headers<'a>(&mut self, lines: impl Iterator<Item = &'a str>) -> Result<State, Malformed> {
+        let (mut length, mut chunked) = (None, false);
+        for line in lines {
+            let (name, value) = line.split_once(':').ok_or(Malformed::Header)?;
+            let value = value.trim();
+            if name.eq_ignore_ascii_case("content-length") {
+                length = Some(value.parse::<usize>().map_err(|_| Malformed::Header)?);
+            } else if name.eq_ignore_ascii_case("transfer-encoding") {
+                chunked = value.eq_ignore_ascii_case("chunked");
+            } else if name.eq_ignore_ascii_case("location") {
+                self.location = Some(value.to_owned());
+            }
+        }
+        Ok(match length {
+            _ if self.status == 204 || self.status == 304 => State::Done,
+            _ if chunked => State::Chunk(Chunk::Size),
+            Some(0) => State::Done,
+            Some(length) => State::Counted(length),
+            None => State::UntilEnd,
+        })
+    }
+}
+
+/// Where the head ends and where the body begins. Lines may end without a carriage return.
+fn head_end(bytes: &[u8]) -> Option<(usize, usize)> {
+    let mut from = 0;
+    while let Some(newline) = bytes.get(from..)?.iter().position(|byte| *byte == b'\n') {
+        let end = from + newline;
+        let rest = bytes.get(end + 1..)?;
+        for empty in [&b"\n"[..], b"\r\n"] {
+            if rest.starts_with(empty) {
+                return Some((end, end + 1 + empty.len()));
+            }
+        }
+        from = end + 1;
+    }
+    None
+}
+
+fn status_of(line: &str) -> Result<u16, Malformed> {
+    let line = line.trim_end();
+    let malformed = || Malformed::Line(line.to_owned());
+    let (version, rest) = line.split_once(' ').ok_or_else(malformed)?;
+    if !matches!(version, "HTTP/1.1" | "HTTP/1.0") {
+        return Err(malformed());
+    }
+    let code = rest.trim_start().split(' ').next().unwrap_or_default();
+    let number = if code.len() == 3 { code.parse().ok() } else { None };
+    number.filter(|code| *code >= 100).ok_or_else(|| Malformed::StatusCode(code.to_owned()))
+}
+
+fn first_line(bytes: &[u8]) -> String {
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = line.get(..MOST_SHOWN).unwrap_or(line);
+    String::from_utf8_lossy(line).trim_end().to_owned()
+}
+
+/// Of what is no response.
+const MOST_SHOWN: usize = 100;
+
+fn chunk_size(line: &[u8]) -> Option<usize> {
+    let text = std::str::from_utf8(line).ok()?;
+    let size = text.split(';').next()?.trim();
+    // A sign would be read too.
+    if size.starts_with('+') { None } else { usize::from_str_radix(size, 16).ok() }
+}
+
+/// In the words of the upstream kubelet, which users know from events.
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(line) => write!(f, "malformed HTTP response {line:?}"),
+            Self::StatusCode(code) => write!(f, "malformed HTTP status code {code:?}"),
+            Self::Header => f.write_str("malformed MIME header"),
+            Self::TooLong => f.write_str("server response headers exceeded what is read"),
+            Self::Chunk => f.write_str("malformed chunked encoding"),
+        }
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+use super::*;
+
+/// What came of these bytes: status, location, body, and whether the response was whole.
+type Seen = (u16, Option<String>, String, bool);
+
+fn read(parts: &[&[u8]], limit: usize) -> Result<Seen, Malformed> {
+    let mut response = Response::new(limit);
+    for part in parts {
+        response.receive(part)?;
+    }
+    let whole = response.is_done() || response.end();
+    let location = response.location().map(str::to_owned);
+    Ok((response.status(), location, String::from_utf8(response.into_body()).unwrap(), whole))
+}
+
+/// The same however the bytes are split.
+#[track_caller]
+fn check(text: &str, expected: Result<(u16, &str, bool), Malformed>) {
+    let bytes = text.as_bytes();
+    let expected = expected.map(|(status, body, whole)| (status, None, body.to_owned(), whole));
+    for split in 0..=bytes.len() {
+        let (one, other) = bytes.split_at(split);
+        assert_eq!(read(&[one, other], 100), expected, "split at {split}");
+    }
+    let single: Vec<&[u8]> = bytes.chunks(1).collect();
+    assert_eq!(read(&single, 100), expected, "byte by byte");
+}
+
+#[test]
+fn a_body_ends_where_its_length_says() {
+    check("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello, and more", Ok((200, "hello", true)));
+    check("HTTP/1.1 200 OK\r\ncontent-length:0\r\n\r\n", Ok((200, "", true)));
+    check("HTTP/1.0 500\nContent-Length: 2\n\nno", Ok((500, "no", true)));
+    check("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello", Ok((200, "hello", false)));
+}
+
+#[test]
+fn a_body_without_a_length_ends_with_the_connection() {
+    check("HTTP/1.0 404 Not Found\r\nServer: x\r\n\r\nnothing here", Ok((404, "nothing here", true)));
+    check("HTTP/1.1 204 No Content\r\n\r\n", Ok((204, "", true)));
+    check("HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n", Ok((304, "", true)));
+}
+
+#[test]
+fn chunks_are_put_together() {
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    check(
+        &format!("{head}5;x=y\r\nhello\r\nB\r\n and so on.\r\n0\r\nX: y\r\n\r\n"),
+        Ok((200, "hello and so on.", true)),
+    );
+    check(&format!("{head}5\r\nhello\r\n"), Ok((200, "hello", false)));
+    for wrong in ["x\r\n", "+5\r\n", "-1\r\n", "\r\n", "5\r\nhelloX\r\n", "fffffffffffffffff\r\n"] {
+        check(&format!("{head}{wrong}"), Err(Malformed::Chunk));
+    }
+}
+
+#[test]
+fn what_comes_before_the_answer_is_skipped() {
+    let text = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\nhi";
+    check(text, Ok((200, "hi", true)));
+}
+
+#[test]
+fn no_more_is_read_than_is_kept() {
+    for head in ["Content-Length: 9000000000", "X: y", "Transfer-Encoding: chunked"] {
+        let body = if head.starts_with('T') { "ffff\r\n" } else { "" };
+        let text = format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{body}{}", "x".repeat(500));
+        let mut response = Response::new(100);
+        response.receive(text.as_bytes()).unwrap();
+        assert!(response.is_done(), "{head}");
+        assert_eq!(response.into_body().len(), 100, "{head}");
+    }
+    let none = read(&[b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"], 0);
+    assert_eq!(none, Ok((200, None, String::new(), true)));
+}
+
+#[test]
+fn a_redirect_tells_where_to() {
+    let moved = read(&[b"HTTP/1.1 302 Found\r\nLOCATION:  /login \r\nContent-Length: 0\r\n\r\n"], 10);
+    assert_eq!(moved, Ok((302, Some("/login".to_owned()), String::new(), true)));
+}
+
+#[test]
+fn what_is_no_response_is_refused_with_its_first_words() {
+    let line = |text: &str| Err(Malformed::Line(text.to_owned()));
+    assert_eq!(read(&[b"SSH-2.0-OpenSSH_9.2\r\n"], 10), line("SSH-2.0-OpenSSH_9.2"));
+    assert_eq!(read(&[b"HTTP/2 200 OK\r\n\r\n"], 10), line("HTTP/2 200 OK"));
+    assert_eq!(read(&[b"HTTP/1.1\r\n\r\n"], 10), line("HTTP/1.1"));
+    assert_eq!(read(&["é".repeat(500).as_bytes()], 10).map_err(|error| error.to_string().len()), Err(126));
+    for code in ["2000", "abc", "-10", "099"] {
+        let text = format!("HTTP/1.1 {code} x\r\n\r\n");
+        assert_eq!(read(&[text.as_bytes()], 10), Err(Malformed::StatusCode(code.to_owned())), "{code}");
+    }
+    assert_eq!(read(&[b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n"], 10), Err(Malformed::Header));
+    assert_eq!(read(&[b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"], 10), Err(Malformed::Header));
+}
+
+#[test]
+fn a_head_or_a_line_without_end_is_refused() {
+    let mut head = b"HTTP/1.1 200 OK\r\nX: ".to_vec();
+    head.resize(100_000, b'x');
+    assert_eq!(read(&[&head], 10), Err(Malformed::TooLong));
+    let mut chunk = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    chunk.resize(5000, b'0');
+    assert_eq!(read(&[&chunk], 10), Err(Malformed::TooLong));
+}

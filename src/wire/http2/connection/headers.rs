@@ -1,0 +1,139 @@
+//! HEADERS and CONTINUATION (RFC 9113 sections 6.2 and 6.10). Pure.
+
+use std::time::Instant;
+
+use super::super::error::{self, Error, ErrorCode, Fault};
+use super::super::fields::{self, Place};
+use super::super::frame::{Flags, StreamId, unpad};
+use super::super::limits;
+use super::super::stream::{State, Stream};
+use super::receive::Arrival;
+use super::{Connection, Event, Role};
+use crate::wire::hpack::Field;
+
+/// A header block of which frames are missing.
+#[derive(Debug)]
+pub(super) struct Block {
+    stream: StreamId,
+    end_stream: bool,
+    bytes: Vec<u8>,
+    continuations: u32,
+}
+
+impl Connection {
+    pub(super) fn on_headers(&mut self, arrival: Arrival<'_>) -> Result<(), Fault> {
+        let (id, flags) = (arrival.frame.stream, arrival.frame.flags);
+        if id == StreamId::CONNECTION {
+            return Err(error::protocol("HEADERS without a stream").into());
+        }
+        // Only a client opens streams: push is not allowed.
+        if self.is_idle(id) && (self.role == Role::Client || self.is_own(id)) {
+            return Err(error::protocol("HEADERS on a stream that the peer may not open").into());
+        }
+        let mut fragment = unpad(&arrival.frame)?;
+        if flags.has(Flags::PRIORITY) {
+            fragment = fragment.get(5..).ok_or(error::frame_size("HEADERS too short for its priority"))?;
+        }
+        let end_stream = flags.has(Flags::END_STREAM);
+        if flags.has(Flags::END_HEADERS) {
+            return self.on_block(id, end_stream, fragment, arrival.now, arrival.events);
+        }
+        self.block = Some(Block { stream: id, end_stream, bytes: fragment.to_vec(), continuations: 0 });
+        Ok(())
+    }
+
+    pub(super) fn on_continuation(&mut self, arrival: Arrival<'_>) -> Result<(), Fault> {
+        let Some(mut block) = self.block.take().filter(|block| block.stream == arrival.frame.stream) else {
+            return Err(error::protocol("CONTINUATION without its HEADERS").into());
+        };
+        block.bytes.extend_from_slice(arrival.frame.payload);
+        block.continuations += 1;
+        if block.bytes.len() > limits::HEADER_BLOCK || block.continuations > limits::CONTINUATIONS {
+            return Err(error::too_much("header block too long").into());
+        }
+        if arrival.frame.flags.has(Flags::END_HEADERS) {
+            return self.on_block(block.stream, block.end_stream, &block.bytes, arrival.now, arrival.events);
+        }
+        self.block = Some(block);
+        Ok(())
+    }
+
+    /// A whole header block. It is decoded even if nobody wants it: the tables must stay in step.
+    fn on_block(
+        &mut self,
+        id: StreamId,
+        end: bool,
+        block: &[u8],
+        now: Instant,
+        events: &mut Vec<Event>,
+    ) -> Result<(), Fault> {
+        let decoded = self
+            .decoder
+            .decode(block)
+            .map_err(|_| Error { code: ErrorCode::COMPRESSION_ERROR, what: "header block cannot be decompressed" })?;
+        let is_new = self.is_idle(id);
+        if is_new {
+            self.last_of_peer = id;
+        }
+        if decoded.cut {
+            return Err(Fault::Stream(id, ErrorCode::ENHANCE_YOUR_CALM, "header list too long"));
+        }
+        if is_new {
+            self.on_request(id, end, decoded.fields, events)
+        } else if self.stream(id).is_some() {
+            self.on_later_block(id, end, decoded.fields, now, events)
+        } else {
+            // A stream that was reset here, and the peer did not know yet.
+            Ok(self.flood.idle_frame(now)?)
+        }
+    }
+
+    fn on_request(&mut self, id: StreamId, end: bool, list: Vec<Field>, events: &mut Vec<Event>) -> Result<(), Fault> {
+        let most = usize::try_from(limits::STREAMS).unwrap_or(usize::MAX);
+        if self.refuses_new || self.streams.len() >= most {
+            return Err(Fault::Stream(id, ErrorCode::REFUSED_STREAM, "stream refused"));
+        }
+        let malformed = |what| Fault::Stream(id, ErrorCode::PROTOCOL_ERROR, what);
+        fields::check(&list, Place::Request).map_err(malformed)?;
+        let mut stream = Stream::new(id, State::Open, self.peer.initial_window);
+        stream.receive_head(&list, end).map_err(malformed)?;
+        self.streams.push(stream);
+        events.push(Event::Head { stream: id, fields: list, end });
+        Ok(())
+    }
+
+    fn on_later_block(
+        &mut self,
+        id: StreamId,
+        end: bool,
+        list: Vec<Field>,
+        now: Instant,
+        events: &mut Vec<Event>,
+    ) -> Result<(), Fault> {
+        let malformed = |what| Fault::Stream(id, ErrorCode::PROTOCOL_ERROR, what);
+        let Some(stream) = self.stream(id) else { return Ok(()) };
+        if !stream.state.may_receive() {
+            return Err(Fault::Stream(id, ErrorCode::STREAM_CLOSED, "HEADERS after the end of its stream"));
+        }
+        if stream.head_received {
+            fields::check(&list, Place::Trailers).map_err(malformed)?;
+            if !end {
+                return Err(malformed("trailers that do not end their stream"));
+            }
+            stream.receive_content(0, true).map_err(malformed)?;
+            events.push(Event::Trailers { stream: id, fields: list });
+        } else {
+            fields::check(&list, Place::Response).map_err(malformed)?;
+            if fields::is_informational(&list) {
+                return match end {
+                    true => Err(malformed("informational response that ends its stream")),
+                    false => Ok(self.flood.idle_frame(now)?),
+                };
+            }
+            stream.receive_head(&list, end).map_err(malformed)?;
+            events.push(Event::Head { stream: id, fields: list, end });
+        }
+        self.drop_closed(id);
+        Ok(())
+    }
+}

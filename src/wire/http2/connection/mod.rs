@@ -1,0 +1,273 @@
+//! The connection: what its user calls. What arrives is read in the other files of this folder, a family of frames
+//! each; what leaves is written in `transmit.rs`. Pure.
+
+mod control;
+mod data;
+mod headers;
+mod receive;
+mod settings;
+mod transmit;
+
+use std::fmt;
+
+use super::error::{Error, ErrorCode};
+use super::event::{Ending, Event};
+use super::flood::Flood;
+use super::frame::{self, Flags, Kind, StreamId};
+use super::limits;
+use super::settings::write_settings;
+use super::stream::{State, Stream};
+use super::window::{ReceiveWindow, SendWindow};
+use crate::wire::hpack::{Decoder, Encoder, Field};
+use headers::Block;
+use settings::PeerSettings;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Client,
+    Server,
+}
+
+/// One HTTP/2 connection, seen from one end.
+#[derive(Debug)]
+pub struct Connection {
+    role: Role,
+    /// Received bytes that make no whole frame yet: less than one frame.
+    input: Vec<u8>,
+    greeting: Greeting,
+    /// A header block of which frames are missing; no other frame may come between.
+    block: Option<Block>,
+    decoder: Decoder,
+    encoder: Encoder,
+    peer: PeerSettings,
+    send_window: SendWindow,
+    receive_window: ReceiveWindow,
+    /// The streams that are not closed, in the order of their numbers.
+    streams: Vec<Stream>,
+    /// The number of the next stream opened here.
+    next_stream: StreamId,
+    /// The peer's latest stream.
+    last_of_peer: StreamId,
+    /// No new streams: the peer's (this side said so) or this side's (the peer said so, or the numbers are used up).
+    refuses_new: bool,
+    refused_new: bool,
+    /// Whole frames to send that no window holds back.
+    control: Vec<u8>,
+    /// How many frames of `control` answer the peer's frames.
+    answers: u32,
+    flood: Flood,
+    failed: Option<Error>,
+    /// How many bytes `transmit` has given in all.
+    transmitted: u64,
+    /// The stream whose turn it is to send data, counted around `streams`.
+    turn: usize,
+}
+
+/// How far the peer has introduced itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Greeting {
+    /// The client's magic bytes are awaited.
+    Magic,
+    /// The first frame is awaited, which must be SETTINGS.
+    Settings,
+    Done,
+}
+
+/// The peer takes no new streams on this connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GoingAway;
+
+impl fmt::Display for GoingAway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("connection takes no new streams")
+    }
+}
+
+impl std::error::Error for GoingAway {}
+
+impl Connection {
+    pub fn client() -> Self {
+        let mut connection = Self::new(Role::Client, Greeting::Settings, StreamId::FIRST_OF_CLIENT);
+        connection.control.extend_from_slice(MAGIC);
+        write_settings(false, &mut connection.control);
+        connection
+    }
+
+    pub fn server() -> Self {
+        let mut connection = Self::new(Role::Server, Greeting::Magic, StreamId::FIRST_OF_SERVER);
+        write_settings(true, &mut connection.control);
+        connection
+    }
+
+    fn new(role: Role, greeting: Greeting, next_stream: StreamId) -> Self {
+        let peer = PeerSettings::default();
+        Self {
+            role,
+            input: Vec::new(),
+            greeting,
+            block: None,
+            decoder: Decoder::new(limits::HEADER_TABLE, usize::try_from(limits::HEADER_LIST).unwrap_or(usize::MAX)),
+            encoder: Encoder::new(limits::HEADER_TABLE),
+            peer,
+            send_window: SendWindow::new(limits::WINDOW),
+            receive_window: ReceiveWindow::new(),
+            streams: Vec::new(),
+            next_stream,
+            last_of_peer: StreamId::CONNECTION,
+            refuses_new: false,
+            refused_new: false,
+            control: Vec::new(),
+            answers: 0,
+            flood: Flood::default(),
+            failed: None,
+            transmitted: 0,
+            turn: 0,
+        }
+    }
+
+    /// Opens a stream with a request; `end` says that no content follows. It leaves when the peer's limit on streams
+    /// allows it.
+    pub fn open(&mut self, fields: Vec<Field>, end: bool) -> Result<StreamId, GoingAway> {
+        if self.refused_new || self.failed.is_some() || self.next_stream > StreamId::LAST {
+            return Err(GoingAway);
+        }
+        let id = self.next_stream;
+        self.next_stream = id.next();
+        let mut stream = Stream::new(id, State::Waiting, self.peer.initial_window);
+        stream.outgoing.head = Some(fields);
+        stream.outgoing.end = end;
+        self.streams.push(stream);
+        Ok(id)
+    }
+
+    /// Answers a request with its head; `end` says that no content follows. Does nothing when the stream is no more,
+    /// as all that follow here.
+    pub fn respond(&mut self, id: StreamId, fields: Vec<Field>, end: bool) {
+        if let Some(stream) = self.stream(id) {
+            stream.outgoing.head = Some(fields);
+            stream.outgoing.end = end;
+        }
+    }
+
+    /// Hands over content; it leaves as the windows allow. Nothing may follow after `end`.
+    pub fn send_data(&mut self, id: StreamId, data: Vec<u8>, end: bool) {
+        if let Some(stream) = self.stream(id) {
+            stream.outgoing.push(data);
+            stream.outgoing.end = end;
+        }
+    }
+
+    /// Ends this side of the stream with fields after the content.
+    pub fn send_trailers(&mut self, id: StreamId, fields: Vec<Field>) {
+        if let Some(stream) = self.stream(id) {
+            stream.outgoing.trailers = Some(fields);
+            stream.outgoing.end = true;
+        }
+    }
+
+    /// Ends the stream both ways, now. No event follows for it.
+    pub fn reset(&mut self, id: StreamId, code: ErrorCode) {
+        if let Some(stream) = self.remove(id) {
+            if stream.state != State::Waiting {
+                self.write_reset(id, code);
+            }
+        }
+    }
+
+    /// Lets the peer send `len` more bytes of content on a stream.
+    pub fn consume(&mut self, id: StreamId, len: usize) {
+        let Some(stream) = self.stream(id) else { return };
+        if !stream.state.may_receive() {
+            return;
+        }
+        // More than a window was never received.
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        if let Some(increment) = stream.receive_window.consume(len) {
+            self.write_window_update(id, increment);
+        }
+    }
+
+    /// Takes no new streams of the peer; those that are open go on.
+    pub fn go_away(&mut self) {
+        if !self.refuses_new {
+            self.refuses_new = true;
+            self.write_go_away(ErrorCode::NO_ERROR);
+        }
+    }
+
+    /// Whether [`Connection::open`] would fail.
+    pub fn is_going_away(&self) -> bool {
+        self.refused_new || self.failed.is_some() || self.next_stream > StreamId::LAST
+    }
+
+    pub fn has_streams(&self) -> bool {
+        !self.streams.is_empty()
+    }
+
+    /// How much content of a stream waits to be sent; `None` when the stream is no more.
+    pub fn queued(&self, id: StreamId) -> Option<usize> {
+        let stream = self.streams.iter().find(|stream| stream.id == id)?;
+        Some(stream.outgoing.unsent().len())
+    }
+
+    /// Whether the peer has seen nothing of a stream opened here, if only the first `written` of all the bytes from
+    /// [`Connection::transmit`] have left. Also tells the truth after an error.
+    pub fn is_unseen(&self, id: StreamId, written: u64) -> bool {
+        let stream = self.streams.iter().find(|stream| stream.id == id);
+        stream.is_some_and(|stream| stream.sent_from.is_none_or(|from| from >= written))
+    }
+
+    /// The bytes held in buffers.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        self.input.capacity() + self.control.capacity()
+    }
+
+    fn stream(&mut self, id: StreamId) -> Option<&mut Stream> {
+        self.streams.iter_mut().find(|stream| stream.id == id)
+    }
+
+    fn remove(&mut self, id: StreamId) -> Option<Stream> {
+        let index = self.streams.iter().position(|stream| stream.id == id)?;
+        Some(self.streams.remove(index))
+    }
+
+    /// Forgets a stream that has just been closed by its state.
+    fn drop_closed(&mut self, id: StreamId) {
+        if self.stream(id).is_some_and(|stream| stream.state == State::Closed) {
+            self.remove(id);
+            self.flood.stream_completed();
+        }
+    }
+
+    fn is_own(&self, id: StreamId) -> bool {
+        id.is_of_client() == (self.role == Role::Client)
+    }
+
+    /// No frame has opened the stream, on either side.
+    fn is_idle(&self, id: StreamId) -> bool {
+        if self.is_own(id) {
+            let waiting = |stream: &Stream| stream.id == id && stream.state == State::Waiting;
+            id >= self.next_stream || self.streams.iter().any(waiting)
+        } else {
+            id > self.last_of_peer
+        }
+    }
+
+    fn write_reset(&mut self, id: StreamId, code: ErrorCode) {
+        frame::write_frame(Kind::RST_STREAM, Flags::NONE, id, &code.0.to_be_bytes(), &mut self.control);
+    }
+
+    fn write_window_update(&mut self, id: StreamId, increment: u32) {
+        frame::write_frame(Kind::WINDOW_UPDATE, Flags::NONE, id, &increment.to_be_bytes(), &mut self.control);
+    }
+
+    fn write_go_away(&mut self, code: ErrorCode) {
+        let mut payload = self.last_of_peer.bytes().to_vec();
+        payload.extend(code.0.to_be_bytes());
+        frame::write_frame(Kind::GOAWAY, Flags::NONE, StreamId::CONNECTION, &payload, &mut self.control);
+    }
+}
+
+/// RFC 9113 section 3.4.
+const MAGIC: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

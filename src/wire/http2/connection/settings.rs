@@ -1,0 +1,64 @@
+//! SETTINGS taking effect (RFC 9113 sections 6.5.3 and 6.9.2). Pure.
+
+use super::super::error::{self, Error};
+use super::super::frame::{Flags, Kind, StreamId, write_frame};
+use super::super::limits;
+use super::super::settings::{Setting, read_settings};
+use super::receive::Arrival;
+use super::{Connection, Role};
+
+/// What the peer has announced, or the defaults.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PeerSettings {
+    pub(super) initial_window: u32,
+    /// The longest frame sent; never more than the default, which is long enough.
+    pub(super) max_frame: usize,
+    /// How many streams this side may have open.
+    pub(super) max_streams: u32,
+}
+
+impl Default for PeerSettings {
+    fn default() -> Self {
+        Self { initial_window: limits::WINDOW, max_frame: limits::FRAME, max_streams: u32::MAX }
+    }
+}
+
+impl Connection {
+    pub(super) fn on_settings(&mut self, arrival: Arrival<'_>) -> Result<(), Error> {
+        if arrival.frame.stream != StreamId::CONNECTION {
+            return Err(error::protocol("SETTINGS on a stream"));
+        }
+        self.flood.idle_frame(arrival.now)?;
+        if arrival.frame.flags.has(Flags::ACK) {
+            // Nothing waits for it: what this side announces is never stricter than the defaults.
+            let empty = arrival.frame.payload.is_empty();
+            return if empty { Ok(()) } else { Err(error::frame_size("SETTINGS ack with a payload")) };
+        }
+        for setting in read_settings(arrival.frame.payload, self.role == Role::Client)? {
+            self.apply(setting)?;
+        }
+        write_frame(Kind::SETTINGS, Flags::ACK, StreamId::CONNECTION, &[], &mut self.control);
+        self.count_answer()
+    }
+
+    fn apply(&mut self, setting: Setting) -> Result<(), Error> {
+        match setting {
+            Setting::HeaderTableSize(size) => {
+                self.encoder.peer_allows(usize::try_from(size).unwrap_or(usize::MAX));
+            }
+            Setting::MaxConcurrentStreams(most) => self.peer.max_streams = most,
+            Setting::InitialWindowSize(size) => {
+                let change = i64::from(size) - i64::from(self.peer.initial_window);
+                self.peer.initial_window = size;
+                for stream in &mut self.streams {
+                    let widened = stream.send_window.widen(change);
+                    widened.map_err(|_| error::flow_control("SETTINGS makes a window too large"))?;
+                }
+            }
+            Setting::MaxFrameSize(size) => {
+                self.peer.max_frame = usize::try_from(size).map_or(limits::FRAME, |size| size.min(limits::FRAME));
+            }
+        }
+        Ok(())
+    }
+}

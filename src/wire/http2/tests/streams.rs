@@ -1,0 +1,150 @@
+//! The life of streams beyond single frames: the queue before them, and how they end.
+
+use super::*;
+
+fn kinds(connection: &mut Connection) -> Vec<(u8, StreamId)> {
+    sent(connection).into_iter().map(|(kind, _, stream, _)| (kind, stream)).collect()
+}
+
+#[test]
+fn streams_above_the_peers_limit_wait_in_order() {
+    let mut connection = client();
+    feed(&mut connection, &setting(3, 2)).unwrap();
+    sent(&mut connection);
+    for _ in 0..4 {
+        connection.open(fields(&REQUEST), true).unwrap();
+    }
+    assert_eq!(kinds(&mut connection), [(HEADERS, id(1)), (HEADERS, id(3))]);
+    feed(&mut connection, &response(3, true)).unwrap();
+    assert_eq!(kinds(&mut connection), [(HEADERS, id(5))]);
+    feed(&mut connection, &setting(3, 100)).unwrap();
+    assert_eq!(kinds(&mut connection)[1..], [(HEADERS, id(7))]);
+}
+
+#[test]
+fn a_waiting_stream_that_is_given_up_is_never_sent() {
+    let mut connection = client();
+    feed(&mut connection, &setting(3, 0)).unwrap();
+    let first = connection.open(fields(&REQUEST), true).unwrap();
+    let second = connection.open(fields(&REQUEST), true).unwrap();
+    sent(&mut connection);
+    connection.reset(first, ErrorCode::CANCEL);
+    assert!(connection.is_unseen(second, u64::MAX));
+    feed(&mut connection, &setting(3, 9)).unwrap();
+    assert_eq!(kinds(&mut connection)[1..], [(HEADERS, second)]);
+}
+
+#[test]
+fn a_stream_is_unseen_until_its_first_byte_has_left() {
+    let mut connection = Connection::client();
+    let mut bytes = Vec::new();
+    connection.transmit(&mut bytes);
+    let greeting = bytes.len();
+    let first = connection.open(fields(&REQUEST), true).unwrap();
+    let second = connection.open(fields(&REQUEST), true).unwrap();
+    assert!(connection.is_unseen(first, u64::MAX));
+    connection.transmit(&mut bytes);
+    let end = bytes.len();
+    let unseen = |stream| (0..=end).filter(|written| connection.is_unseen(stream, *written as u64)).max().unwrap();
+    assert_eq!(unseen(first), greeting);
+    // HEADERS is the frame that begins there.
+    let begin = unseen(second);
+    assert_eq!((bytes[begin + 3], bytes[begin + 8]), (HEADERS, 3));
+    // What the peer breaks later does not change what it has seen.
+    feed(&mut connection, b"neither settings nor any other frame").unwrap_err();
+    assert!(!connection.is_unseen(first, end as u64));
+    assert!(connection.is_unseen(first, greeting as u64));
+}
+
+#[test]
+fn go_away_ends_what_the_peer_has_not_processed_and_nothing_else() {
+    let mut connection = client();
+    feed(&mut connection, &setting(3, 3)).unwrap();
+    for _ in 0..4 {
+        connection.open(fields(&REQUEST), true).unwrap();
+    }
+    sent(&mut connection);
+    let events = feed(&mut connection, &frame(GOAWAY, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 0])).unwrap();
+    let lost = |number| Event::Reset { stream: id(number), ending: Ending::NotProcessed };
+    assert_eq!(events, [Event::GoAway { code: ErrorCode::NO_ERROR }, lost(5), lost(7)]);
+    assert_eq!(connection.open(fields(&REQUEST), true), Err(GoingAway));
+    assert_eq!(feed(&mut connection, &[response(1, true), response(3, true)].concat()).unwrap().len(), 2);
+    assert!(!connection.has_streams());
+}
+
+#[test]
+fn a_refused_stream_is_not_processed() {
+    let mut connection = client_with_request();
+    let events = feed(&mut connection, &frame(RST_STREAM, 0, 1, &7_u32.to_be_bytes())).unwrap();
+    assert_eq!(events, [Event::Reset { stream: id(1), ending: Ending::NotProcessed }]);
+}
+
+#[test]
+fn a_server_that_goes_away_refuses_new_streams_and_answers_the_old() {
+    let mut connection = server();
+    feed(&mut connection, &request(1, true)).unwrap();
+    connection.go_away();
+    connection.go_away();
+    assert_eq!(sent(&mut connection), [(GOAWAY, 0, StreamId::CONNECTION, vec![0, 0, 0, 1, 0, 0, 0, 0])]);
+    assert_eq!(feed(&mut connection, &request(3, true)), Ok(vec![]));
+    connection.respond(id(1), fields(&RESPONSE), true);
+    assert_eq!(kinds(&mut connection), [(RST_STREAM, id(3)), (HEADERS, id(1))]);
+}
+
+#[test]
+fn an_answer_may_come_before_the_request_is_all_sent() {
+    let mut connection = client();
+    let stream = connection.open(fields(&REQUEST), false).unwrap();
+    connection.send_data(stream, vec![0; 100_000], true);
+    sent(&mut connection);
+    let events = feed(&mut connection, &response(1, true)).unwrap();
+    assert_eq!(events.len(), 1);
+    // The rest of the request is still owed, until the user gives it up.
+    assert!(connection.queued(stream).is_some_and(|left| left > 0));
+    connection.reset(stream, ErrorCode::NO_ERROR);
+    assert_eq!(kinds(&mut connection), [(RST_STREAM, stream)]);
+}
+
+#[test]
+fn content_handed_over_in_pieces_arrives_in_order() {
+    let (mut client, mut server) = (client(), server());
+    let stream = client.open(fields(&REQUEST), false).unwrap();
+    let mut events = Vec::new();
+    for turn in 0..20_u8 {
+        client.send_data(stream, vec![turn; 5000], turn == 19);
+        if turn % 3 == 0 {
+            events.extend(pump(&mut client, &mut server, 999).1);
+            server.consume(stream, 15_000);
+        }
+    }
+    server.consume(stream, 65_535);
+    events.extend(pump(&mut client, &mut server, 999).1);
+    let expected: Vec<u8> = (0..20).flat_map(|turn| [turn; 5000]).collect();
+    assert_eq!(content(&events, stream), expected);
+    assert!(matches!(events.last(), Some(Event::Data { end: true, .. })));
+}
+
+#[test]
+fn the_peers_smaller_header_table_is_kept_to() {
+    let (mut client, mut server) = (client(), server());
+    for size in [4096, 0, 60, 4096] {
+        feed(&mut client, &setting(1, size)).unwrap();
+        for _ in 0..3 {
+            let stream = client.open(fields(&REQUEST), true).unwrap();
+            let (_, events) = pump(&mut client, &mut server, 100);
+            assert_eq!(events.last(), Some(&Event::Head { stream, fields: fields(&REQUEST), end: true }));
+        }
+    }
+}
+
+#[test]
+fn calls_on_a_stream_that_is_no_more_do_nothing() {
+    let mut connection = client_with_request();
+    feed(&mut connection, &frame(RST_STREAM, 0, 1, &[0; 4])).unwrap();
+    connection.send_data(id(1), b"x".to_vec(), true);
+    connection.send_trailers(id(1), Vec::new());
+    connection.respond(id(1), Vec::new(), true);
+    connection.consume(id(1), 100_000);
+    connection.reset(id(1), ErrorCode::CANCEL);
+    assert_eq!(sent(&mut connection), []);
+}

@@ -1,0 +1,67 @@
+//! Flow-control windows (RFC 9113 section 5.2), each way. Pure.
+
+use super::limits;
+
+/// How much may be sent. A change of the peer's settings can make it negative.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SendWindow(i64);
+
+/// The window's new size would be larger than any window may be.
+#[derive(Debug)]
+pub(super) struct Overflow;
+
+impl SendWindow {
+    pub(super) const MOST: u32 = 0x7fff_ffff;
+
+    pub(super) fn new(size: u32) -> Self {
+        Self(i64::from(size))
+    }
+
+    pub(super) fn available(self) -> usize {
+        usize::try_from(self.0).unwrap_or_default()
+    }
+
+    pub(super) fn spend(&mut self, len: u32) {
+        self.0 -= i64::from(len);
+    }
+
+    pub(super) fn widen(&mut self, by: i64) -> Result<(), Overflow> {
+        let wider = self.0.saturating_add(by);
+        if wider > i64::from(Self::MOST) {
+            return Err(Overflow);
+        }
+        self.0 = wider;
+        Ok(())
+    }
+}
+
+/// How much may still arrive, and how much of what arrived the peer does not know to be consumed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReceiveWindow {
+    open: u32,
+    consumed: u32,
+}
+
+impl ReceiveWindow {
+    pub(super) fn new() -> Self {
+        Self { open: limits::WINDOW, consumed: 0 }
+    }
+
+    pub(super) fn take(&mut self, len: u32) -> Result<(), Overflow> {
+        self.open = self.open.checked_sub(len).ok_or(Overflow)?;
+        Ok(())
+    }
+
+    /// Gives back what was taken. The increment to tell the peer, once it is worth a frame.
+    pub(super) fn consume(&mut self, len: u32) -> Option<u32> {
+        // Never more than was taken, whatever the caller says.
+        let missing = limits::WINDOW - self.open;
+        self.consumed = self.consumed.saturating_add(len).min(missing);
+        if self.consumed < limits::WINDOW / 2 {
+            return None;
+        }
+        let increment = std::mem::take(&mut self.consumed);
+        self.open += increment;
+        Some(increment)
+    }
+}

@@ -1,0 +1,271 @@
+//! Bytes to messages. Pure.
+
+use std::error::Error;
+use std::fmt;
+
+use super::encode::wire_type;
+use super::{Message, Slot};
+
+/// The message that `bytes` hold. Unknown fields are skipped.
+///
+/// A field that comes again replaces the earlier value, or is merged with it if it is a message.
+pub fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, DecodeError> {
+    let mut message = M::default();
+    decode_into(&mut message, bytes)?;
+    Ok(message)
+}
+
+/// Reads `bytes` into `message`, which is new. After an error it holds what was read so far.
+pub fn decode_into(message: &mut dyn Message, bytes: &[u8]) -> Result<(), DecodeError> {
+    Decoder { memory: MEMORY_LIMIT }.message(message, bytes, DEPTH_LIMIT)
+}
+
+/// Why bytes are not a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// The bytes end inside a field.
+    Truncated,
+    /// A number is longer than 64 bits.
+    VarintTooLong,
+    /// A field has the number 0, a number beyond 2^29-1 or a wire type that does not exist.
+    BadKey,
+    /// A field's wire type is not that of its type.
+    WrongWireType {
+        field: u32,
+    },
+    NotUtf8 {
+        field: u32,
+    },
+    /// A group ends that has not begun, or begins and has no end.
+    UnpairedGroup,
+    TooDeep,
+    /// Few bytes would become much memory.
+    TooLarge,
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => f.write_str("protobuf message ends inside a field"),
+            Self::VarintTooLong => f.write_str("protobuf number is longer than 64 bits"),
+            Self::BadKey => f.write_str("protobuf field has an impossible key"),
+            Self::WrongWireType { field } => write!(f, "protobuf field {field} has the wrong wire type"),
+            Self::NotUtf8 { field } => write!(f, "protobuf field {field} is not UTF-8"),
+            Self::UnpairedGroup => f.write_str("protobuf group without begin or end"),
+            Self::TooDeep => f.write_str("protobuf message is nested too deeply"),
+            Self::TooLarge => f.write_str("protobuf message takes too much memory"),
+        }
+    }
+}
+
+impl Error for DecodeError {}
+
+/// Messages and groups inside each other. CRI needs eight.
+const DEPTH_LIMIT: u32 = 32;
+
+/// What one decoded message may take. An empty message in a list is two bytes on the wire and hundreds in memory.
+const MEMORY_LIMIT: usize = 64 << 20;
+
+struct Decoder {
+    /// What may still be taken.
+    memory: usize,
+}
+
+impl Decoder {
+    fn message(&mut self, message: &mut dyn Message, mut bytes: &[u8], depth: u32) -> Result<(), DecodeError> {
+        let depth = depth.checked_sub(1).ok_or(DecodeError::TooDeep)?;
+        self.charge(size_of_val(message))?;
+        while !bytes.is_empty() {
+            let key = take_key(&mut bytes)?;
+            match message.slot(key.field) {
+                Some(slot) => self.value(slot, key, &mut bytes, depth)?,
+                None => skip(key, &mut bytes, depth)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, slot: Slot<'_>, key: Key, bytes: &mut &[u8], depth: u32) -> Result<(), DecodeError> {
+        match (key.wire_type, slot) {
+            (wire_type::VARINT, slot) => self.number(slot, key, take_varint(bytes)?),
+            (wire_type::FIXED64, Slot::F64(place)) => {
+                *place = f64::from_le_bytes(take_array(bytes)?);
+                Ok(())
+            }
+            (wire_type::LENGTH, slot) => self.content(slot, key, take_content(bytes)?, depth),
+            _ => Err(DecodeError::WrongWireType { field: key.field }),
+        }
+    }
+
+    fn number(&mut self, slot: Slot<'_>, key: Key, value: u64) -> Result<(), DecodeError> {
+        match slot {
+            Slot::Bool(place) => *place = value != 0,
+            Slot::I32(place) => *place = low_i32(value),
+            Slot::I64(place) => *place = signed(value),
+            Slot::U32(place) => *place = low_u32(value),
+            Slot::U64(place) => *place = value,
+            Slot::Enum(place) => place.set_number(low_i32(value)),
+            Slot::I32s(place) => {
+                self.charge(size_of::<i32>())?;
+                place.push(low_i32(value));
+            }
+            Slot::I64s(place) => {
+                self.charge(size_of::<i64>())?;
+                place.push(signed(value));
+            }
+            _ => return Err(DecodeError::WrongWireType { field: key.field }),
+        }
+        Ok(())
+    }
+
+    fn content(&mut self, slot: Slot<'_>, key: Key, mut content: &[u8], depth: u32) -> Result<(), DecodeError> {
+        match slot {
+            Slot::String(place) => {
+                self.charge(size_of::<String>() + content.len())?;
+                let text = std::str::from_utf8(content).map_err(|_| DecodeError::NotUtf8 { field: key.field })?;
+                text.clone_into(place);
+            }
+            Slot::Bytes(place) => {
+                self.charge(content.len())?;
+                content.clone_into(place);
+            }
+            Slot::Message(place) => self.message(place, content, depth)?,
+            Slot::WrappedI64(place) => *place = signed(self.wrapped(unsigned(*place), content, depth)?),
+            Slot::WrappedU64(place) => *place = self.wrapped(*place, content, depth)?,
+            // A sender may pack a list of numbers or not.
+            Slot::I32s(place) => {
+                while !content.is_empty() {
+                    self.number(Slot::I32s(place), key, take_varint(&mut content)?)?;
+                }
+            }
+            Slot::I64s(place) => {
+                while !content.is_empty() {
+                    self.number(Slot::I64s(place), key, take_varint(&mut content)?)?;
+                }
+            }
+            Slot::Map(place) => {
+                let mut entry = MapEntry::default();
+                self.message(&mut entry, content, depth)?;
+                place.insert(entry.key, entry.value);
+            }
+            _ => return Err(DecodeError::WrongWireType { field: key.field }),
+        }
+        Ok(())
+    }
+
+    fn wrapped(&mut self, value: u64, content: &[u8], depth: u32) -> Result<u64, DecodeError> {
+        let mut wrapper = Wrapper { value };
+        self.message(&mut wrapper, content, depth)?;
+        Ok(wrapper.value)
+    }
+
+    fn charge(&mut self, bytes: usize) -> Result<(), DecodeError> {
+        self.memory = self.memory.checked_sub(bytes).ok_or(DecodeError::TooLarge)?;
+        Ok(())
+    }
+}
+
+super::message! {
+    struct MapEntry {
+        1 => key: String,
+        2 => value: String,
+    }
+
+    /// `Int64Value` and `UInt64Value` look the same on the wire.
+    struct Wrapper {
+        1 => value: u64,
+    }
+}
+
+/// The number and wire type that stand before each value.
+#[derive(Clone, Copy)]
+struct Key {
+    field: u32,
+    wire_type: u8,
+}
+
+fn take_key(bytes: &mut &[u8]) -> Result<Key, DecodeError> {
+    let key = u32::try_from(take_varint(bytes)?).map_err(|_| DecodeError::BadKey)?;
+    let [low, ..] = key.to_le_bytes();
+    match key >> 3 {
+        0 => Err(DecodeError::BadKey),
+        field => Ok(Key { field, wire_type: low & 7 }),
+    }
+}
+
+/// Passes over the value of a field that is not known.
+fn skip(key: Key, bytes: &mut &[u8], depth: u32) -> Result<(), DecodeError> {
+    match key.wire_type {
+        wire_type::VARINT => take_varint(bytes).map(drop),
+        wire_type::FIXED64 => take_array::<8>(bytes).map(drop),
+        wire_type::LENGTH => take_content(bytes).map(drop),
+        wire_type::START_GROUP => skip_group(key.field, bytes, depth),
+        wire_type::END_GROUP => Err(DecodeError::UnpairedGroup),
+        wire_type::FIXED32 => take_array::<4>(bytes).map(drop),
+        _ => Err(DecodeError::BadKey),
+    }
+}
+
+fn skip_group(field: u32, bytes: &mut &[u8], depth: u32) -> Result<(), DecodeError> {
+    let depth = depth.checked_sub(1).ok_or(DecodeError::TooDeep)?;
+    loop {
+        if bytes.is_empty() {
+            return Err(DecodeError::UnpairedGroup);
+        }
+        let key = take_key(bytes)?;
+        if key.wire_type != wire_type::END_GROUP {
+            skip(key, bytes, depth)?;
+        } else if key.field == field {
+            return Ok(());
+        } else {
+            return Err(DecodeError::UnpairedGroup);
+        }
+    }
+}
+
+fn take_varint(bytes: &mut &[u8]) -> Result<u64, DecodeError> {
+    let mut value = 0;
+    for shift in (0..u64::BITS).step_by(7) {
+        let [byte] = take_array(bytes)?;
+        // The tenth byte has room for one bit only.
+        if shift == 63 && byte > 1 {
+            return Err(DecodeError::VarintTooLong);
+        }
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Ok(value);
+        }
+    }
+    Err(DecodeError::VarintTooLong)
+}
+
+fn take_content<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], DecodeError> {
+    let length = usize::try_from(take_varint(bytes)?).map_err(|_| DecodeError::Truncated)?;
+    let (content, rest) = bytes.split_at_checked(length).ok_or(DecodeError::Truncated)?;
+    *bytes = rest;
+    Ok(content)
+}
+
+fn take_array<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], DecodeError> {
+    let (array, rest) = bytes.split_first_chunk().ok_or(DecodeError::Truncated)?;
+    *bytes = rest;
+    Ok(*array)
+}
+
+/// A 32-bit field keeps the low bits of a longer number, as every implementation does.
+fn low_u32(value: u64) -> u32 {
+    let [a, b, c, d, ..] = value.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
+fn low_i32(value: u64) -> i32 {
+    i32::from_le_bytes(low_u32(value).to_le_bytes())
+}
+
+fn signed(value: u64) -> i64 {
+    i64::from_le_bytes(value.to_le_bytes())
+}
+
+fn unsigned(value: i64) -> u64 {
+    u64::from_le_bytes(value.to_le_bytes())
+}

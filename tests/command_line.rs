@@ -1,0 +1,54 @@
+//! The binary's answers to command lines: exit codes, and one line for a mistake.
+#![expect(clippy::unwrap_used, reason = "a test: a panic here is its failure")]
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output};
+
+fn coracle(line: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_coracle")).args(line).output().unwrap()
+}
+
+#[track_caller]
+fn check_failure(line: &[&str], code: i32, message: &str) {
+    let output = coracle(line);
+    assert_eq!(String::from_utf8_lossy(&output.stderr), format!("coracle: {message}\n"));
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(code), &b""[..]));
+}
+
+#[test]
+fn what_is_not_understood_gets_one_line_and_exit_code_2() {
+    check_failure(&["--max-podz", "3"], 2, "--max-podz: unknown flag (did you mean --max-pods?)");
+    check_failure(&["--max-pods=x"], 2, "--max-pods: expected a whole number from 0, found \"x\"");
+    check_failure(&["--config", "/nowhere"], 2, "/nowhere: No such file or directory (os error 2)");
+    check_failure(&["pod"], 2, "pod: unknown command (did you mean pods?); coracle --help shows what there is");
+    check_failure(&["validate"], 2, "validate: expected a FILE, found nothing");
+}
+
+#[test]
+fn what_fails_gets_one_line_and_exit_code_1() {
+    for command in ["pods", "status"] {
+        let message = "no coracle is running here: /nowhere/c.sock: No such file or directory (os error 2)";
+        check_failure(&[command, "--local-socket", "/nowhere/c.sock"], 1, message);
+    }
+}
+
+#[test]
+fn help_and_version_go_to_stdout() {
+    for line in [&["--help"][..], &["help"], &["pods", "--help"], &["--version"], &["version"]] {
+        let output = coracle(line);
+        assert!(output.status.success() && output.stderr.is_empty() && !output.stdout.is_empty(), "{line:?}");
+    }
+}
+
+#[test]
+fn called_as_kubelet_it_tells_the_version_of_kubernetes() {
+    let output = Command::new(env!("CARGO_BIN_EXE_coracle")).arg0("/usr/bin/kubelet").arg("--version").output();
+    assert_eq!(String::from_utf8_lossy(&output.unwrap().stdout), "Kubernetes v1.36.0\n");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let script = format!("{} --help | head -n 1; exit ${{PIPESTATUS[0]}}", env!("CARGO_BIN_EXE_coracle"));
+    let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+}

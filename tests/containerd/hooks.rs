@@ -1,0 +1,82 @@
+//! Hooks in real containers: after their start, before their end.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+
+/// A pod `web` whose container sees the folder that is given back as `/host`.
+fn apply(node: &Node, script: &str, lifecycle: &str) -> PathBuf {
+    let folder = node.folder().join("shared");
+    fs::create_dir_all(&folder).unwrap();
+    let fields = format!("volumeMounts: [{{name: host, mountPath: /host}}], lifecycle: {{{lifecycle}}}");
+    let manifest = Manifest::new("web").container_with("main", script, &fields);
+    let volume = format!("volumes: [{{name: host, hostPath: {{path: {}}}}}]", folder.display());
+    node.apply(&manifest.spec(&volume).spec("terminationGracePeriodSeconds: 10"));
+    folder
+}
+
+fn wait_until_ready(node: &Node) {
+    node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));
+}
+
+#[test]
+fn a_container_is_ready_when_its_hook_after_the_start_is_over() {
+    let node = Node::start();
+    let hook = "postStart: {exec: {command: [sh, -c, 'sleep 1; echo $0 >/host/hook', done]}}";
+    let folder = apply(&node, STAY, hook);
+    wait_until_ready(&node);
+    assert_eq!(fs::read_to_string(folder.join("hook")).unwrap(), "done\n");
+}
+
+#[test]
+fn a_container_whose_hook_after_the_start_fails_ends_and_comes_again() {
+    let node = Node::start();
+    let hook = "postStart: {exec: {command: [sh, -c, 'test -e /host/tried || { touch /host/tried; exit 4; }']}}";
+    apply(&node, STAY, hook);
+    node.wait_until("the second try is ready", |pods| {
+        pods.has("web", |pod| pod.is_ready() && pod.container("main").restarts() == 1)
+    });
+    for told in ["PostStartHook failed", "FailedPostStartHook"] {
+        assert!(node.agent_log().contains(&format!("{told} pod=default/web-node-a container=main")), "{told}");
+    }
+}
+
+#[test]
+fn a_command_before_the_end_is_over_before_the_signal() {
+    let node = Node::start();
+    let script = "trap 'echo signal >>/host/order; exit' TERM; sleep 100000 & wait";
+    let hook = "preStop: {exec: {command: [sh, -c, 'sleep 1; echo hook >>/host/order']}}";
+    let folder = apply(&node, script, hook);
+    wait_until_ready(&node);
+    node.remove_manifest("web");
+    node.wait_until_gone("web");
+    assert_eq!(fs::read_to_string(folder.join("order")).unwrap(), "hook\nsignal\n");
+}
+
+#[test]
+fn a_page_is_asked_for_before_the_end() {
+    let node = Node::start();
+    let script = format!("printf 'HTTP/1.0 500 Never mind\\r\\n\\r\\n' | nc -l -p 8080 >/host/request & {STAY}");
+    let hook = "preStop: {httpGet: {path: /bye, port: 8080, httpHeaders: [{name: x-why, value: update}]}}";
+    let folder = apply(&node, &script, hook);
+    wait_until_ready(&node);
+    node.remove_manifest("web");
+    node.wait_until_gone("web");
+    let request = fs::read_to_string(folder.join("request")).unwrap();
+    assert!(request.starts_with("GET /bye HTTP/1.1\r\nHost: 10.88."), "{request}");
+    assert!(request.contains("\r\nUser-Agent: kube-lifecycle/1.36\r\nAccept: */*\r\nX-Why: update\r\n"), "{request}");
+    assert!(!node.agent_log().contains("PreStopHook failed"));
+}
+
+#[test]
+fn a_hook_that_the_next_agent_finds_written_on_a_container_is_run() {
+    let mut node = Node::start();
+    let folder = apply(&node, STAY, "preStop: {exec: {command: [touch, /host/hook]}}");
+    wait_until_ready(&node);
+    node.kill_agent();
+    node.remove_manifest("web");
+    node.start_agent();
+    wait_for("the hook to be run", PATIENCE, || folder.join("hook").exists().then_some(()));
+    node.wait_until_gone("web");
+}

@@ -1,0 +1,22 @@
+//! Static pods on a real containerd: each test has a runtime and an agent of its own, in namespaces of their own.
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test: a panic here is its failure"
+)]
+
+mod adoption;
+mod configs;
+mod crash_safety;
+mod hooks;
+mod manifests;
+mod node;
+mod power_cut;
+mod probes;
+mod rest;
+mod restart;
+mod runtime_outage;
+mod start;
+mod volumes;

@@ -1,0 +1,71 @@
+//! What a process has done so far, and what it holds, as procfs tells.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::time::Duration;
+
+/// Kept for each thread: what an ended one did leaves procfs with it, so that a sum over all would shrink.
+pub(crate) struct Activity {
+    threads: BTreeMap<OsString, Thread>,
+    written: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Thread {
+    wakes: u64,
+    cpu: Duration,
+}
+
+/// What happened between two readings. A thread that both began and ended between them is not in it.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Done {
+    /// How often any thread slept and was woken.
+    pub(crate) wakes: u64,
+    pub(crate) cpu: Duration,
+    /// Bytes that went, or are to go, to a disk.
+    pub(crate) written: u64,
+}
+
+impl Activity {
+    pub(crate) fn of(pid: u32) -> Self {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten().map(|thread| {
+            let read = |name: &str| fs::read_to_string(thread.path().join(name)).unwrap_or_default();
+            let wakes = number_after(&read("status"), "\nvoluntary_ctxt_switches:");
+            // Nanoseconds on a processor, then waiting for one.
+            let cpu = Duration::from_nanos(number_after(&read("schedstat"), ""));
+            (thread.file_name(), Thread { wakes, cpu })
+        });
+        let written = number_after(&fs::read_to_string(format!("/proc/{pid}/io")).unwrap(), "\nwrite_bytes:");
+        Self { threads: threads.collect(), written }
+    }
+
+    pub(crate) fn since(&self, before: &Self) -> Done {
+        let (mut wakes, mut cpu) = (0, Duration::ZERO);
+        for (thread, now) in &self.threads {
+            let then = before.threads.get(thread).copied().unwrap_or_default();
+            wakes += now.wakes.saturating_sub(then.wakes);
+            cpu += now.cpu.saturating_sub(then.cpu);
+        }
+        Done { wakes, cpu, written: self.written - before.written }
+    }
+}
+
+/// In KiB.
+pub(crate) struct Memory {
+    pub(crate) rss: u64,
+    pub(crate) pss: u64,
+}
+
+impl Memory {
+    pub(crate) fn of(pid: u32) -> Self {
+        let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
+        Self { rss: number_after(&text, "\nRss:"), pss: number_after(&text, "\nPss:") }
+    }
+}
+
+/// The number after a key; 0 where there is none.
+fn number_after(text: &str, key: &str) -> u64 {
+    let found = text.split_once(key).map_or("", |(_, rest)| rest);
+    found.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or_default()
+}

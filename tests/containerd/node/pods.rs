@@ -1,0 +1,98 @@
+//! Pods as `coracle pods -o json` shows them.
+
+use serde_json::Value;
+
+/// What the agent said about its pods at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pods(pub(crate) Vec<Pod>);
+
+impl Pods {
+    pub(crate) fn parse(text: &str) -> Self {
+        let list: Value = serde_json::from_str(text).expect("coracle pods -o json is JSON");
+        Self(list["items"].as_array().into_iter().flatten().cloned().map(Pod).collect())
+    }
+
+    /// The pod that the manifest called `name` made; its own name ends with the node's.
+    pub(crate) fn get(&self, name: &str) -> Option<&Pod> {
+        self.0.iter().find(|pod| pod.name().strip_suffix(NODE_SUFFIX) == Some(name))
+    }
+
+    /// Whether there is a pod that the claim holds for.
+    pub(crate) fn has(&self, name: &str, claim: impl Fn(&Pod) -> bool) -> bool {
+        self.get(name).is_some_and(claim)
+    }
+}
+
+pub(crate) const NODE_NAME: &str = "node-a";
+const NODE_SUFFIX: &str = "-node-a";
+
+#[derive(Clone, Debug)]
+pub(crate) struct Pod(Value);
+
+impl Pod {
+    pub(crate) fn name(&self) -> &str {
+        self.0["metadata"]["name"].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn uid(&self) -> &str {
+        self.0["metadata"]["uid"].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn phase(&self) -> &str {
+        self.0["status"]["phase"].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn ip(&self) -> &str {
+        self.0["status"]["podIP"].as_str().unwrap_or_default()
+    }
+
+    /// Running, with every container ready.
+    pub(crate) fn is_ready(&self) -> bool {
+        let conditions = self.0["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.into_iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+    }
+
+    /// The status of a container or an init container.
+    pub(crate) fn container(&self, name: &str) -> Container<'_> {
+        let status = &self.0["status"];
+        let lists = [&status["containerStatuses"], &status["initContainerStatuses"]];
+        let mut all = lists.into_iter().flat_map(|list| list.as_array().into_iter().flatten());
+        Container(all.find(|container| container["name"] == name).unwrap_or(&Value::Null))
+    }
+}
+
+/// A container's status; without one, every claim about it is false.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Container<'a>(&'a Value);
+
+impl Container<'_> {
+    /// The runtime's id, without the runtime's name.
+    pub(crate) fn id(&self) -> String {
+        let id = self.0["containerID"].as_str().unwrap_or_default();
+        id.split_once("://").map_or(id, |(_, id)| id).to_owned()
+    }
+
+    pub(crate) fn restarts(&self) -> u64 {
+        self.0["restartCount"].as_u64().unwrap_or_default()
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.0["state"]["running"].is_object()
+    }
+
+    pub(crate) fn is_waiting_for(&self, reason: &str) -> bool {
+        self.0["state"]["waiting"]["reason"] == reason
+    }
+
+    pub(crate) fn waiting_message(&self) -> &str {
+        self.0["state"]["waiting"]["message"].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn exit_code(&self) -> Option<i64> {
+        self.0["state"]["terminated"]["exitCode"].as_i64()
+    }
+
+    pub(crate) fn last_exit_code(&self) -> Option<i64> {
+        self.0["lastState"]["terminated"]["exitCode"].as_i64()
+    }
+}

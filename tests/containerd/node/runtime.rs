@@ -1,0 +1,71 @@
+//! What the runtime itself says: an independent judge of what the agent says.
+
+use serde_json::Value;
+
+use super::{NODE_NAME, Node};
+
+/// A sandbox or a container that containerd knows of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Task {
+    pub(crate) pod: String,
+    /// Empty for a sandbox.
+    pub(crate) container: String,
+    pub(crate) id: String,
+    /// Inside the private namespaces; 0 where no process runs.
+    pub(crate) pid: u32,
+}
+
+impl Task {
+    pub(crate) fn is_running(&self) -> bool {
+        self.pid != 0
+    }
+}
+
+impl Node {
+    /// Everything there is, running or not, in a fixed order.
+    pub(crate) fn tasks(&self) -> Vec<Task> {
+        self.tasks_that(&[])
+    }
+
+    /// What there is of a manifest's pod.
+    pub(crate) fn tasks_of(&self, manifest: &str) -> Vec<Task> {
+        self.tasks_that(&[&format!("labels.\"io.kubernetes.pod.name\"=={manifest}-{NODE_NAME}")])
+    }
+
+    fn tasks_that(&self, filter: &[&str]) -> Vec<Task> {
+        let running = self.ctr(&["tasks", "list"]);
+        let pid_of = |id: &str| {
+            let mut words = running.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+            words.find_map(|line| match line[..] {
+                [task, pid, "RUNNING"] if task == id => pid.parse().ok(),
+                _ => None,
+            })
+        };
+        let ids = self.ctr(&[&["containers", "list", "--quiet"], filter].concat());
+        let mut tasks: Vec<Task> = ids.lines().filter_map(|id| self.task(id, pid_of(id).unwrap_or_default())).collect();
+        tasks.sort();
+        tasks
+    }
+
+    /// `None` where the container went while it was looked at.
+    fn task(&self, id: &str, pid: u32) -> Option<Task> {
+        let done = self.ctr_command(&["containers", "info", id]).output().unwrap();
+        let info: Value = serde_json::from_slice(&done.stdout).ok()?;
+        let label = |name: &str| info["Labels"][name].as_str().unwrap_or_default().to_owned();
+        let container = label("io.kubernetes.container.name");
+        Some(Task { pod: label("io.kubernetes.pod.name"), container, id: id.to_owned(), pid })
+    }
+
+    /// The running containers of a manifest's pod, sandboxes left out.
+    pub(crate) fn running_containers(&self, manifest: &str) -> Vec<Task> {
+        self.tasks_of(manifest).into_iter().filter(|task| !task.container.is_empty() && task.is_running()).collect()
+    }
+
+    #[track_caller]
+    pub(crate) fn ctr(&self, arguments: &[&str]) -> String {
+        let done = self.ctr_command(arguments).output().unwrap();
+        let error = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "ctr {}: {}", arguments.join(" "), error.trim());
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    }
+}

@@ -1,0 +1,134 @@
+//! Probes as a real runtime and real sockets answer them.
+
+use std::time::Duration;
+
+use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+
+/// A pod `web` whose one container runs `script` and has these fields.
+fn apply(node: &Node, script: &str, fields: &str) {
+    let manifest = Manifest::new("web").container_with("main", script, fields);
+    node.apply(&manifest.spec("terminationGracePeriodSeconds: 1"));
+}
+
+fn wait_until_ready(node: &Node) {
+    node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));
+}
+
+#[track_caller]
+fn wait_for_log(node: &Node, text: &str) {
+    wait_for(&format!("the agent to log {text:?}"), PATIENCE, || node.agent_log().contains(text).then_some(()));
+}
+
+/// Puts a file into the running container.
+fn touch(node: &Node, path: &str) {
+    let id = node.running_containers("web").pop().expect("the container runs").id;
+    node.ctr(&["tasks", "exec", "--exec-id", "touch", &id, "touch", path]);
+}
+
+#[test]
+fn a_page_that_is_not_there_yet_keeps_the_pod_from_being_ready() {
+    let node = Node::start();
+    let probe = "ports: [{name: web, containerPort: 8080}], \
+                 readinessProbe: {httpGet: {path: /ready, port: web}, periodSeconds: 1}";
+    apply(&node, &format!("mkdir /www; httpd -p 8080 -h /www; {STAY}"), probe);
+    wait_for_log(&node, "Readiness probe failed: HTTP probe failed with statuscode: 404");
+    assert!(node.pods().has("web", |pod| pod.container("main").is_running() && !pod.is_ready()));
+    touch(&node, "/www/ready");
+    wait_until_ready(&node);
+    assert!(node.pods().has("web", |pod| pod.container("main").restarts() == 0));
+}
+
+#[test]
+fn a_container_whose_page_cannot_be_had_is_ended_and_started_again_and_the_reason_is_upstreams() {
+    let node = Node::start();
+    apply(&node, STAY, "livenessProbe: {httpGet: {path: /live, port: 81}, periodSeconds: 1, failureThreshold: 2}");
+    let pods = node.wait_until("it was started again", |pods| {
+        pods.has("web", |pod| pod.container("main").restarts() == 1 && pod.container("main").is_running())
+    });
+    let ip = pods.get("web").unwrap().ip();
+    let url = format!("\"http://{ip}:81/live\"");
+    wait_for_log(&node, &format!("Liveness probe failed: Get {url}: dial tcp {ip}:81: connect: connection refused"));
+    wait_for_log(&node, "Container main failed liveness probe, will be restarted");
+    // The shell ends with the status of what it waited for.
+    assert!(pods.get("web").unwrap().container("main").last_exit_code().is_some());
+}
+
+#[test]
+fn a_command_in_the_container_says_whether_it_lives() {
+    let node = Node::start();
+    let probe = "env: [{name: FILE, value: /tmp/broken}], \
+                 livenessProbe: {exec: {command: [test, '!', -e, $(FILE)]}, periodSeconds: 1, failureThreshold: 1, \
+                 terminationGracePeriodSeconds: 3}";
+    apply(&node, &format!("mkdir -p /tmp; {STAY}"), probe);
+    wait_until_ready(&node);
+    touch(&node, "/tmp/broken");
+    node.wait_until("it was started again", |pods| {
+        pods.has("web", |pod| pod.is_ready() && pod.container("main").restarts() == 1)
+    });
+}
+
+#[test]
+fn an_open_port_is_a_start_and_readiness_follows_it() {
+    let node = Node::start();
+    let probes = "startupProbe: {tcpSocket: {port: 8080}, periodSeconds: 1, failureThreshold: 60}, \
+                  readinessProbe: {exec: {command: [sh, -c, 'echo asked >>/tmp/asked']}, periodSeconds: 1}";
+    let script = format!("mkdir -p /tmp; until test -e /tmp/go; do sleep 0.1; done; httpd -p 8080; {STAY}");
+    apply(&node, &script, probes);
+    wait_for_log(&node, ":8080: connect: connection refused");
+    let main = |node: &Node| {
+        let id = node.running_containers("web").pop().expect("the container runs").id;
+        let asked = node.ctr_command(&["tasks", "exec", "--exec-id", "look", &id, "test", "-e", "/tmp/asked"]);
+        { asked }.status().unwrap().success()
+    };
+    assert!(!main(&node), "the readiness was asked for before the start");
+    touch(&node, "/tmp/go");
+    wait_until_ready(&node);
+    assert!(main(&node));
+}
+
+#[test]
+fn a_command_that_hangs_is_ended_and_has_failed() {
+    let node = Node::start();
+    apply(&node, STAY, "readinessProbe: {exec: {command: [sleep, '1000']}, periodSeconds: 1}");
+    wait_for_log(&node, "Readiness probe failed: command timed out: \"sleep 1000\" timed out after 1s");
+    assert!(node.pods().has("web", |pod| pod.container("main").is_running() && !pod.is_ready()));
+}
+
+#[test]
+fn a_pod_on_the_nodes_network_is_asked_at_the_node() {
+    let node = Node::start();
+    let manifest = Manifest::new("web").container_with(
+        "main",
+        &format!("mkdir /www; touch /www/ready; httpd -p 8080 -h /www; {STAY}"),
+        "readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}",
+    );
+    node.apply(&manifest.spec("hostNetwork: true"));
+    wait_until_ready(&node);
+}
+
+#[test]
+fn a_sidecar_that_has_not_started_holds_the_rest_back() {
+    let node = Node::start();
+    let side = format!("mkdir -p /tmp; {STAY}");
+    let text = Manifest::new("web").init_container("side", &side).container("main", STAY).text();
+    let fields = "restartPolicy: Always, startupProbe: {exec: {command: [test, -e, /tmp/go]}, periodSeconds: 1}";
+    node.write_manifest("web", &text.replacen("]}\n", &format!("], {fields}}}\n"), 1));
+    wait_for_log(&node, "Startup probe failed");
+    assert!(node.pods().has("web", |pod| pod.container("side").is_running() && !pod.container("main").is_running()));
+    touch(&node, "/tmp/go");
+    wait_until_ready(&node);
+}
+
+#[test]
+fn the_next_agent_asks_on_and_restarts_nothing() {
+    let mut node = Node::start();
+    let probes = "livenessProbe: {exec: {command: ['true']}, periodSeconds: 1}, \
+                  readinessProbe: {exec: {command: ['true']}, periodSeconds: 1}";
+    apply(&node, STAY, probes);
+    wait_until_ready(&node);
+    let before = node.running_containers("web");
+    node.kill_agent();
+    node.start_agent();
+    node.wait_until_within(Duration::from_secs(10), "the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));
+    assert_eq!(node.running_containers("web"), before);
+}

@@ -1,0 +1,35 @@
+//! An agent that has nothing to do.
+
+use std::time::Duration;
+
+use crate::node::activity::{Activity, Memory};
+use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+
+/// How long the agent is watched. No timer of an agent at rest comes more often than the re-list of the manifests,
+/// every twenty seconds.
+const WATCHED: Duration = Duration::from_secs(10);
+
+#[test]
+fn at_rest_the_agent_sleeps_writes_nothing_and_stays_small() {
+    let node = Node::start();
+    let names = ["one", "two", "three"];
+    names.iter().for_each(|name| node.apply(&Manifest::new(name).container("main", STAY)));
+    node.wait_until("all are ready", |pods| names.iter().all(|name| pods.has(name, |pod| pod.is_ready())));
+    let pid = node.agent_pid();
+    // What follows a start is over when nothing has woken the agent for a second.
+    let mut before = Activity::of(pid);
+    wait_for("the agent to come to rest", PATIENCE, || {
+        std::thread::sleep(Duration::from_secs(1));
+        let now = Activity::of(pid);
+        let done = now.since(&before);
+        before = now;
+        (done.wakes == 0).then_some(())
+    });
+    std::thread::sleep(WATCHED);
+    let done = Activity::of(pid).since(&before);
+    assert!(done.wakes <= WATCHED.as_secs(), "woken {} times in {WATCHED:?}", done.wakes);
+    assert_eq!(done.written, 0, "something was written to disk");
+    // The benchmark has the promise for the release build; this one is larger, but not by much.
+    let Memory { rss, pss } = Memory::of(pid);
+    assert!(rss > 0 && rss <= 16 << 10, "{rss} KiB are resident, {pss} of them its own");
+}

@@ -1,0 +1,54 @@
+//! The runtime comes late, goes and comes back.
+
+use nix::sys::signal::Signal;
+
+use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+
+#[test]
+fn without_a_runtime_the_agent_waits_says_so_and_starts_pods_when_it_comes() {
+    let mut node = Node::bare();
+    node.apply(&Manifest::new("web").container("main", STAY));
+    node.launch_agent();
+    wait_for("the agent to say that it has no runtime", PATIENCE, || {
+        node.agent_log().contains("containerd.sock").then_some(())
+    });
+    node.start_containerd();
+    node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));
+    assert_eq!(node.tasks().len(), 2);
+}
+
+#[test]
+fn pods_outlive_a_runtime_that_is_stopped_or_killed_and_are_not_doubled() {
+    let mut node = Node::start();
+    node.apply(&Manifest::new("web").container("main", STAY));
+    node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));
+    let before = node.tasks();
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        node.stop_containerd(signal);
+        node.start_containerd();
+        // A later pod shows that the agent has found the runtime again.
+        let name = format!("after-{}", signal.as_str().to_lowercase());
+        node.apply(&Manifest::new(&name).container("main", STAY));
+        node.wait_until("a later pod is ready", |pods| pods.has(&name, |pod| pod.is_ready()));
+        let after = node.tasks();
+        assert!(before.iter().all(|task| after.contains(task)), "{before:?} became {after:?}");
+        assert!(node.pods().has("web", |pod| pod.is_ready() && pod.container("main").restarts() == 0));
+    }
+    assert_eq!(node.tasks().len(), 6, "{:?}", node.tasks());
+}
+
+#[test]
+fn a_container_that_ended_while_the_runtime_was_away_is_started_again_once() {
+    let mut node = Node::start();
+    node.apply(&Manifest::new("web").container("main", STAY));
+    node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));
+    let task = node.running_containers("web").remove(0);
+    node.stop_containerd(Signal::SIGKILL);
+    node.enclosure().run(&["kill", "-9", &task.pid.to_string()]);
+    node.start_containerd();
+    let pods = node.wait_until("the container runs again", |pods| {
+        pods.has("web", |pod| pod.is_ready() && pod.container("main").restarts() > 0)
+    });
+    assert_eq!(pods.get("web").unwrap().container("main").restarts(), 1);
+    assert_eq!(node.running_containers("web").len(), 1);
+}

@@ -1,0 +1,187 @@
+//! Each method: the request read, the world changed, the answer written.
+
+use std::sync::Arc;
+
+use coracle::cri::v1::*;
+use coracle::wire::grpc::{Code, Status};
+use coracle::wire::http2::StreamId;
+use coracle::wire::protobuf::{Message, decode, encode};
+
+use super::connection::Wire;
+use super::{Shared, World, containers};
+
+type Answer = Result<Vec<u8>, Status>;
+
+/// Does what a call asks for; its answer, unless the answers come later.
+pub(super) fn answer(shared: &Shared, wire: &Arc<Wire>, id: StreamId, method: &str, request: &[u8]) -> Option<Answer> {
+    if method == "GetContainerEvents" && shared.change(|world| world.events.is_some()) {
+        wire.begin(id);
+        shared.change(|world| world.events.get_or_insert_default().push((Arc::downgrade(wire), id)));
+        return None;
+    }
+    if method == "StopContainer" {
+        let stopped = read(request).and_then(|request| containers::stop(shared, &request));
+        return Some(stopped.map(|()| encode(&StopContainerResponse {})));
+    }
+    let answer = shared.change(|world| {
+        let answer = sandbox_call(world, method, request);
+        let answer = answer.or_else(|| container_call(world, method, request));
+        answer.or_else(|| other_call(world, method, request))
+    });
+    Some(answer.unwrap_or_else(|| {
+        let message = format!("unknown method {method} for service runtime.v1.RuntimeService");
+        Err(Status::new(Code::Unimplemented, message))
+    }))
+}
+
+fn sandbox_call(world: &mut World, method: &str, request: &[u8]) -> Option<Answer> {
+    Some(match method {
+        "RunPodSandbox" => with(request, |request| {
+            world.run_sandbox(request).map(|pod_sandbox_id| RunPodSandboxResponse { pod_sandbox_id })
+        }),
+        "StopPodSandbox" => with(request, |request: StopPodSandboxRequest| {
+            world.stop_sandbox(&request.pod_sandbox_id).map(|()| StopPodSandboxResponse {})
+        }),
+        "RemovePodSandbox" => with(request, |request: RemovePodSandboxRequest| {
+            world.remove_sandbox(&request.pod_sandbox_id);
+            Ok(RemovePodSandboxResponse {})
+        }),
+        "PodSandboxStatus" => with(request, |request| world.sandbox_status(&request)),
+        "ListPodSandbox" => with(request, |request: ListPodSandboxRequest| {
+            Ok(ListPodSandboxResponse { items: world.list_sandboxes(request.filter.as_ref()) })
+        }),
+        "PortForward" => with(request, |request: PortForwardRequest| {
+            Ok(PortForwardResponse { url: url("portforward", &request.pod_sandbox_id) })
+        }),
+        _ => return None,
+    })
+}
+
+fn container_call(world: &mut World, method: &str, request: &[u8]) -> Option<Answer> {
+    Some(match method {
+        "CreateContainer" => with(request, |request| {
+            world.create_container(request).map(|container_id| CreateContainerResponse { container_id })
+        }),
+        "StartContainer" => with(request, |request: StartContainerRequest| {
+            world.start_container(&request.container_id).map(|()| StartContainerResponse {})
+        }),
+        "RemoveContainer" => with(request, |request: RemoveContainerRequest| {
+            world.remove_container(&request.container_id);
+            Ok(RemoveContainerResponse {})
+        }),
+        "ContainerStatus" => with(request, |request| world.container_status(&request)),
+        "ListContainers" => with(request, |request: ListContainersRequest| {
+            Ok(ListContainersResponse { containers: world.list_containers(request.filter.as_ref()) })
+        }),
+        "UpdateContainerResources" => with(request, |request: UpdateContainerResourcesRequest| {
+            let id = world.container(&request.container_id)?.id.clone();
+            let updated = world.containers.iter_mut().find(|container| container.id == id);
+            if let Some(linux) = updated.and_then(|container| container.config.linux.as_mut()) {
+                linux.resources = request.linux;
+            }
+            Ok(UpdateContainerResourcesResponse {})
+        }),
+        "ReopenContainerLog" => with(request, |request: ReopenContainerLogRequest| {
+            world.running_container(&request.container_id).map(|_| ReopenContainerLogResponse {})
+        }),
+        "ExecSync" => with(request, |request: ExecSyncRequest| {
+            world.running_container(&request.container_id).map(|_| world.exec.clone())
+        }),
+        "Exec" => with(request, |request: ExecRequest| {
+            world.running_container(&request.container_id).map(|one| ExecResponse { url: url("exec", &one.id) })
+        }),
+        "Attach" => with(request, |request: AttachRequest| {
+            world.running_container(&request.container_id).map(|one| AttachResponse { url: url("attach", &one.id) })
+        }),
+        "ContainerStats" => with(request, |request: ContainerStatsRequest| {
+            let attributes = Some(world.container(&request.container_id)?.attributes());
+            Ok(ContainerStatsResponse { stats: Some(ContainerStats { attributes, ..world.stats.clone() }) })
+        }),
+        "ListContainerStats" => with(request, |request: ListContainerStatsRequest| {
+            let ContainerStatsFilter { id, pod_sandbox_id, label_selector } = request.filter.unwrap_or_default();
+            let filter = ContainerFilter { id, pod_sandbox_id, label_selector, state: None };
+            let listed = world.list_containers(Some(&filter));
+            let attributes = listed.iter().filter_map(|one| Some(world.container(&one.id).ok()?.attributes()));
+            let stats = attributes.map(|one| ContainerStats { attributes: Some(one), ..world.stats.clone() });
+            Ok(ListContainerStatsResponse { stats: stats.collect() })
+        }),
+        _ => return None,
+    })
+}
+
+fn other_call(world: &mut World, method: &str, request: &[u8]) -> Option<Answer> {
+    Some(match method {
+        "Version" => with(request, |_: VersionRequest| {
+            Ok(VersionResponse {
+                version: "0.1.0".to_owned(),
+                runtime_name: "fake".to_owned(),
+                runtime_version: "1.6.20".to_owned(),
+                runtime_api_version: "v1".to_owned(),
+            })
+        }),
+        "Status" => with(request, |request: StatusRequest| Ok(status(world, request.verbose))),
+        "RuntimeConfig" => {
+            let cgroup_driver = world.cgroup_driver?;
+            let linux = Some(LinuxRuntimeConfiguration { cgroup_driver });
+            Ok(encode(&RuntimeConfigResponse { linux }))
+        }
+        "UpdateRuntimeConfig" => Ok(encode(&UpdateRuntimeConfigResponse {})),
+        "ListImages" => with(request, |request: ListImagesRequest| {
+            Ok(ListImagesResponse { images: world.images.list(request.filter.as_ref()) })
+        }),
+        "ImageStatus" => with(request, |request: ImageStatusRequest| {
+            let image = world.images.find(&request.image.unwrap_or_default().image).cloned();
+            Ok(ImageStatusResponse { image, ..ImageStatusResponse::default() })
+        }),
+        "PullImage" => with(request, |request: PullImageRequest| {
+            let pulled = world.images.pull(&request.image.unwrap_or_default().image);
+            pulled.map(|image_ref| PullImageResponse { image_ref })
+        }),
+        "RemoveImage" => with(request, |request: RemoveImageRequest| {
+            world.images.remove(&request.image.unwrap_or_default().image);
+            Ok(RemoveImageResponse {})
+        }),
+        "ImageFsInfo" => with(request, |_: ImageFsInfoRequest| {
+            let usage = FilesystemUsage {
+                timestamp: 1,
+                fs_id: Some(FilesystemIdentifier { mountpoint: "/".to_owned() }),
+                used_bytes: Some(2_011_136),
+                inodes_used: Some(14),
+            };
+            Ok(ImageFsInfoResponse { image_filesystems: vec![usage], ..ImageFsInfoResponse::default() })
+        }),
+        _ => return None,
+    })
+}
+
+fn status(world: &World, verbose: bool) -> StatusResponse {
+    let condition = |name: &str, status: bool| RuntimeCondition {
+        r#type: name.to_owned(),
+        status,
+        reason: if status { String::new() } else { "NetworkPluginNotReady".to_owned() },
+        message: String::new(),
+    };
+    let conditions = vec![condition("RuntimeReady", true), condition("NetworkReady", world.network_ready)];
+    let runtime_handlers = world.handlers.clone();
+    let status = Some(RuntimeStatus { conditions });
+    let mut answer = StatusResponse { status, runtime_handlers, ..StatusResponse::default() };
+    if verbose {
+        answer.info.insert("config".to_owned(), "{}".to_owned());
+    }
+    answer
+}
+
+fn with<Request: Message + Default, Response: Message>(
+    request: &[u8],
+    act: impl FnOnce(Request) -> Result<Response, Status>,
+) -> Answer {
+    act(read(request)?).map(|response| encode(&response))
+}
+
+fn read<M: Message + Default>(request: &[u8]) -> Result<M, Status> {
+    decode(request).map_err(|error| Status::new(Code::Internal, error.to_string()))
+}
+
+fn url(kind: &str, id: &str) -> String {
+    format!("http://127.0.0.1:1/{kind}/{id}")
+}

@@ -1,0 +1,309 @@
+//! What a runtime does when nothing goes wrong.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use coracle::cri::v1::*;
+use coracle::rt;
+use coracle::wire::grpc::Code;
+
+use super::fake_cri::{FakeCri, State};
+use super::{Running, TIMEOUT, chain, code, container_config, image, images, running, runtime, sandbox_config, until};
+
+fn is_alive(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+#[test]
+fn a_container_is_created_runs_and_exits_with_its_code() {
+    rt::block_on(async {
+        let Running { fake, runtime, sandbox, container } = running().await;
+        let answer = runtime.container_status(&container, true).await.unwrap();
+        let pid = answer.init_pid().unwrap();
+        let status = answer.status.unwrap();
+        assert!(is_alive(pid));
+        assert_eq!((status.state, status.finished_at), (ContainerState::Running, 0));
+        assert_eq!(status.log_path, "/var/log/pods/x/web/2.log");
+        assert_eq!(status.image.unwrap().image, "docker.io/library/busybox:latest");
+        fake.hide_pids();
+        assert_eq!(runtime.container_status(&container, true).await.unwrap().init_pid(), None);
+
+        fake.exit("pod/web", 3);
+        let answer = runtime.container_status(&container, true).await.unwrap();
+        let status = answer.status.as_ref().unwrap();
+        assert_eq!((status.state, status.exit_code), (ContainerState::Exited, 3));
+        assert_eq!((status.reason.as_str(), answer.init_pid()), ("Error", None));
+        assert!(status.finished_at >= status.started_at && status.started_at >= status.created_at);
+        assert!(!is_alive(pid));
+
+        runtime.remove_container(&container).await.unwrap();
+        runtime.stop_pod_sandbox(&sandbox).await.unwrap();
+        runtime.remove_pod_sandbox(&sandbox).await.unwrap();
+        assert!(fake.sandboxes().is_empty() && fake.containers().is_empty());
+    });
+}
+
+#[test]
+fn the_reason_of_an_exit_is_told() {
+    rt::block_on(async {
+        let Running { fake, runtime, container, .. } = running().await;
+        fake.exit_for("web", 137, "OOMKilled");
+        let status = runtime.container_status(&container, false).await.unwrap().status.unwrap();
+        assert_eq!((status.exit_code, status.reason.as_str()), (137, "OOMKilled"));
+        assert_eq!(fake.containers()[0].attempt(), 2);
+    });
+}
+
+#[test]
+fn stopping_a_sandbox_kills_its_containers() {
+    rt::block_on(async {
+        let Running { fake: _fake, runtime, sandbox, container } = running().await;
+        let pid = runtime.pod_sandbox_status(&sandbox, true).await.unwrap().init_pid().unwrap();
+        assert!(is_alive(pid));
+        runtime.stop_pod_sandbox(&sandbox).await.unwrap();
+        let status = runtime.container_status(&container, false).await.unwrap().status.unwrap();
+        assert_eq!((status.state, status.exit_code), (ContainerState::Exited, 137));
+        let status = runtime.pod_sandbox_status(&sandbox, false).await.unwrap().status.unwrap();
+        assert_eq!(status.state, PodSandboxState::NotReady);
+        assert!(!is_alive(pid));
+        let late = runtime.create_container(&sandbox, &container_config("late"), &sandbox_config("pod")).await;
+        assert!(late.unwrap_err().is_not_found());
+        runtime.remove_pod_sandbox(&sandbox).await.unwrap();
+        assert!(runtime.list_containers(None).await.unwrap().is_empty());
+    });
+}
+
+#[test]
+fn a_machine_that_was_off_has_its_pods_and_none_of_them_runs() {
+    rt::block_on(async {
+        let Running { fake, runtime, sandbox, container } = running().await;
+        let pid = runtime.pod_sandbox_status(&sandbox, true).await.unwrap().init_pid().unwrap();
+        fake.restart(State::Ended);
+        assert!(!is_alive(pid));
+        let ended = runtime.container_status(&container, false).await.unwrap().status.unwrap();
+        assert_eq!((ended.state, ended.exit_code), (ContainerState::Exited, 255));
+        let ended = runtime.pod_sandbox_status(&sandbox, true).await.unwrap();
+        assert_eq!(ended.init_pid(), None);
+        assert_eq!(ended.status.unwrap().state, PodSandboxState::NotReady);
+    });
+}
+
+#[test]
+fn lists_have_what_passes_every_part_of_the_filter() {
+    rt::block_on(async {
+        let Running { fake: _fake, runtime, sandbox, container } = running().await;
+        let other = runtime.run_pod_sandbox(&sandbox_config("other"), "").await.unwrap();
+        let created =
+            runtime.create_container(&other, &container_config("job"), &sandbox_config("other")).await.unwrap();
+
+        let label = |name: &str, value: &str| [(name.to_owned(), value.to_owned())].into();
+        let all = ContainerFilter::default();
+        let state = Some(ContainerStateValue { state: ContainerState::Created });
+        for (filter, expected) in [
+            (ContainerFilter { state, ..all.clone() }, &created),
+            (ContainerFilter { label_selector: label("container", "web"), ..all.clone() }, &container),
+            (ContainerFilter { pod_sandbox_id: sandbox.clone(), ..all.clone() }, &container),
+            (ContainerFilter { id: created.chars().take(12).collect(), ..all.clone() }, &created),
+        ] {
+            let listed = runtime.list_containers(Some(&filter)).await.unwrap();
+            assert_eq!(listed.iter().map(|one| &one.id).collect::<Vec<_>>(), [expected], "{filter:?}");
+        }
+        let none = ContainerFilter { id: created, label_selector: label("container", "web"), ..all };
+        assert!(runtime.list_containers(Some(&none)).await.unwrap().is_empty());
+
+        let filter = PodSandboxFilter { label_selector: label("pod", "other"), ..PodSandboxFilter::default() };
+        let listed = runtime.list_pod_sandbox(Some(&filter)).await.unwrap();
+        assert_eq!(listed.iter().map(|one| &one.id).collect::<Vec<_>>(), [&other]);
+        assert_eq!(runtime.list_pod_sandbox(None).await.unwrap().len(), 2);
+    });
+}
+
+#[test]
+fn what_is_absent_is_not_found_and_its_removal_is_no_error() {
+    rt::block_on(async {
+        let fake = FakeCri::start();
+        let runtime = runtime(&fake);
+        assert!(runtime.stop_pod_sandbox("1f").await.unwrap_err().is_not_found());
+        assert!(runtime.pod_sandbox_status("1f", false).await.unwrap_err().is_not_found());
+        assert!(runtime.start_container("1f").await.unwrap_err().is_not_found());
+        assert!(runtime.stop_container("1f", Duration::ZERO).await.unwrap_err().is_not_found());
+        let error = runtime.container_status("1f", true).await.unwrap_err();
+        assert_eq!(error.call(), "ContainerStatus");
+        assert!(chain(&error).starts_with("ContainerStatus 1f: NotFound: "), "{}", chain(&error));
+        assert!(!error.is_retryable() && !error.outcome_unknown());
+        runtime.remove_container("1f").await.unwrap();
+        runtime.remove_pod_sandbox("1f").await.unwrap();
+    });
+}
+
+#[test]
+fn a_name_that_is_taken_is_refused() {
+    rt::block_on(async {
+        let Running { fake, runtime, sandbox, .. } = running().await;
+        let again = runtime.run_pod_sandbox(&sandbox_config("pod"), "").await.unwrap_err();
+        assert_eq!((again.to_string().as_str(), code(&again)), ("RunPodSandbox default/pod", Some(Code::Unknown)));
+        let again = runtime.create_container(&sandbox, &container_config("web"), &sandbox_config("pod")).await;
+        assert_eq!(code(&again.unwrap_err()), Some(Code::Unknown));
+        assert_eq!(fake.containers().len(), 1);
+    });
+}
+
+#[test]
+fn a_stopped_container_has_the_exit_code_of_the_signal_that_ended_it() {
+    rt::block_on(async {
+        for (grace, ignores, expected) in [(5, false, 143), (0, false, 137), (0, true, 137)] {
+            let Running { fake, runtime, container, .. } = running().await;
+            if ignores {
+                fake.ignore_sigterm("web");
+            }
+            runtime.stop_container(&container, Duration::from_secs(grace)).await.unwrap();
+            assert_eq!(fake.containers()[0].exit_code, expected, "grace {grace}");
+            // Again is no error.
+            runtime.stop_container(&container, Duration::ZERO).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_container_that_ignores_the_signal_is_waited_for() {
+    let Running { fake, runtime, container, .. } = rt::block_on(running());
+    fake.ignore_sigterm("pod/web");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            fake.wait_for_calls("StopContainer", 1);
+            fake.exit("web", 7);
+        });
+        rt::block_on(runtime.stop_container(&container, Duration::from_secs(3600))).unwrap();
+    });
+    assert_eq!(fake.containers()[0].exit_code, 7);
+}
+
+#[test]
+fn images_are_pulled_found_by_every_name_and_removed() {
+    rt::block_on(async {
+        let fake = FakeCri::start();
+        fake.publish_image("registry.example/team/app:v1");
+        let images = images(&fake);
+        let error = images.pull_image(&image("busybox"), None, None, TIMEOUT).await.unwrap_err();
+        assert!(error.is_not_found());
+        let id = images.pull_image(&image("registry.example/team/app:v1"), None, None, TIMEOUT).await.unwrap();
+        fake.add_image("busybox");
+        for name in [&id, "registry.example/team/app:v1"] {
+            assert_eq!(images.image_status(&image(name)).await.unwrap().unwrap().id, id);
+        }
+        for name in ["busybox", "busybox:latest", "docker.io/library/busybox", "library/busybox"] {
+            assert!(images.image_status(&image(name)).await.unwrap().is_some(), "{name}");
+        }
+        assert_eq!(images.image_status(&image("busybox:v2")).await.unwrap(), None);
+        assert_eq!(images.list_images(None).await.unwrap().len(), 2);
+        images.remove_image(&image(&id)).await.unwrap();
+        images.remove_image(&image(&id)).await.unwrap();
+        assert_eq!(images.list_images(Some(&image(&id))).await.unwrap(), []);
+        assert_eq!(images.image_fs_info().await.unwrap().image_filesystems.len(), 1);
+    });
+}
+
+#[test]
+fn commands_and_statistics_are_as_set() {
+    rt::block_on(async {
+        let Running { fake, runtime, sandbox, container } = running().await;
+        fake.set_exec(3, "hello\n");
+        let cmd = ["cat".to_owned(), "/etc/motd".to_owned()];
+        let answer = runtime.exec_sync(&container, &cmd, Duration::from_millis(1500)).await.unwrap();
+        assert_eq!((answer.exit_code, answer.stdout.as_slice()), (3, b"hello\n".as_slice()));
+        let requests: Vec<ExecSyncRequest> = fake.requests("ExecSync");
+        assert_eq!((requests[0].cmd.as_slice(), requests[0].timeout), (cmd.as_slice(), 2));
+
+        let exec = ExecRequest { container_id: container.clone(), ..ExecRequest::default() };
+        assert!(runtime.exec(&exec).await.unwrap().starts_with("http://"));
+        let attach = AttachRequest { container_id: container.clone(), ..AttachRequest::default() };
+        assert!(runtime.attach(&attach).await.unwrap().starts_with("http://"));
+        assert!(runtime.port_forward(&sandbox, &[80, 443]).await.unwrap().starts_with("http://"));
+        assert_eq!(fake.requests::<PortForwardRequest>("PortForward")[0].port, [80, 443]);
+
+        let cpu = CpuUsage { usage_core_nano_seconds: Some(7), ..CpuUsage::default() };
+        fake.set_stats(ContainerStats { cpu: Some(cpu.clone()), ..ContainerStats::default() });
+        assert_eq!(runtime.container_stats(&container).await.unwrap().cpu, Some(cpu));
+        let filter = ContainerStatsFilter { pod_sandbox_id: sandbox, ..ContainerStatsFilter::default() };
+        let listed = runtime.list_container_stats(Some(&filter)).await.unwrap();
+        assert_eq!(listed[0].attributes.as_ref().unwrap().id, container);
+
+        let resources = LinuxContainerResources { cpu_shares: 5, ..LinuxContainerResources::default() };
+        runtime.update_container_resources(&container, &resources).await.unwrap();
+        let requests: Vec<UpdateContainerResourcesRequest> = fake.requests("UpdateContainerResources");
+        assert_eq!(requests[0].linux, Some(resources));
+        runtime.reopen_container_log(&container).await.unwrap();
+    });
+}
+
+#[test]
+fn the_runtime_tells_of_itself() {
+    rt::block_on(async {
+        let fake = FakeCri::start();
+        let runtime = runtime(&fake);
+        assert_eq!(runtime.version().await.unwrap().runtime_api_version, "v1");
+        fake.set_network_ready(false);
+        let answer = runtime.status(true).await.unwrap();
+        let conditions: Vec<_> = answer.status.iter().flat_map(|status| &status.conditions).collect();
+        assert_eq!(conditions.iter().map(|one| one.status).collect::<Vec<_>>(), [true, false]);
+        assert!(answer.info.contains_key("config"));
+        assert_eq!(answer.runtime_handlers, []);
+        let handlers = vec![RuntimeHandler { name: "crun".to_owned(), features: None }];
+        fake.set_handlers(handlers.clone());
+        assert_eq!(runtime.status(false).await.unwrap().runtime_handlers, handlers);
+        runtime.update_pod_cidr("10.1.0.0/24").await.unwrap();
+
+        assert!(runtime.cgroup_driver().await.unwrap_err().is_unimplemented());
+        fake.set_cgroup_driver(CgroupDriver::Cgroupfs);
+        assert_eq!(runtime.cgroup_driver().await.unwrap(), Some(CgroupDriver::Cgroupfs));
+    });
+}
+
+#[test]
+fn events_come_as_things_happen() {
+    rt::block_on(async {
+        let Running { fake, runtime, sandbox, container } = running().await;
+        let mut none = runtime.container_events().await.unwrap();
+        assert!(none.next().await.unwrap_err().is_unimplemented());
+
+        fake.enable_events();
+        let mut events = runtime.container_events().await.unwrap();
+        until(&fake, "a listener", |world| world.listeners() == 1).await;
+        fake.exit("web", 1);
+        let event = events.next().await.unwrap().unwrap();
+        assert_eq!((event.container_id, event.container_event_type), (container.clone(), ContainerEventType::Stopped));
+        assert_eq!(event.pod_sandbox_status.unwrap().id, sandbox);
+        assert_eq!(event.containers_statuses[0].exit_code, 1);
+        runtime.remove_container(&container).await.unwrap();
+        let event = events.next().await.unwrap().unwrap();
+        assert_eq!(event.container_event_type, ContainerEventType::Deleted);
+        fake.stop();
+        assert!(events.next().await.unwrap_err().outcome_unknown());
+    });
+}
+
+#[test]
+fn a_pod_of_another_agent_has_the_same_containers_and_a_uid_of_its_own() {
+    rt::block_on(async {
+        let Running { fake, runtime, sandbox, container } = running().await;
+        fake.set_uid("pod", "first");
+        fake.double("pod", "second");
+        let of = |uid: &str| [("io.kubernetes.pod.uid".to_owned(), uid.to_owned())].into();
+        let mut ids = Vec::new();
+        for uid in ["first", "second"] {
+            let sandboxes = PodSandboxFilter { label_selector: of(uid), ..PodSandboxFilter::default() };
+            let containers = ContainerFilter { label_selector: of(uid), ..ContainerFilter::default() };
+            let sandboxes = runtime.list_pod_sandbox(Some(&sandboxes)).await.unwrap();
+            let containers = runtime.list_containers(Some(&containers)).await.unwrap();
+            assert_eq!((sandboxes.len(), containers.len()), (1, 1), "{uid}");
+            assert_eq!(sandboxes[0].metadata.as_ref().unwrap().uid, uid);
+            assert_eq!(containers[0].pod_sandbox_id, sandboxes[0].id);
+            let pid = runtime.container_status(&containers[0].id, true).await.unwrap().init_pid().unwrap();
+            assert!(is_alive(pid));
+            ids.push((sandboxes[0].id.clone(), containers[0].id.clone(), pid));
+        }
+        assert_eq!((&ids[0].0, &ids[0].1), (&sandbox, &container));
+        assert!(ids[0].0 != ids[1].0 && ids[0].1 != ids[1].1 && ids[0].2 != ids[1].2);
+    });
+}

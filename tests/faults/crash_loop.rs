@@ -1,0 +1,52 @@
+//! A container that ends again and again: what is told of it, and when it is started again.
+
+use std::time::{Duration, Instant};
+
+use crate::node::{Manifest, Node};
+
+#[test]
+fn a_container_that_ends_twice_backs_off_and_says_so_in_kubernetes_words() {
+    let mut node = Node::new();
+    node.configure("");
+    node.apply(&Manifest::new("web").container("main", "").container("side", ""));
+    node.start_agent();
+    node.wait_until_ready("web");
+    node.fake.exit("web-node-a/main", 3);
+    node.wait_until("the first restart is at once", |pods| {
+        pods.has("web", |pod| pod.is_ready() && pod.container("main").restarts() == 1)
+    });
+    node.fake.exit("web-node-a/main", 4);
+    let ended = Instant::now();
+    let pods = node.wait_until("it backs off", |pods| {
+        pods.has("web", |pod| pod.container("main").is_waiting_for("CrashLoopBackOff"))
+    });
+    let pod = pods.get("web").unwrap();
+    let message = format!("back-off 10s restarting failed container=main pod=web-node-a_default({})", pod.uid());
+    assert_eq!(pod.container("main").waiting_message(), message);
+    assert_eq!((pod.container("main").restarts(), pod.container("main").last_exit_code()), (1, Some(4)));
+    assert_eq!((pod.phase(), pod.is_ready()), ("Running", false));
+    assert!(pod.container("side").is_running());
+
+    node.wait_until("it runs again", |pods| {
+        pods.has("web", |pod| pod.is_ready() && pod.container("main").restarts() == 2)
+    });
+    let waited = ended.elapsed();
+    assert!((Duration::from_secs(10)..Duration::from_secs(13)).contains(&waited), "it waited {waited:?}");
+}
+
+#[test]
+fn a_crash_loop_costs_few_calls() {
+    let mut node = Node::new();
+    node.apply(&Manifest::new("web").container("main", ""));
+    node.start_agent();
+    node.wait_until_ready("web");
+    let before = node.fake.calls().len();
+    for restarts in 1..=4 {
+        node.fake.exit("web-node-a/main", 1);
+        node.fake
+            .wait_for("it to run again", |world| crate::node::Seen::of(world, "web").is_exactly(&[("main", restarts)]));
+    }
+    // To see the exit, start the next, see that, remove the one before the last, see that.
+    let calls = node.fake.calls().split_off(before);
+    assert!(calls.len() <= 4 * 15, "{}: {calls:?}", calls.len());
+}

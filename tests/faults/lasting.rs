@@ -1,0 +1,153 @@
+//! A call about one pod goes wrong for as long as it likes: the agent neither gives up, nor hammers the runtime, nor
+//! neglects the other pods.
+
+use std::time::Instant;
+
+use coracle::wire::grpc::Code;
+
+use crate::life::{Case, Moment, UID, check_repeated, in_each};
+use crate::node::{Node, Seen};
+
+/// Those whose requests tell that they are about the pod; and `PodSandboxStatus`, which nobody else needs meanwhile.
+const CASES: &[(Moment, &[&str])] = &[
+    (
+        Moment::Start,
+        &["RunPodSandbox", "PodSandboxStatus", "ImageStatus", "CreateContainer", "ListPodSandbox", "ListContainers"],
+    ),
+    (Moment::Restart, &["ContainerStatus", "CreateContainer"]),
+    (Moment::SecondRestart, &["RemoveContainer"]),
+    (Moment::Adoption, &["PodSandboxStatus", "ContainerStatus"]),
+    (
+        Moment::Removal,
+        &[
+            "ListPodSandbox",
+            "StopContainer",
+            "StopPodSandbox",
+            "ContainerStatus",
+            "PodSandboxStatus",
+            "RemovePodSandbox",
+        ],
+    ),
+];
+
+fn cases() -> impl Iterator<Item = Case> {
+    CASES.iter().flat_map(|(moment, calls)| calls.iter().map(|&call| Case { moment: *moment, call, skip: 0 }))
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Fails,
+    AnswersGarbage,
+    IsCut,
+    Hangs,
+}
+
+impl Fault {
+    /// From now on, with every call about the pod.
+    fn arm(self, case: Case, node: &Node) {
+        let about = about(case, node);
+        let on = node.fake.on(case.call).about(&about);
+        drop(match self {
+            Self::Fails => on.fail(Code::Unknown, "no luck today"),
+            Self::AnswersGarbage => on.answer(b"\x0a\xff\xff\xff\xff"),
+            Self::IsCut => on.cut_before_effect(),
+            Self::Hangs => on.hang(),
+        });
+    }
+}
+
+#[test]
+fn a_call_that_always_fails_is_tried_again_now_and_then_while_others_are_served() {
+    in_each(cases(), |case| meet(case, Fault::Fails));
+}
+
+#[test]
+fn a_call_that_always_answers_garbage_is_tried_again_now_and_then_while_others_are_served() {
+    in_each(cases(), |case| meet(case, Fault::AnswersGarbage));
+}
+
+#[test]
+fn a_call_that_always_breaks_the_connection_is_tried_again_now_and_then_while_others_are_served() {
+    in_each(cases(), |case| meet(case, Fault::IsCut));
+}
+
+/// A status that the runtime does not tell.
+const STATUSES: [&str; 2] = ["PodSandboxStatus", "ContainerStatus"];
+
+#[test]
+fn a_removed_pod_is_ended_and_removed_though_its_status_is_never_told() {
+    let cases = STATUSES.map(|call| Case { moment: Moment::Removal, call, skip: 0 });
+    for fault in [Fault::Fails, Fault::AnswersGarbage, Fault::Hangs] {
+        in_each(cases.into_iter(), |case| {
+            let mut node = Node::new();
+            case.moment.prepare(&mut node);
+            fault.arm(case, &node);
+            case.moment.happens(&mut node);
+            case.moment.is_over(&node);
+            check_repeated(&node.fake.calls());
+            node.remove_all_manifests();
+            node.wait_until_nothing_is_left();
+        });
+    }
+}
+
+#[test]
+fn a_pod_without_a_manifest_is_ended_by_the_next_agent_though_its_status_is_never_told() {
+    let cases = STATUSES.map(|call| Case { moment: Moment::Adoption, call, skip: 0 });
+    for fault in [Fault::Fails, Fault::AnswersGarbage, Fault::Hangs] {
+        in_each(cases.into_iter(), |case| {
+            let mut node = Node::new();
+            case.moment.prepare(&mut node);
+            fault.arm(case, &node);
+            let other = node.seen("other");
+            node.remove_manifest("web");
+            case.moment.happens(&mut node);
+            node.fake.wait_for("the pod to go", |world| Seen::of(world, "web").sandboxes.is_empty());
+            assert_eq!(node.seen("other").ids(), other.ids(), "another pod was touched");
+            node.remove_all_manifests();
+            node.wait_until_nothing_is_left();
+        });
+    }
+}
+
+fn about(case: Case, node: &Node) -> String {
+    let web = node.seen("web");
+    match case.call {
+        "PodSandboxStatus" if case.moment == Moment::Start => String::new(),
+        "PodSandboxStatus" | "StopPodSandbox" | "RemovePodSandbox" => web.sandboxes[0].clone(),
+        "ImageStatus" => "registry.example".to_owned(),
+        "ContainerStatus" | "StopContainer" | "RemoveContainer" => {
+            web.containers.iter().find(|container| container.name == "main").unwrap().id.clone()
+        }
+        _ => UID.to_owned(),
+    }
+}
+
+/// The calls that may be made: other pods are started again three times, which takes 14 each.
+const AT_ONCE: f64 = 60.0;
+const A_SECOND: f64 = 40.0;
+
+fn meet(case: Case, fault: Fault) {
+    let mut node = Node::new();
+    case.moment.prepare(&mut node);
+    let (of_its_kind, all) = node.fake.look(|world| (world.calls_of(case.call), world.calls.len()));
+    fault.arm(case, &node);
+    case.moment.happens(&mut node);
+    case.wait_for_call(&node, of_its_kind);
+    let begun = Instant::now();
+    // Each restart but the first waits for a second.
+    for restarts in 1..=3 {
+        node.fake.exit("other-node-a/main", 1);
+        node.fake
+            .wait_for("another pod to run again", |world| Seen::of(world, "other").running() == [("main", restarts)]);
+    }
+    let (calls, took) = (node.fake.calls().split_off(all), begun.elapsed());
+    let most = AT_ONCE + A_SECOND * took.as_secs_f64();
+    assert!((calls.len() as f64) < most, "{} calls in {took:?}: {calls:?}", calls.len());
+
+    node.fake.clear_faults();
+    case.moment.is_over(&node);
+    check_repeated(&node.fake.calls());
+    node.remove_all_manifests();
+    node.wait_until_nothing_is_left();
+}

@@ -1,0 +1,227 @@
+//! The life of a pod called `web`, from its manifest to its end, and the calls that the agent makes in it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::thread;
+
+use crate::fake_cri::Call;
+use crate::node::{BUSYBOX, Manifest, Node, Seen};
+
+/// Where in its life the pod is met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// Its manifest is written.
+    Start,
+    /// A container of it has ended.
+    Restart,
+    /// A container of it has ended for the second time: what is left of the first is taken away.
+    SecondRestart,
+    /// The connection to the runtime is cut: the agent looks at everything.
+    Reconnect,
+    /// Another agent finds it running.
+    Adoption,
+    /// Its manifest is removed.
+    Removal,
+}
+
+/// A call that the agent makes at a moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case {
+    pub(crate) moment: Moment,
+    pub(crate) call: &'static str,
+    /// How many of the kind go by before the one that is meant.
+    pub(crate) skip: u32,
+}
+
+/// Every call, at every moment at which it is made.
+pub(crate) fn cases() -> impl Iterator<Item = Case> {
+    CALLS.iter().flat_map(|(moment, calls)| calls.iter().map(|&(call, skip)| Case { moment: *moment, call, skip }))
+}
+
+const CALLS: &[(Moment, &[(&str, u32)])] = &[
+    (
+        Moment::Start,
+        &[
+            ("RunPodSandbox", 0),
+            ("PodSandboxStatus", 0),
+            ("PodSandboxStatus", 1),
+            ("ImageStatus", 0),
+            ("ImageStatus", 1),
+            ("PullImage", 0),
+            ("CreateContainer", 0),
+            ("CreateContainer", 1),
+            ("StartContainer", 0),
+            ("StartContainer", 1),
+            ("ListPodSandbox", 0),
+            ("ListContainers", 0),
+            ("ContainerStatus", 0),
+            ("ContainerStatus", 1),
+        ],
+    ),
+    (
+        Moment::Restart,
+        &[
+            ("ContainerStatus", 0),
+            ("ContainerStatus", 1),
+            ("ListPodSandbox", 0),
+            ("ListContainers", 0),
+            ("ImageStatus", 0),
+            ("CreateContainer", 0),
+            ("StartContainer", 0),
+        ],
+    ),
+    (Moment::SecondRestart, &[("RemoveContainer", 0)]),
+    (Moment::Reconnect, &[("Version", 0), ("Status", 0), ("ListPodSandbox", 0), ("ListContainers", 0)]),
+    (
+        Moment::Adoption,
+        &[
+            ("Version", 0),
+            ("Status", 0),
+            ("RuntimeConfig", 0),
+            ("ListPodSandbox", 0),
+            ("ListContainers", 0),
+            ("PodSandboxStatus", 0),
+            ("ContainerStatus", 0),
+        ],
+    ),
+    (
+        Moment::Removal,
+        &[
+            ("ListPodSandbox", 0),
+            ("ListContainers", 0),
+            ("StopContainer", 0),
+            ("StopPodSandbox", 0),
+            ("ContainerStatus", 0),
+            ("PodSandboxStatus", 0),
+            ("RemovePodSandbox", 0),
+        ],
+    ),
+];
+
+/// A node of its own for each case; most of the time they wait, so many run beside each other.
+#[track_caller]
+pub(crate) fn in_each(cases: impl Iterator<Item = Case> + Send, meet: impl Fn(Case) + Sync) {
+    const BESIDE_EACH_OTHER: usize = 16;
+    let cases = Mutex::new(cases);
+    let failed = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..BESIDE_EACH_OTHER {
+            scope.spawn(|| {
+                loop {
+                    let Some(case) = cases.lock().unwrap().next() else { return };
+                    if catch_unwind(AssertUnwindSafe(|| meet(case))).is_err() {
+                        failed.lock().unwrap().push(case);
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap();
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+impl Moment {
+    /// Brings the node to just before it. A pod called `other` runs there, too.
+    pub(crate) fn prepare(self, node: &mut Node) {
+        node.fake.publish_image(APP);
+        node.apply(&Manifest::new("other").container("main", ""));
+        node.start_agent();
+        node.wait_until_ready("other");
+        if self == Self::Start {
+            return;
+        }
+        write_web(node);
+        node.wait_until_ready("web");
+        if self == Self::SecondRestart {
+            node.fake.exit("web-node-a/main", 1);
+            node.wait_until("it runs again", |pods| {
+                pods.has("web", |pod| pod.is_ready() && pod.container("main").restarts() == 1)
+            });
+        }
+        if self == Self::Adoption {
+            node.kill_agent();
+        }
+    }
+
+    pub(crate) fn happens(self, node: &mut Node) {
+        match self {
+            Self::Start => write_web(node),
+            Self::Restart | Self::SecondRestart => node.fake.exit("web-node-a/main", 1),
+            Self::Reconnect => node.fake.cut_connections(),
+            Self::Adoption => node.start_agent(),
+            Self::Removal => node.remove_manifest("web"),
+        }
+    }
+
+    /// Waits until the pod is as it should be after it: nothing is there twice, and nothing is left over.
+    #[track_caller]
+    pub(crate) fn is_over(self, node: &Node) {
+        if self == Self::Removal {
+            node.fake.wait_for("the pod to go", |world| Seen::of(world, "web").sandboxes.is_empty());
+            return;
+        }
+        let restarts = match self {
+            Self::Restart => 1,
+            Self::SecondRestart => 2,
+            Self::Start | Self::Reconnect | Self::Adoption | Self::Removal => 0,
+        };
+        // Of what has ended the newest is kept.
+        let ended = usize::from(restarts > 0);
+        node.fake.wait_for("the pod to run", |world| is_right(world, restarts, ended));
+        node.wait_until("the pod is ready", |pods| {
+            pods.has("web", |pod| pod.is_ready() && pod.container("main").restarts() == u64::from(restarts))
+        });
+        let web = node.seen("web");
+        assert!(node.fake.look(|world| is_right(world, restarts, ended)), "{web:#?}");
+    }
+}
+
+fn is_right(world: &crate::fake_cri::World, restarts: u32, ended: usize) -> bool {
+    let web = Seen::of(world, "web");
+    let running = [("main", restarts), ("side", 0)];
+    web.is_exactly(&running) && web.containers.len() == running.len() + ended
+}
+
+/// The uid that the pod's manifest gives it.
+pub(crate) const UID: &str = "3b0c9b0e-0000-4000-8000-00000000web0";
+const APP: &str = "registry.example/app:1";
+
+fn write_web(node: &Node) {
+    let web = Manifest::new("web").container("main", "").container("side", "");
+    let web = web.spec("terminationGracePeriodSeconds: 1");
+    let text = web.text().replace(BUSYBOX, APP).replace("name: web}", &format!("name: web, uid: {UID}}}"));
+    node.write_manifest("web", &text);
+}
+
+impl Case {
+    /// What only the calls about the pod have in them, where the runtime knew the pod before.
+    pub(crate) fn about(self, node: &Node) -> String {
+        let web = node.seen("web");
+        match (self.moment, self.call) {
+            (Moment::Adoption, "PodSandboxStatus") => web.sandboxes[0].clone(),
+            (Moment::Adoption, "ContainerStatus") => web.containers[0].id.clone(),
+            _ => String::new(),
+        }
+    }
+
+    /// Waits until the call that is meant has come; `before` were made before it all began.
+    #[track_caller]
+    pub(crate) fn wait_for_call(self, node: &Node, before: usize) {
+        node.fake.wait_for_calls(self.call, before + 1 + usize::try_from(self.skip).unwrap());
+    }
+}
+
+/// A call that is made again as it was comes after a look.
+#[track_caller]
+pub(crate) fn check_repeated(calls: &[Call]) {
+    for (place, call) in calls.iter().enumerate() {
+        if !["RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer"].contains(&&*call.method) {
+            continue;
+        }
+        let later = &calls[place + 1..];
+        let again = later.iter().position(|other| other.method == call.method && other.request == call.request);
+        let Some(again) = again else { continue };
+        let looked = later[..again].iter().any(|other| other.method == "ListContainers");
+        assert!(looked, "{call:?} was repeated without a look: {calls:?}");
+    }
+}

@@ -1,0 +1,29 @@
+//! What goes wrong in a runtime, and the agent in the midst of it: the real program beside a fake runtime.
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test: a panic here is its failure"
+)]
+
+mod crash_loop;
+mod exits;
+#[path = "../fake_cri/mod.rs"]
+#[expect(dead_code, reason = "other tests use other parts of the fake runtime")]
+mod fake_cri;
+mod hooks;
+mod images;
+mod kills;
+mod lasting;
+mod life;
+mod log;
+mod manifests;
+mod meanwhile;
+mod network;
+mod node;
+mod one_call;
+mod probes;
+mod runtime;
+mod volumes;
+mod watchdog;

@@ -1,0 +1,291 @@
+//! A node to test: the agent in a folder of its own, beside a fake runtime of its own. Neither needs root.
+
+#[path = "../containerd/node/manifest.rs"]
+#[expect(dead_code, reason = "other tests write other manifests")]
+mod manifest;
+#[path = "../containerd/node/pods.rs"]
+#[expect(dead_code, reason = "other tests ask for other things")]
+mod pods;
+#[path = "../containerd/node/settings.rs"]
+mod settings;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use coracle::cri::v1::ContainerState;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::fake_cri::{FakeCri, World};
+
+pub(crate) use manifest::{BUSYBOX, Manifest};
+pub(crate) use pods::{NODE_NAME, Pods};
+
+/// Long enough for a busy machine; a test that waits this long has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Short waits, where the tests do not say otherwise: for the runtime's answer, and for a container that has ended twice.
+const IMPATIENT: &str = "runtimeRequestTimeout: 1s\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
+
+pub(crate) struct Node {
+    agent: Option<Child>,
+    pub(crate) fake: FakeCri,
+    folder: PathBuf,
+}
+
+// The agent.
+impl Node {
+    /// The runtime answers, and has the image that most pods run; no agent yet.
+    pub(crate) fn new() -> Self {
+        Self::inside(&std::env::temp_dir())
+    }
+
+    /// With its folder in this one.
+    pub(crate) fn inside(parent: &Path) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = parent.join(format!("faults-{}-{number}", std::process::id()));
+        for part in ["manifests", "pods", "logs"] {
+            fs::create_dir_all(folder.join(part)).unwrap();
+        }
+        fs::write(folder.join("resolv.conf"), "nameserver 192.0.2.53\n").unwrap();
+        let fake = FakeCri::start();
+        fake.add_image(BUSYBOX);
+        let node = Self { agent: None, fake, folder };
+        node.configure(IMPATIENT);
+        node
+    }
+
+    /// Further lines of the agent's configuration, for its next start. It listens on no port.
+    pub(crate) fn configure(&self, more: &str) {
+        let more = format!("healthzPort: 0\n{more}");
+        fs::write(self.folder.join("config.yaml"), settings::configuration(&self.folder, &more)).unwrap();
+    }
+
+    pub(crate) fn start_agent(&mut self) {
+        self.start_agent_with(|_| {});
+    }
+
+    /// With further arguments, or another environment; its standard error is that of the agent, where it is piped.
+    pub(crate) fn start_agent_with(&mut self, change: impl FnOnce(&mut Command)) -> Option<ChildStderr> {
+        let log = fs::File::options().create(true).append(true).open(self.folder.join("log")).unwrap();
+        let mut command = Command::new(CORACLE);
+        command.args(settings::arguments(&self.folder, &self.fake.endpoint()));
+        command.arg("-v=4").stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        change(&mut command);
+        let mut agent = command.spawn().unwrap();
+        let stderr = agent.stderr.take();
+        self.agent = Some(agent);
+        stderr
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn agent_pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.agent.as_ref().unwrap().id()).unwrap())
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(self.agent_pid(), signal).unwrap();
+    }
+
+    /// It was asked to end.
+    pub(crate) fn wait_for_the_agents_end(&mut self) {
+        self.agent.take().unwrap().wait().unwrap();
+    }
+
+    /// Ends the agent as `kill -9` does.
+    pub(crate) fn kill_agent(&mut self) {
+        if let Some(mut agent) = self.agent.take() {
+            agent.kill().unwrap();
+            agent.wait().unwrap();
+        }
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    pub(crate) fn says_that_the_runtime_is_ready(&self) -> bool {
+        self.status()["runtime"]["ready"] == true
+    }
+
+    /// How many seconds the agent has run, as it says itself.
+    pub(crate) fn age(&self) -> u64 {
+        self.status()["uptimeSeconds"].as_u64().unwrap_or_default()
+    }
+
+    /// As `coracle status -o json` shows it; null while no agent answers.
+    pub(crate) fn status(&self) -> serde_json::Value {
+        let status = self.ask(&["status", "-o", "json"]).unwrap_or_default();
+        serde_json::from_str(&status).unwrap_or_default()
+    }
+
+    /// How long the agent has kept a processor busy.
+    pub(crate) fn processor_time(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.agent.as_ref().unwrap().id())).unwrap();
+        // Behind the name: the 12th and 13th field, in hundredths of a second (proc_pid_stat(5)).
+        let fields = stat.rsplit_once(')').unwrap().1.split_whitespace();
+        Duration::from_millis(fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap() * 10).sum())
+    }
+
+    /// As `coracle pods` shows them; none while no agent answers.
+    pub(crate) fn pods(&self) -> Pods {
+        self.ask(&["pods", "-o", "json"]).map(|text| Pods::parse(&text)).unwrap_or_default()
+    }
+
+    /// What a subcommand writes; `None` when it fails.
+    fn ask(&self, line: &[&str]) -> Option<String> {
+        let socket = self.folder.join("coracle.sock");
+        let asked = Command::new(CORACLE).args(line).arg("--local-socket").arg(socket).output().unwrap();
+        asked.status.success().then(|| String::from_utf8_lossy(&asked.stdout).into_owned())
+    }
+
+    /// Looks again and again until the claim about the pods holds.
+    #[track_caller]
+    pub(crate) fn wait_until(&self, what: &str, claim: impl Fn(&Pods) -> bool) -> Pods {
+        let mut last = Pods::default();
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            last = self.pods();
+            if claim(&last) {
+                return last;
+            }
+            std::thread::sleep(POLL);
+        }
+        panic!("waited in vain until {what}; last seen: {last:#?}");
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_until_ready(&self, manifest: &str) {
+        self.wait_until(&format!("{manifest} is ready"), |pods| pods.has(manifest, |pod| pod.is_ready()));
+    }
+}
+
+// The manifests, and what the pods leave.
+impl Node {
+    pub(crate) fn apply(&self, manifest: &Manifest) {
+        self.write_manifest(manifest.name(), &manifest.text());
+    }
+
+    pub(crate) fn write_manifest(&self, file: &str, text: &str) {
+        let unfinished = self.folder.join(format!("{file}.new"));
+        fs::write(&unfinished, text).unwrap();
+        fs::rename(unfinished, self.folder.join(format!("manifests/{file}.yaml"))).unwrap();
+    }
+
+    pub(crate) fn remove_manifest(&self, file: &str) {
+        fs::remove_file(self.folder.join(format!("manifests/{file}.yaml"))).unwrap();
+    }
+
+    pub(crate) fn remove_all_manifests(&self) {
+        for manifest in fs::read_dir(self.folder.join("manifests")).unwrap() {
+            fs::remove_file(manifest.unwrap().path()).unwrap();
+        }
+    }
+
+    /// What the runtime has of a manifest's pod.
+    pub(crate) fn seen(&self, manifest: &str) -> Seen {
+        self.fake.look(|world| Seen::of(world, manifest))
+    }
+
+    /// Waits until neither the agent, nor the runtime, nor the disk has anything of any pod.
+    #[track_caller]
+    pub(crate) fn wait_until_nothing_is_left(&self) {
+        self.fake.wait_for("nothing to be left", |world| world.sandboxes.is_empty() && world.containers.is_empty());
+        self.wait_until("no pod is left", |pods| pods.0.is_empty());
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let left = self.left_on_disk();
+            if left.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < until, "left on disk: {left:?}");
+            std::thread::sleep(POLL);
+        }
+    }
+
+    fn left_on_disk(&self) -> Vec<PathBuf> {
+        let folders = ["pods/pods", "logs"].map(|part| self.folder.join(part));
+        let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok());
+        entries.flatten().map(|entry| entry.unwrap().path()).collect()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill_agent();
+        if std::thread::panicking() {
+            let calls = self.fake.calls().iter().map(|call| call.method.clone()).collect::<Vec<_>>();
+            eprintln!("--- the agent's log:\n{}--- the calls: {}", self.log(), calls.join(" "));
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+const CORACLE: &str = env!("CARGO_BIN_EXE_coracle");
+const POLL: Duration = Duration::from_millis(20);
+
+/// What the runtime has of a manifest's pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) sandboxes: Vec<String>,
+    pub(crate) ready: usize,
+    pub(crate) containers: Vec<Instance>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Instance {
+    pub(crate) name: String,
+    pub(crate) id: String,
+    pub(crate) state: ContainerState,
+    pub(crate) attempt: u32,
+}
+
+impl Seen {
+    pub(crate) fn of(world: &World, manifest: &str) -> Self {
+        let name = format!("{manifest}-{NODE_NAME}");
+        let sandboxes: Vec<_> = world.sandboxes.iter().filter(|sandbox| sandbox.name() == name).collect();
+        let is_its_own = |id: &str| sandboxes.iter().any(|sandbox| sandbox.id == id);
+        let containers = world.containers.iter().filter(|container| is_its_own(&container.sandbox_id));
+        Self {
+            ready: sandboxes.iter().filter(|sandbox| sandbox.is_ready()).count(),
+            containers: containers
+                .map(|container| Instance {
+                    name: container.name().to_owned(),
+                    id: container.id.clone(),
+                    state: container.state,
+                    attempt: container.attempt(),
+                })
+                .collect(),
+            sandboxes: sandboxes.into_iter().map(|sandbox| sandbox.id.clone()).collect(),
+        }
+    }
+
+    /// What runs: each container by its name and how often it was made before, in the order of the names.
+    pub(crate) fn running(&self) -> Vec<(&str, u32)> {
+        let running = self.containers.iter().filter(|one| one.state == ContainerState::Running);
+        let mut running: Vec<_> = running.map(|one| (&*one.name, one.attempt)).collect();
+        running.sort_unstable();
+        running
+    }
+
+    /// The ids of what runs, the sandbox among them.
+    pub(crate) fn ids(&self) -> Vec<&str> {
+        let running = self.containers.iter().filter(|one| one.state == ContainerState::Running);
+        running.map(|one| &*one.id).chain(self.sandboxes.iter().map(|id| &**id)).collect()
+    }
+
+    /// One sandbox, which is ready; of each container exactly the instance that runs.
+    pub(crate) fn is_exactly(&self, running: &[(&str, u32)]) -> bool {
+        (self.sandboxes.len(), self.ready) == (1, 1) && self.running() == running && !self.has_created()
+    }
+
+    fn has_created(&self) -> bool {
+        self.containers.iter().any(|one| one.state == ContainerState::Created)
+    }
+}

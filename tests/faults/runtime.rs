@@ -1,0 +1,186 @@
+//! The runtime comes late, goes, comes back, and has forgotten everything or nothing.
+
+use std::time::{Duration, Instant};
+
+use coracle::cri::v1::CgroupDriver;
+use coracle::wire::grpc::Code;
+
+use crate::fake_cri::State;
+use crate::node::{Manifest, Node};
+
+/// The calls that change what runs.
+const ACTS: [&str; 6] =
+    ["RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox", "RemovePodSandbox"];
+
+fn acts(node: &Node) -> usize {
+    node.fake.look(|world| ACTS.iter().map(|call| world.calls_of(call)).sum())
+}
+
+fn two_pods() -> Node {
+    let mut node = Node::new();
+    for name in ["one", "two"] {
+        node.apply(&Manifest::new(name).container("main", "").container("side", ""));
+    }
+    node.start_agent();
+    node.wait_until_ready("one");
+    node.wait_until_ready("two");
+    node
+}
+
+#[test]
+fn a_restarted_runtime_that_kept_its_pods_is_looked_at_at_once_and_nothing_is_done() {
+    let node = two_pods();
+    let acts_before = acts(&node);
+    let pods = node.pods();
+    for round in 1..=3 {
+        let relists = node.fake.look(|world| world.calls_of("ListContainers"));
+        node.fake.restart(State::Kept);
+        node.fake.wait_for_calls("ListContainers", relists + 1);
+        node.wait_until("the runtime is known to be ready", |_| node.says_that_the_runtime_is_ready());
+        let now = node.pods();
+        for name in ["one", "two"] {
+            let ids = |pods: &crate::node::Pods| pods.get(name).unwrap().container("main").id();
+            assert_eq!((ids(&now), now.has(name, |pod| pod.is_ready())), (ids(&pods), true), "round {round}");
+        }
+    }
+    // A later pod shows that the agent is at work again.
+    node.apply(&Manifest::new("later").container("main", ""));
+    node.wait_until_ready("later");
+    assert_eq!(acts(&node), acts_before + 3);
+}
+
+#[test]
+fn a_restarted_runtime_that_lost_its_pods_is_given_them_anew() {
+    let node = two_pods();
+    node.fake.restart(State::Lost);
+    for name in ["one", "two"] {
+        // The logs of the earlier run are still there, and it counts.
+        node.fake.wait_for("the pod to run again", |world| {
+            crate::node::Seen::of(world, name).is_exactly(&[("main", 1), ("side", 1)])
+        });
+        node.wait_until_ready(name);
+    }
+    assert_eq!(node.fake.sandboxes().len(), 2);
+    node.remove_all_manifests();
+    node.wait_until_nothing_is_left();
+}
+
+#[test]
+fn after_a_reboot_failures_of_the_runtime_count_as_no_crash_of_a_container() {
+    for call in ["StopPodSandbox", "RunPodSandbox"] {
+        let mut node = two_pods();
+        node.kill_agent();
+        node.fake.restart(State::Ended);
+        drop(node.fake.on(call).about("one").times(2).fail(Code::Unknown, "not yet"));
+        node.start_agent();
+        let begun = Instant::now();
+        node.fake.wait_for("the pod to run again", |world| {
+            crate::node::Seen::of(world, "one").running() == [("main", 1), ("side", 1)]
+        });
+        // Two failures are waited out, for 4.5 s at most; two crashes would be for 20 s.
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(15), "{call}: it took {took:?}");
+        node.wait_until_ready("two");
+        node.remove_all_manifests();
+        node.wait_until_nothing_is_left();
+    }
+}
+
+#[test]
+fn a_runtime_that_is_absent_at_the_start_is_waited_for() {
+    let mut node = Node::new();
+    node.fake.stop();
+    node.apply(&Manifest::new("web").container("main", ""));
+    node.start_agent();
+    node.wait_until("the pod is known and waits", |pods| pods.has("web", |pod| pod.phase() == "Pending"));
+    let told = || node.log().matches("waiting for the container runtime").count();
+    node.wait_until("the agent says what it waits for", |_| told() > 0);
+    node.fake.start_again();
+    node.wait_until_ready("web");
+    assert_eq!(told(), 1, "it is told more than once: {}", node.log());
+}
+
+#[test]
+fn a_runtime_that_is_back_after_a_long_time_is_found_at_once() {
+    let node = two_pods();
+    for _ in 0..3 {
+        node.fake.stop();
+        node.wait_until("it is known", |_| !node.says_that_the_runtime_is_ready());
+        let age = node.age();
+        // By then a try comes every three seconds, and later every five.
+        node.wait_until("it has been away for a while", |_| node.age() >= age + 7);
+        let calls = node.fake.calls().len();
+        node.fake.start_again();
+        let back = Instant::now();
+        node.fake.wait_for("the first call", |world| world.calls.len() > calls);
+        let took = back.elapsed();
+        assert!(took < Duration::from_millis(500), "found after {took:?}");
+        node.wait_until("the runtime is known to be ready", |_| node.says_that_the_runtime_is_ready());
+    }
+    assert_eq!(node.seen("one").running(), [("main", 0), ("side", 0)]);
+}
+
+#[test]
+fn a_runtime_that_does_not_tell_its_cgroup_driver_at_first_is_asked_again() {
+    let mut node = Node::new();
+    node.fake.set_cgroup_driver(CgroupDriver::Systemd);
+    node.fake.on("RuntimeConfig").times(1).fail(Code::Internal, "not yet");
+    node.apply(&Manifest::new("web").container("main", ""));
+    node.start_agent();
+    node.wait_until_ready("web");
+    node.fake.wait_for_calls("RuntimeConfig", 2);
+    // By the time that another pod runs, that answer has arrived: it is not asked again.
+    node.apply(&Manifest::new("other").container("main", ""));
+    node.wait_until_ready("other");
+    let relists = node.fake.look(|world| world.calls_of("ListContainers"));
+    node.fake.set_network_ready(false);
+    node.fake.cut_connections();
+    node.fake.wait_for_calls("ListContainers", relists + 2);
+    assert_eq!(node.fake.look(|world| world.calls_of("RuntimeConfig")), 2);
+}
+
+#[test]
+fn a_pod_whose_time_comes_while_the_runtime_is_away_waits_without_keeping_the_agent_busy() {
+    let node = two_pods();
+    node.fake.exit("one-node-a/main", 1);
+    node.wait_until("it runs again", |pods| pods.has("one", |pod| pod.container("main").restarts() == 1));
+    node.fake.exit("one-node-a/main", 1);
+    node.wait_until("it backs off, for a second", |pods| {
+        pods.has("one", |pod| pod.container("main").is_waiting_for("CrashLoopBackOff"))
+    });
+    node.fake.stop();
+    node.wait_until("it is known", |_| !node.says_that_the_runtime_is_ready());
+    let (age, busy) = (node.age(), node.processor_time());
+    node.wait_until("the second is long over", |_| node.age() >= age + 3);
+    let busy = node.processor_time() - busy;
+    assert!(busy < Duration::from_secs(1), "busy for {busy:?}");
+    node.fake.start_again();
+    node.wait_until("it runs again", |pods| {
+        pods.has("one", |pod| pod.is_ready() && pod.container("main").restarts() == 2)
+    });
+}
+
+#[test]
+fn what_ended_while_the_runtime_was_away_is_started_again_once() {
+    let node = two_pods();
+    node.fake.stop();
+    node.fake.exit("one-node-a/main", 3);
+    node.fake.start_again();
+    node.wait_until("it runs again", |pods| {
+        pods.has("one", |pod| pod.is_ready() && pod.container("main").restarts() == 1)
+    });
+    assert_eq!(node.seen("one").running(), [("main", 1), ("side", 0)]);
+    assert_eq!(node.seen("two").running(), [("main", 0), ("side", 0)]);
+}
+
+#[test]
+fn what_was_removed_while_the_runtime_was_away_ends_when_it_is_back() {
+    let node = two_pods();
+    node.fake.stop();
+    node.remove_manifest("one");
+    node.apply(&Manifest::new("later").container("main", ""));
+    node.wait_until("the later manifest was read, and so the removal", |pods| pods.get("later").is_some());
+    node.fake.start_again();
+    node.fake.wait_for("the pod to go", |world| crate::node::Seen::of(world, "one").sandboxes.is_empty());
+    assert_eq!(node.seen("two").running(), [("main", 0), ("side", 0)]);
+}

@@ -1,0 +1,238 @@
+//! Who pets the watchdogs, and who does not: a runtime that hangs must not end the agent, an agent that hangs must be.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::fcntl::OFlag;
+use nix::sys::ptrace;
+use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::{Pid, mkfifo};
+
+use crate::node::{Manifest, Node, PATIENCE};
+
+/// Short, but long enough for a busy machine.
+const INTERVAL: Duration = Duration::from_secs(4);
+
+/// A service manager, as far as it listens to its service.
+struct Manager {
+    socket: UnixDatagram,
+    path: PathBuf,
+}
+
+impl Manager {
+    fn of(node: &Node) -> Self {
+        let path = node.folder().join("notify.sock");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        Self { socket, path }
+    }
+
+    /// Makes the command's process its service.
+    fn watch(&self, command: &mut Command) {
+        command.env("NOTIFY_SOCKET", &self.path).env("WATCHDOG_USEC", INTERVAL.as_micros().to_string());
+    }
+
+    /// Whether the service says this within `limit`.
+    fn hears(&self, word: &str, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        loop {
+            let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            self.socket.set_read_timeout(Some(left)).unwrap();
+            let mut bytes = [0; 256];
+            match self.socket.recv(&mut bytes) {
+                Ok(length) if String::from_utf8_lossy(&bytes[..length]).lines().any(|line| line == word) => {
+                    return true;
+                }
+                Ok(_) => {}
+                Err(_) if Instant::now() >= until => return false,
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// A manager that does not hear it ends the service.
+    #[track_caller]
+    fn hears_a_beat(&self) {
+        assert!(self.hears("WATCHDOG=1", INTERVAL), "no beat for {INTERVAL:?}");
+    }
+
+    /// What was said before is not heard any more.
+    fn forget(&self) {
+        while self.hears("WATCHDOG=1", Duration::from_millis(1)) {}
+    }
+}
+
+/// A node with a running pod, whose agent is watched.
+fn watched(mut node: Node) -> (Node, Manager) {
+    let manager = Manager::of(&node);
+    node.apply(&Manifest::new("web").container("main", ""));
+    node.start_agent_with(|command| manager.watch(command));
+    assert!(manager.hears("READY=1", PATIENCE));
+    manager.hears_a_beat();
+    node.wait_until_ready("web");
+    (node, manager)
+}
+
+fn stall_file(node: &Node) -> PathBuf {
+    node.folder().join("pods/coracle/last-stall.json")
+}
+
+/// The agent's first thread, held as a debugger holds it: the others run on. It goes on when this is dropped.
+struct Held(Pid);
+
+impl Held {
+    fn hold(node: &Node) -> Self {
+        let pid = node.agent_pid();
+        ptrace::seize(pid, ptrace::Options::empty()).unwrap();
+        ptrace::interrupt(pid).unwrap();
+        waitpid(pid, Some(WaitPidFlag::__WALL)).unwrap();
+        Self(pid)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // The agent may have been killed.
+        let _ = ptrace::detach(self.0, None);
+    }
+}
+
+/// An agent whose sync loop stands still, for long enough to be found out.
+fn stalled() -> (Node, Manager, Held) {
+    let (node, manager) = watched(Node::new());
+    let held = Held::hold(&node);
+    wait_for("the stall to be written down", || stall_file(&node).exists());
+    manager.forget();
+    (node, manager, held)
+}
+
+#[track_caller]
+fn wait_for(what: &str, done: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < until, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_runtime_that_hangs_keeps_no_beat_back() {
+    let (node, manager) = watched(Node::new());
+    node.fake.on("*").hang();
+    node.remove_manifest("web");
+    for _ in 0..6 {
+        manager.hears_a_beat();
+    }
+    assert_eq!(node.status()["lastStall"], serde_json::Value::Null);
+}
+
+#[test]
+fn a_loop_that_stalls_is_not_petted_and_the_next_agent_tells_why() {
+    let (mut node, manager, _held) = stalled();
+    assert!(!manager.hears("WATCHDOG=1", INTERVAL));
+    let before = node.seen("web");
+    // As the service manager does in the end.
+    node.kill_agent();
+    node.start_agent();
+    node.wait_until_ready("web");
+    assert_eq!(node.seen("web"), before);
+    let stall = &node.status()["lastStall"];
+    assert!(stall["nextStart"].is_string() && stall["doing"] == "another task held its thread", "{stall}");
+    assert_eq!(stall["thread"]["state"], "t (tracing stop)");
+    assert!(stall["seconds"].as_u64().is_some_and(|seconds| seconds >= 2), "{stall}");
+    assert_eq!(node.log().matches("the last process did not move").count(), 1);
+    // It is news once, and shown until there is another one.
+    let kept = || fs::read_to_string(stall_file(&node)).unwrap_or_default().contains("nextStart");
+    wait_for("the start to be noted", kept);
+    node.kill_agent();
+    node.start_agent();
+    wait_for("the next agent to answer", || node.status()["lastStall"].is_object());
+    assert_eq!(node.log().matches("the last process did not move").count(), 1);
+}
+
+#[test]
+fn a_loop_that_goes_on_after_a_stall_is_petted_again() {
+    let (node, manager, held) = stalled();
+    drop(held);
+    assert!(manager.hears("WATCHDOG=1", PATIENCE));
+    manager.hears_a_beat();
+    let stall = &node.status()["lastStall"];
+    assert!(stall["movedAgainAfterSeconds"].as_u64().is_some_and(|seconds| seconds >= 2), "{stall}");
+    assert_eq!(stall["nextStart"], serde_json::Value::Null);
+}
+
+#[test]
+fn an_agent_that_was_stopped_as_a_whole_is_known_by_its_last_beat_and_its_pods_run_on() {
+    let (mut node, manager) = watched(Node::inside(Path::new("/dev/shm")));
+    let before = node.seen("web");
+    manager.hears_a_beat();
+    node.signal(Signal::SIGSTOP);
+    manager.forget();
+    assert!(!manager.hears("WATCHDOG=1", INTERVAL));
+    node.kill_agent();
+    node.start_agent();
+    node.wait_until_ready("web");
+    let stall = &node.status()["lastStall"];
+    assert!(stall["doing"] == "" && stall["seconds"].as_u64().is_some_and(|seconds| seconds >= 4), "{stall}");
+    assert!(stall["nextStart"].is_string(), "{stall}");
+    assert_eq!(node.seen("web"), before);
+}
+
+#[test]
+fn an_agent_that_is_killed_and_started_again_has_not_stalled() {
+    let (mut node, manager) = watched(Node::inside(Path::new("/dev/shm")));
+    manager.hears_a_beat();
+    node.kill_agent();
+    node.start_agent();
+    node.wait_until_ready("web");
+    assert_eq!(node.status()["lastStall"], serde_json::Value::Null);
+}
+
+#[test]
+fn a_damaged_record_of_a_stall_is_set_aside() {
+    let mut node = Node::new();
+    let file = stall_file(&node);
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, "{\"time\":").unwrap();
+    node.apply(&Manifest::new("web").container("main", ""));
+    node.start_agent();
+    node.wait_until_ready("web");
+    assert!(!file.exists() && file.with_extension("json.corrupt").exists());
+}
+
+/// A watchdog device, played by a pipe: what it is told can be read.
+fn device(path: &Path) -> File {
+    mkfifo(path, Mode::S_IRWXU).unwrap();
+    OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path).unwrap()
+}
+
+#[test]
+fn a_device_is_petted_and_stopped_at_an_orderly_end() {
+    let mut node = Node::new();
+    let path = node.folder().join("watchdog9");
+    let mut pipe = device(&path);
+    node.start_agent_with(|command| {
+        command.arg("--watchdog-device").arg(&path);
+    });
+    let mut told = Vec::new();
+    let until = Instant::now() + PATIENCE;
+    while told.len() < 2 {
+        assert!(Instant::now() < until, "told: {told:?}");
+        // None yet, or the agent has not opened it yet.
+        let _ = pipe.read_to_end(&mut told);
+        thread::sleep(Duration::from_millis(20));
+    }
+    let device = &node.status()["watchdog"]["device"];
+    assert!(device["armed"] == true && device["timeoutSeconds"] == 10, "{device}");
+    node.signal(Signal::SIGTERM);
+    node.wait_for_the_agents_end();
+    pipe.read_to_end(&mut told).unwrap();
+    assert_eq!(told, b"..V");
+}

@@ -1,0 +1,103 @@
+//! The manual page and the completions of the shells, held against what the program itself says.
+#![expect(clippy::unwrap_used, reason = "a test: a panic here is its failure")]
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+const MANUAL: &str = include_str!("../man/coracle.8");
+const BASH: &str = include_str!("../completions/coracle.bash");
+const ZSH: &str = include_str!("../completions/coracle.zsh");
+const FISH: &str = include_str!("../completions/coracle.fish");
+
+type Words = BTreeSet<String>;
+
+fn help_of(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_coracle")).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The commands in the usage of the whole program, and the one that shows it.
+fn commands() -> Words {
+    let help = help_of(&["--help"]);
+    let usage = help.lines().filter_map(|line| line.strip_prefix("  coracle "));
+    let first_words = usage.filter_map(|line| line.split(' ').next()).filter(|word| !word.starts_with('['));
+    first_words.chain(["help"]).map(str::to_owned).collect()
+}
+
+/// Every option in any help: of the agent, of each command, and `--help` itself.
+fn options() -> Words {
+    let mut options = options_in(&help_of(&["--help"]));
+    // Stands for any flag.
+    options.remove("--flag");
+    for command in commands().iter().filter(|command| *command != "help") {
+        options.append(&mut options_in(&help_of(&[command, "--help"])));
+    }
+    options
+}
+
+/// The words that begin with a hyphen, without what goes with them: `--name[=VALUE]`, `-o,`, `(-h`.
+fn options_in(text: &str) -> Words {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+    let is_option = |word: &&str| match word.strip_prefix("--") {
+        Some(name) => name.starts_with(|c: char| c.is_ascii_lowercase()),
+        None => word.len() == 2 && word.starts_with('-') && word.ends_with(|c: char| c.is_ascii_lowercase()),
+    };
+    words.filter(is_option).map(str::to_owned).collect()
+}
+
+/// mdoc: `.Fl v` is -v, `.Fl -config` is --config.
+fn options_in_the_manual() -> Words {
+    let lines = MANUAL.lines().filter(|line| line.starts_with(".It Fl"));
+    options_in(&lines.collect::<Vec<_>>().join("\n").replace("Fl ", " -"))
+}
+
+/// fish: `-s v -l v`.
+fn options_in_fish() -> Words {
+    let words: Vec<&str> =
+        FISH.lines().filter(|line| line.starts_with("complete")).flat_map(str::split_whitespace).collect();
+    let option = |pair: &[&str]| match pair {
+        ["-s", name] => Some(format!("-{name}")),
+        ["-l", name] => Some(format!("--{name}")),
+        _ => None,
+    };
+    words.windows(2).filter_map(option).collect()
+}
+
+#[test]
+fn the_manual_has_every_option_and_no_other() {
+    assert_eq!(options_in_the_manual(), options());
+}
+
+#[test]
+fn the_manual_has_every_command() {
+    for command in commands() {
+        assert!(MANUAL.contains(&format!("\n.It Cm {command}")), "{command}");
+        assert!(MANUAL.contains(&format!("\n.Cm {command}\n")), "{command} in the synopsis");
+    }
+}
+
+#[test]
+fn every_shell_completes_every_option_and_no_other() {
+    let code = |text: &'static str| text.lines().filter(|line| !line.trim_start().starts_with('#'));
+    // What is offered stands between single quotes.
+    let bash = code(BASH).collect::<Vec<_>>().join("\n");
+    let bash: Vec<&str> = bash.split('\'').skip(1).step_by(2).collect();
+    assert_eq!(options_in(&bash.join("\n")), options(), "bash");
+
+    // Declarations have options of the shell.
+    let zsh: Vec<&str> = code(ZSH).filter(|line| !line.trim_start().starts_with("local ")).collect();
+    assert_eq!(options_in(&zsh.join("\n")), options(), "zsh");
+
+    assert_eq!(options_in_fish(), options(), "fish");
+}
+
+#[test]
+fn every_shell_completes_every_command() {
+    for command in commands() {
+        let in_bash = BASH.lines().any(|line| line.contains(" || words='") && line.contains(&format!(" {command}")));
+        let in_zsh = ZSH.contains(&format!("\n        '{command}:"));
+        let in_fish = FISH.contains(&format!("__fish_use_subcommand -a {command} "));
+        assert!(in_bash && in_zsh && in_fish, "{command}: bash {in_bash}, zsh {in_zsh}, fish {in_fish}");
+    }
+}

@@ -1,0 +1,47 @@
+//! The service files in `systemd/`, held against each other.
+
+use std::collections::BTreeSet;
+
+const CORACLE: &str = include_str!("../systemd/coracle.service");
+const KUBELET: &str = include_str!("../systemd/kubelet.service");
+const KUBEADM: &str = include_str!("../systemd/kubelet.service.d/10-kubeadm.conf");
+
+/// The lines that systemd reads.
+fn settings(unit: &str) -> Vec<&str> {
+    unit.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
+}
+
+#[test]
+fn under_the_name_kubelet_the_service_is_the_same_but_for_its_name_and_command_line() {
+    let of_its_own = |line: &&str| {
+        ["Description=", "Conflicts=", "EnvironmentFile=", "ExecStart="].iter().any(|name| line.starts_with(name))
+    };
+    let shared = |unit| settings(unit).into_iter().filter(|line| !of_its_own(line)).collect::<Vec<_>>();
+    assert_eq!(shared(CORACLE), shared(KUBELET));
+    assert!(KUBELET.contains("\nConflicts=coracle.service\n") && CORACLE.contains("\nConflicts=kubelet.service\n"));
+}
+
+#[test]
+fn every_setting_of_the_service_has_its_reason_above_it() {
+    let mut explained = false;
+    let mut bare = Vec::new();
+    for line in CORACLE.lines() {
+        match line.chars().next() {
+            Some('#') => explained = true,
+            None => explained = false,
+            Some('[') => {}
+            Some(_) if explained || line.starts_with("Description=") || line.starts_with("Documentation=") => {}
+            Some(_) => bare.push(line),
+        }
+    }
+    assert_eq!(bare, ["WantedBy=multi-user.target"]);
+}
+
+/// Every variable on the command line is one that kubeadm's files or this one set.
+#[test]
+fn the_drop_in_passes_on_the_four_variables_of_kubeadm() {
+    let command = settings(KUBEADM).into_iter().rfind(|line| line.starts_with("ExecStart=")).unwrap_or_default();
+    let passed: BTreeSet<&str> = command.split_whitespace().filter_map(|word| word.strip_prefix('$')).collect();
+    let wanted = ["KUBELET_CONFIG_ARGS", "KUBELET_EXTRA_ARGS", "KUBELET_KUBEADM_ARGS", "KUBELET_KUBECONFIG_ARGS"];
+    assert!(passed.iter().eq(&wanted), "{command}");
+}
