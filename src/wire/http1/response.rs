@@ -138,6 +138,9 @@ impl Response {
         let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') else {
             return if self.unread.len() > LINE { Err(Malformed::TooLong) } else { Ok(None) };
         };
+        if end > LINE {
+            return Err(Malformed::TooLong);
+        }
         let mut line: Vec<u8> = self.unread.drain(..=end).collect();
         line.pop();
         if line.last() == Some(&b'\r') {
@@ -171,6 +174,9 @@ impl Response {
         let Some((end, next)) = head_end(&self.unread) else {
             return if self.unread.len() > HEAD { Err(Malformed::TooLong) } else { Ok(false) };
         };
+        if next > HEAD {
+            return Err(Malformed::TooLong);
+        }
         let head = String::from_utf8_lossy(self.unread.get(..end).unwrap_or_default()).into_owned();
         self.unread.drain(..next);
         let mut lines = head.lines();

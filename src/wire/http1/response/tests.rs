@@ -103,4 +103,6 @@ fn a_head_or_a_line_without_end_is_refused() {
     let mut chunk = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
     chunk.resize(5000, b'0');
     assert_eq!(read(&[&chunk], 10), Err(Malformed::TooLong));
+    let whole = [&chunk[..], b"\r\n"].concat();
+    assert_eq!(read(&[&whole], 10), Err(Malformed::TooLong), "nor is one whose end came with it");
 }
