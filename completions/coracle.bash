@@ -25,14 +25,14 @@ _coracle() {
 
     if [[ -z $words ]]; then
         case $command in
-            pods) words='-o --output -n --namespace --local-socket -h --help' ;;
+            events | pods) words='-o --output -n --namespace --local-socket -h --help' ;;
             status) words='-o --output --local-socket -h --help' ;;
             validate)
                 words='-h --help'
                 [[ $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
                 ;;
             version) words='-h --help' ;;
-            help) words='pods status validate version' ;;
+            help) words='events pods status validate version' ;;
             *)
                 words='--pod-manifest-path --file-check-frequency --max-pods --pod-max-pids --seccomp-default
                     --container-runtime-endpoint --image-service-endpoint --runtime-request-timeout --serialize-image-pulls
@@ -40,7 +40,7 @@ _coracle() {
                     --resolv-conf --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --config-dir
                     --root-dir --local-socket --healthz-port --healthz-bind-address --lock-file --watchdog-device -v --v
                     -h --help --version'
-                [[ -n $command || $current == -* ]] || words='pods status validate version help'
+                [[ -n $command || $current == -* ]] || words='pods events status validate version help'
                 ;;
         esac
     fi

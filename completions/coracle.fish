@@ -1,7 +1,8 @@
 # fish completion of coracle(8). tests/manual.rs holds it against the program's own help.
 
-set -l commands help pods status validate version
+set -l commands events help pods status validate version
 complete -c coracle -f
+complete -c coracle -n __fish_use_subcommand -a events -d 'What has happened of late'
 complete -c coracle -n __fish_use_subcommand -a help -d 'What --help says'
 complete -c coracle -n __fish_use_subcommand -a pods -d 'The pods of this node'
 complete -c coracle -n __fish_use_subcommand -a status -d 'The node, its runtime, its manifests, what went wrong last'
@@ -9,11 +10,11 @@ complete -c coracle -n __fish_use_subcommand -a validate -d 'Check manifests bef
 complete -c coracle -n __fish_use_subcommand -a version -d 'The version'
 
 complete -c coracle -s h -l help -d 'What there is'
-complete -c coracle -n '__fish_seen_subcommand_from help' -a 'pods status validate version'
+complete -c coracle -n '__fish_seen_subcommand_from help' -a 'events pods status validate version'
 complete -c coracle -n '__fish_seen_subcommand_from validate' -F
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s o -l output -x -a 'wide json yaml' -d 'How they are shown'
-complete -c coracle -n '__fish_seen_subcommand_from status' -s o -l output -x -a 'json yaml' -d 'How it is shown'
-complete -c coracle -n '__fish_seen_subcommand_from pods' -s n -l namespace -x -d 'Only the pods of this one'
+complete -c coracle -n '__fish_seen_subcommand_from events status' -s o -l output -x -a 'json yaml' -d 'How it is shown'
+complete -c coracle -n '__fish_seen_subcommand_from events pods' -s n -l namespace -x -d 'Only what is in this one'
 complete -c coracle -n "not __fish_seen_subcommand_from help validate version" -l local-socket -r -F -d 'Where coracle listens'
 
 set -l agent "not __fish_seen_subcommand_from $commands"

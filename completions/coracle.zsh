@@ -6,6 +6,10 @@ _coracle() {
     socket=('--local-socket[where coracle listens]:socket:_files')
     if (( CURRENT > 2 )); then
         case $words[2] in
+            events)
+                _arguments '2::pod:' '(-o --output)'{-o,--output}'[how they are shown]:output:(json yaml)' \
+                    '(-n --namespace)'{-n,--namespace}'[only what is in this one]:namespace:' $socket '(-h --help)'{-h,--help}
+                return ;;
             pods)
                 _arguments '2:: :' '(-o --output)'{-o,--output}'[how they are shown]:output:(wide json yaml)' \
                     '(-n --namespace)'{-n,--namespace}'[only the pods of this one]:namespace:' $socket '(-h --help)'{-h,--help}
@@ -20,12 +24,13 @@ _coracle() {
                 _arguments '2:: :' '(-h --help)'{-h,--help}
                 return ;;
             help)
-                _values command pods status validate version
+                _values command events pods status validate version
                 return ;;
         esac
     fi
     local -a commands flags
     commands=(
+        'events:what has happened of late'
         'help:what --help says'
         'pods:the pods of this node'
         'status:the node, its runtime, its manifests, and what went wrong last'

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use async_channel::Sender;
 
+use crate::api::{EventKind, Reason};
 use crate::config::Config;
 use crate::cri::{ImageService, RuntimeService};
 use crate::error::ErrorChain;
@@ -17,7 +18,7 @@ use crate::kuberuntime::PodRuntime;
 use crate::node::{Facts, NodeSettings};
 use crate::pod_sources::merge::Sources;
 use crate::pod_sources::static_file;
-use crate::pods::{ObservedCache, SourceName, SyncEvent};
+use crate::pods::{NodeEvent, ObservedCache, SourceName, SyncEvent};
 use crate::rpc;
 use crate::rt;
 use crate::server::{LocalServer, SyncHealth, Watchdog, health, systemd};
@@ -44,6 +45,9 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let node = NodeSettings::new(&config, &Facts::read(Path::new("/")));
     let addresses = node.node_ips.iter().map(ToString::to_string).collect();
     let (sender, inbox) = async_channel::bounded(sync_loop::INBOX);
+    let starting = NodeEvent::new(EventKind::Normal, Reason::STARTING, "Starting kubelet.");
+    // The inbox is empty yet.
+    let _ = sender.try_send(SyncEvent::NodeHappened(starting));
     let runtime = Rc::new(pod_runtime(&config, node, sender.clone()));
     let sources: &[SourceName] = if config.static_pod_path.is_some() { &[SourceName::File] } else { &[] };
     let books = Rc::new(RefCell::new(Books::new(Sources::new(sources))));
@@ -77,7 +81,11 @@ fn pod_runtime(config: &Config, node: NodeSettings, inbox: Sender<SyncEvent>) ->
     } else {
         rpc::Client::new(&config.image_endpoint.to_string_lossy())
     };
-    let images = Images::new(ImageService::new(image_client, config.runtime_request_timeout), PullLimits::of(config));
+    let images = Images::new(
+        ImageService::new(image_client, config.runtime_request_timeout),
+        PullLimits::of(config),
+        inbox.clone(),
+    );
     let cri = RuntimeService::new(client, config.runtime_request_timeout);
     PodRuntime::new(cri, images, node, Rc::new(RefCell::new(ObservedCache::default())), inbox)
 }

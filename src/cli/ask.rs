@@ -83,6 +83,7 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
+    use crate::api::Event;
     use crate::error::ErrorChain;
     use crate::rt::{block_on, blocking, either};
     use crate::server::{LocalApi, LocalServer, NodeStatus, PodEntry};
@@ -95,6 +96,8 @@ mod tests {
         }
 
         fn pods(&self, _each: &mut dyn FnMut(PodEntry)) {}
+
+        fn events(&self, _each: &mut dyn FnMut(Event)) {}
     }
 
     #[test]

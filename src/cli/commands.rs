@@ -28,10 +28,29 @@ struct Coracle {
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand)]
 pub(super) enum Command {
+    Events(Events),
     Pods(Pods),
     Status(Status),
     Validate(Validate),
     Version(Version),
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "events")]
+/// Show what has happened of late, on this node or to one pod.
+pub(super) struct Events {
+    /// the pod, by its name or that in its manifest
+    #[argh(positional)]
+    pub(super) pod: Option<String>,
+    /// text (the default), json or yaml
+    #[argh(option, short = 'o', default = "StatusOutput::Text")]
+    pub(super) output: StatusOutput,
+    /// only what happened in this namespace
+    #[argh(option, short = 'n')]
+    pub(super) namespace: Option<String>,
+    /// where the agent listens (default /run/coracle/coracle.sock)
+    #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
+    pub(super) local_socket: PathBuf,
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
@@ -174,7 +193,7 @@ fn split(argument: &str) -> impl Iterator<Item = &str> {
     std::iter::once(name).chain(value)
 }
 
-const COMMANDS: [&str; 5] = ["help", "pods", "status", "validate", "version"];
+const COMMANDS: [&str; 6] = ["events", "help", "pods", "status", "validate", "version"];
 
 #[cfg(test)]
 mod tests {
@@ -226,7 +245,7 @@ mod tests {
 
     #[test]
     fn each_command_has_its_help() {
-        for command in ["pods", "status", "validate", "version"] {
+        for command in ["events", "pods", "status", "validate", "version"] {
             let Ok(Asked::Help(text)) = parsed(&[command, "--help"]) else { panic!("{command}") };
             assert!(text.starts_with(&format!("Usage: coracle {command}")), "{text}");
             assert_eq!(parsed(&["help", command]), Ok(Asked::Help(text)));

@@ -19,6 +19,7 @@ pub(super) fn text() -> String {
 /// The help of one command; that of the whole program where there is no such command.
 pub(super) fn of_command(name: &str) -> String {
     let help = match name {
+        "events" => EVENTS,
         "pods" => PODS,
         "status" => STATUS,
         "validate" => VALIDATE,
@@ -27,6 +28,17 @@ pub(super) fn of_command(name: &str) -> String {
     };
     help.to_owned()
 }
+
+const EVENTS: &str = "\
+Usage: coracle events [POD] [-o json|yaml] [-n NAMESPACE]
+
+What has happened of late, oldest first: on this node, or to one pod. A pod goes by its name, or by the name in its
+manifest.
+
+  -o, --output json|yaml        the whole v1.EventList
+  -n, --namespace NAMESPACE     only what happened in this one
+  --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+";
 
 const PODS: &str = "\
 Usage: coracle pods [-o wide|json|yaml] [-n NAMESPACE]
@@ -65,6 +77,7 @@ Usage:
   coracle [FLAGS]             run the pods of this node until told to stop
   coracle status              the node, its runtime, its manifests, and what went wrong last
   coracle pods [-o wide]      the pods of this node
+  coracle events [POD]        what has happened of late
   coracle validate FILE...    check manifests before they are put in place
   coracle version
 

@@ -6,7 +6,9 @@
 mod agent;
 mod ask;
 mod commands;
+mod events;
 mod help;
+mod pod_name;
 mod pod_row;
 mod pods;
 mod status;
@@ -30,6 +32,7 @@ pub fn main() -> ExitCode {
         Ok(Asked::Agent) => agent::run(&arguments, is_kubelet(&program)),
         Ok(Asked::Help(text)) => print(&text),
         Ok(Asked::Command(command)) => match command {
+            Command::Events(command) => events::run(&command),
             Command::Pods(command) => pods::run(&command),
             Command::Status(command) => status::run(&command),
             Command::Validate(command) => validate::run(&command),

@@ -3,6 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
+/// As Go prints it, without what is below a millisecond.
+pub(crate) fn go_duration(duration: Duration) -> String {
+    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    Signed { negative: false, size: Duration::from_millis(millis) }.to_string()
+}
+
 /// Reads what Go's `time.ParseDuration` reads; `None` for anything else, and for what does not fit 64 bits of
 /// nanoseconds.
 pub(super) fn parse(text: &str) -> Option<Signed> {

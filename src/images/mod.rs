@@ -14,11 +14,13 @@ mod token_bucket;
 use std::cell::RefCell;
 use std::time::Instant;
 
-use crate::api::{Container, Pod, PodUid, PullPolicy, Reason};
-use crate::config::Config;
+use async_channel::Sender;
+
+use crate::api::{Container, EventKind, Pod, PodUid, PullPolicy, Reason};
+use crate::config::{Config, go_duration};
 use crate::cri::ImageService;
 use crate::cri::v1::{Image, ImageSpec, PodSandboxConfig};
-use crate::pods::Waiting;
+use crate::pods::{PodEvent, SyncEvent, Waiting};
 use crate::rt;
 
 use pull_backoff::PullBackoff;
@@ -33,6 +35,8 @@ pub(crate) struct Images<S = ImageService> {
     turns: Option<rt::Semaphore>,
     throttle: RefCell<Option<TokenBucket>>,
     backoff: RefCell<PullBackoff>,
+    /// The sync loop's, for what is to be told.
+    inbox: Sender<SyncEvent>,
 }
 
 /// An image that the runtime has.
@@ -50,12 +54,15 @@ pub(crate) struct PresentImage {
 pub(crate) struct Wanted<'a> {
     pub(crate) image: &'a str,
     pub(crate) policy: Option<PullPolicy>,
+    /// Who runs it, for what is told of it; none for an image that is mounted.
+    pub(crate) container: Option<&'a str>,
 }
 
 impl<'a> Wanted<'a> {
     /// The image that a container runs.
     pub(crate) fn by(container: &'a Container) -> Self {
-        Self { image: &container.image, policy: container.image_pull_policy }
+        let Container { image, image_pull_policy: policy, name, .. } = container;
+        Self { image, policy: *policy, container: Some(name) }
     }
 }
 
@@ -87,13 +94,14 @@ impl PullLimits {
 }
 
 impl<S: Service> Images<S> {
-    pub(crate) fn new(service: S, limits: PullLimits) -> Self {
+    pub(crate) fn new(service: S, limits: PullLimits, inbox: Sender<SyncEvent>) -> Self {
         let turns = limits.parallel.and_then(|parallel| usize::try_from(parallel).ok());
         Self {
             service,
             turns: turns.map(rt::Semaphore::new),
             throttle: RefCell::new(TokenBucket::new(limits.rate, limits.burst, Instant::now())),
             backoff: RefCell::default(),
+            inbox,
         }
     }
 
@@ -123,6 +131,7 @@ impl<S: Service> Images<S> {
         let name = image_name::with_default_tag(image).map_err(|error| {
             let what =
                 format!("Failed to apply default image tag {image:?}: couldn't parse image name {image:?}: {error}");
+            self.tell(pod, wanted, EventKind::Warning, Reason::INSPECT_FAILED, what.clone());
             Waiting::new(Reason::INVALID_IMAGE_NAME, what)
         })?;
         let annotations = pod.metadata.annotations.iter().map(|(key, value)| (key.to_owned(), value.clone()));
@@ -131,11 +140,17 @@ impl<S: Service> Images<S> {
         let policy = wanted.policy.unwrap_or(PullPolicy::IfNotPresent);
 
         if pull_policy::looks_first(policy) {
-            let present = self.look(image, &spec).await?;
+            let present = self.look(image, &spec).await.inspect_err(|waiting| {
+                self.tell(pod, wanted, EventKind::Warning, Reason::INSPECT_FAILED, waiting.message.clone());
+            })?;
             match present {
-                Some(present) if !pull_policy::should_pull(policy, true) => return Ok(present),
+                Some(present) if !pull_policy::should_pull(policy, true) => {
+                    self.tell_present(pod, wanted);
+                    return Ok(present);
+                }
                 None if !pull_policy::should_pull(policy, false) => {
                     let what = format!("Container image {image:?} is not present with pull policy of Never");
+                    self.tell(pod, wanted, EventKind::Warning, Reason::ERR_IMAGE_NEVER_PULL, what.clone());
                     return Err(Waiting::new(Reason::ERR_IMAGE_NEVER_PULL, what));
                 }
                 Some(_) | None => {}
@@ -143,12 +158,16 @@ impl<S: Service> Images<S> {
         }
         if let Some((failure, _)) = self.backoff.borrow().waits(&pod.metadata.uid, image, Instant::now()) {
             let what = format!("Back-off pulling image {image:?}: {failure}");
+            self.tell(pod, wanted, EventKind::Normal, Reason::BACK_OFF, format!("Back-off pulling image {image:?}"));
             return Err(Waiting::new(Reason::IMAGE_PULL_BACK_OFF, what));
         }
-        let pulled = self.pull(pod, image, &spec, policy, sandbox).await;
+        let pulled = self.pull(pod, wanted, &spec, policy, sandbox).await;
         match pulled {
             Err(_) if pull_policy::present_will_do(policy) => match self.look(image, &spec).await? {
-                Some(present) => Ok(present),
+                Some(present) => {
+                    self.tell_present(pod, wanted);
+                    Ok(present)
+                }
                 None => pulled,
             },
             Ok(_) | Err(_) => pulled,
@@ -159,11 +178,12 @@ impl<S: Service> Images<S> {
     async fn pull(
         &self,
         pod: &Pod,
-        image: &str,
+        wanted: Wanted<'_>,
         spec: &ImageSpec,
         policy: PullPolicy,
         sandbox: &PodSandboxConfig,
     ) -> Result<PresentImage, Waiting> {
+        let image = wanted.image;
         let asked = Instant::now();
         let turn = match &self.turns {
             Some(turns) => match turns.try_acquire() {
@@ -173,6 +193,7 @@ impl<S: Service> Images<S> {
                     // The pull that was waited for may have been of this image.
                     if pull_policy::looks_first(policy) {
                         if let Some(present) = self.look(image, spec).await? {
+                            self.tell_present(pod, wanted);
                             return Ok(present);
                         }
                     }
@@ -186,6 +207,7 @@ impl<S: Service> Images<S> {
         let pulled = if throttled {
             Err("pull QPS exceeded".to_owned())
         } else {
+            self.tell(pod, wanted, EventKind::Normal, Reason::PULLING, format!("Pulling image {image:?}"));
             log!(info, "pulling an image", image = image, pod = pod.full_name());
             self.service.pull(spec, sandbox).await
         };
@@ -193,6 +215,8 @@ impl<S: Service> Images<S> {
         let now = Instant::now();
         match pulled {
             Err(error) => {
+                let failed = format!("Failed to pull image {image:?}: {error}");
+                self.tell(pod, wanted, EventKind::Warning, Reason::FAILED, failed);
                 let waiting = pull_error::waiting(image, &error);
                 let text = format!("{}: {}", waiting.reason, waiting.message);
                 self.backoff.borrow_mut().failed(&pod.metadata.uid, image, text, now);
@@ -202,9 +226,32 @@ impl<S: Service> Images<S> {
                 self.backoff.borrow_mut().forget_old(now);
                 let (waited, took) = (begun.duration_since(asked), now.duration_since(begun));
                 log!(info, "pulled an image", image = image, ms = took.as_millis(), waited_ms = waited.as_millis());
-                self.described(image, image_ref).await
+                let described = self.described(image, image_ref).await?;
+                let (took, with_wait) = (go_duration(took), go_duration(took + waited));
+                let what = format!(
+                    "Successfully pulled image {image:?} in {took} ({with_wait} including waiting). Image size: {} bytes.",
+                    described.size
+                );
+                self.tell(pod, wanted, EventKind::Normal, Reason::PULLED, what);
+                Ok(described)
             }
         }
+    }
+
+    fn tell_present(&self, pod: &Pod, wanted: Wanted<'_>) {
+        let image = wanted.image;
+        let what = format!("Container image {image:?} already present on machine and can be accessed by the pod");
+        self.tell(pod, wanted, EventKind::Normal, Reason::PULLED, what);
+    }
+
+    fn tell(&self, pod: &Pod, wanted: Wanted<'_>, kind: EventKind, reason: Reason, message: String) {
+        let uid = &pod.metadata.uid;
+        let event = match wanted.container {
+            Some(container) => PodEvent::of_container(uid, container, kind, reason, message),
+            None => PodEvent::of_pod(uid, kind, reason, message),
+        };
+        // Nothing depends on it: when the inbox is full it is dropped.
+        let _ = self.inbox.try_send(SyncEvent::Happened(event));
     }
 
     /// What the runtime says of an image that it has just pulled.

@@ -63,7 +63,7 @@ fn image(id: &str) -> Image {
 }
 
 fn images(script: &Rc<Script>, parallel: Option<u32>) -> Images<Rc<Script>> {
-    Images::new(Rc::clone(script), PullLimits { parallel, rate: 0, burst: 0 })
+    Images::new(Rc::clone(script), PullLimits { parallel, rate: 0, burst: 0 }, async_channel::bounded(1).0)
 }
 
 fn pod(uid: &str) -> Pod {
@@ -188,7 +188,8 @@ fn an_image_that_comes_from_elsewhere_ends_the_wait() {
 fn too_many_pulls_at_once_fail_as_pulls_do() {
     let script = Rc::new(Script::default());
     script.pulls.borrow_mut().push_back(Pull::Gives(image("sha256:1")));
-    let images = Images::new(Rc::clone(&script), PullLimits { parallel: None, rate: 1, burst: 1 });
+    let images =
+        Images::new(Rc::clone(&script), PullLimits { parallel: None, rate: 1, burst: 1 }, async_channel::bounded(1).0);
     assert!(now(&images, "a:1", PullPolicy::Always).is_ok());
     assert_eq!(now(&images, "a:1", PullPolicy::Always), waits(Reason::ERR_IMAGE_PULL, "pull QPS exceeded"));
     assert_eq!(script.pulled.borrow().len(), 1);

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::pin::Pin;
 
-use crate::api::{Container, Pod, Reason, VolumeSource, qos_class};
+use crate::api::{Container, EventKind, Pod, Reason, VolumeSource, qos_class};
 use crate::cri::{self, v1};
 use crate::error::ErrorChain;
 use crate::images::{PresentImage, Wanted};
@@ -17,6 +17,7 @@ use crate::kuberuntime::kill::Kill;
 use crate::kuberuntime::own_files::{host_dns, make_own_files};
 use crate::kuberuntime::sandbox_config::sandbox_config;
 use crate::kuberuntime::security_context::ImageUser;
+use crate::kuberuntime::tell::{words, words_with_code};
 use crate::kuberuntime::{Action, CancelWatch, Place, Plan, PodRuntime};
 use crate::node::PodCgroups;
 use crate::pods::{ObservedPod, Waiting};
@@ -62,6 +63,10 @@ impl PodRuntime {
             Ok(sandbox) => sandbox,
             Err(failure) => return Executed { failure: Some(failure), ..executed },
         };
+        if plan.creates_sandbox() && observed.newest_sandbox().is_some() {
+            let message = "Pod sandbox changed, it will be killed and re-created.";
+            self.tell_of_pod(&pod.metadata.uid, EventKind::Normal, Reason::SANDBOX_CHANGED, message);
+        }
         for action in &plan.actions {
             if cancel.is_cancelled() {
                 break;
@@ -73,7 +78,12 @@ impl PodRuntime {
                         sandbox = Some(created);
                         Ok(())
                     }
-                    Err(failure) => Err(failure),
+                    Err(failure) => {
+                        let message = format!("Failed to create pod sandbox: {failure}");
+                        let reason = Reason::FAILED_CREATE_POD_SANDBOX;
+                        self.tell_of_pod(&pod.metadata.uid, EventKind::Warning, reason, message);
+                        Err(failure)
+                    }
                 },
                 Action::KillContainer { id, place, why, restarts } => {
                     let seen = observed.containers.iter().find(|container| container.id == *id);
@@ -89,6 +99,9 @@ impl PodRuntime {
                     let Some(sandbox) = &sandbox else { continue };
                     let start = Start { pod, container, place: *place, sandbox, restart_count: *restart_count };
                     let waiting = self.start_container(&start, volumes, cancel).await.err();
+                    if let Some(waiting) = &waiting {
+                        self.tell_waiting(&pod.metadata.uid, &container.name, waiting);
+                    }
                     executed.containers.push((container.name.clone(), waiting));
                     Ok(())
                 }
@@ -97,6 +110,9 @@ impl PodRuntime {
                     let Some(sandbox) = &sandbox else { continue };
                     let started = Started { pod, container, id, sandbox };
                     let waiting = self.start_created(&started, cancel).await.err();
+                    if let Some(waiting) = &waiting {
+                        self.tell_waiting(&pod.metadata.uid, &container.name, waiting);
+                    }
                     executed.containers.push((container.name.clone(), waiting));
                     Ok(())
                 }
@@ -134,15 +150,10 @@ impl PodRuntime {
     async fn create_sandbox(&self, pod: &Pod, attempt: u32) -> Result<Sandbox, String> {
         let (config, warnings) = self.sandbox_config(pod, attempt).await?;
         for warning in warnings {
-            if warning.reason == Reason::MISSING_CLUSTER_DNS {
-                // Away from a cluster this is every pod that says nothing of DNS.
-                log!(debug, &warning.message, pod = pod.full_name(), reason = warning.reason);
-            } else {
-                log!(warn, &warning.message, pod = pod.full_name(), reason = warning.reason);
-            }
+            self.tell_of_pod(&pod.metadata.uid, EventKind::Warning, warning.reason, warning.message);
         }
         let handler = pod.spec.runtime_class_name.as_deref().unwrap_or_default();
-        let id = self.cri.run_pod_sandbox(&config, handler).await.map_err(|error| one_line(&error))?;
+        let id = self.cri.run_pod_sandbox(&config, handler).await.map_err(|error| words_with_code(&error))?;
         let ips = if pod.spec.host_network {
             self.node.node_ips.clone()
         } else {
@@ -200,7 +211,8 @@ impl PodRuntime {
             .cri
             .create_container(&sandbox.id, &config, &sandbox.config)
             .await
-            .map_err(|error| Waiting::new(Reason::CREATE_CONTAINER_ERROR, one_line(&error)))?;
+            .map_err(|error| Waiting::new(Reason::CREATE_CONTAINER_ERROR, words(&error)))?;
+        self.tell(&pod.metadata.uid, &container.name, EventKind::Normal, Reason::CREATED, "Container created");
         self.start_created(&Started { pod, container, id: &id, sandbox }, cancel).await
     }
 
@@ -232,7 +244,7 @@ impl PodRuntime {
         for (named, mount) in container.volume_mounts.iter().zip(mounts) {
             let volume = pod.spec.volumes.iter().find(|volume| volume.name == named.name);
             let Some(VolumeSource::Image(source)) = volume.map(|volume| &volume.source) else { continue };
-            let wanted = Wanted { image: &source.reference, policy: source.pull_policy };
+            let wanted = Wanted { image: &source.reference, policy: source.pull_policy, container: None };
             let image = self.image(pod, wanted, sandbox, cancel).await?.image_ref;
             let user_specified_image = source.reference.clone();
             mount.image = Some(v1::ImageSpec { image, user_specified_image, ..v1::ImageSpec::default() });
@@ -242,9 +254,10 @@ impl PodRuntime {
 
     async fn start_created(&self, started: &Started<'_>, cancel: &CancelWatch) -> Result<(), Waiting> {
         if let Err(error) = self.cri.start_container(started.id).await {
-            log!(warn, "container not started", container = started.container.name, error = ErrorChain(&error));
-            return Err(Waiting::new(Reason::RUN_CONTAINER_ERROR, one_line(&error)));
+            return Err(Waiting::new(Reason::RUN_CONTAINER_ERROR, words(&error)));
         }
+        let (uid, name) = (&started.pod.metadata.uid, &started.container.name);
+        self.tell(uid, name, EventKind::Normal, Reason::STARTED, "Container started");
         self.after_start(started, cancel).await
     }
 }

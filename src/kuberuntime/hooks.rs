@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use crate::api::{Container, ExecAction, HttpGetAction, LifecycleAction, LifecycleHandler, PodUid, Reason};
+use crate::api::{Container, EventKind, ExecAction, HttpGetAction, LifecycleAction, LifecycleHandler, PodUid, Reason};
 use crate::error::ErrorChain;
 use crate::kuberuntime::execute::Started;
 use crate::kuberuntime::kill::{Kill, Turn};
 use crate::kuberuntime::{CancelWatch, PodRuntime};
 use crate::net::{GetError, Headers, Purpose, Url};
-use crate::pods::{EventKind, ObservedContainer, ObservedPod, Waiting};
+use crate::pods::{ObservedContainer, ObservedPod, Waiting};
 use crate::rt;
 use crate::wire::grpc::Code;
 

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use async_channel::{Receiver, Sender};
 
-use crate::api::{Container, Pod, PodUid, Reason};
+use crate::api::{Container, EventKind, Pod, Reason};
 use crate::cri;
 use crate::kuberuntime::hooks::{Hook, HookFailure, PodName};
 use crate::kuberuntime::stop_order::waits_for;
 use crate::kuberuntime::{CancelWatch, PodRuntime, labels};
-use crate::pods::{EventKind, ObservedContainer, ObservedPod, PodEvent, SandboxState, SyncEvent};
+use crate::pods::{ObservedContainer, ObservedPod, SandboxState};
 use crate::rt;
 
 /// What is always left for a container to end by itself (kubelet: `minimumGracePeriodInSeconds`).
@@ -158,12 +158,6 @@ impl PodRuntime {
     async fn as_written(&self, id: &str) -> Option<Container> {
         let status = self.cri.container_status(id, false).await.ok()?.status?;
         Some(labels::restored_container(&status.labels, &status.annotations))
-    }
-
-    pub(super) fn tell(&self, pod: &PodUid, container: &str, kind: EventKind, reason: Reason, message: &str) {
-        let event = PodEvent::of_container(pod, container, kind, reason, message);
-        // Nothing depends on it: when the inbox is full it is dropped.
-        let _ = self.inbox.try_send(SyncEvent::Happened(event));
     }
 }
 

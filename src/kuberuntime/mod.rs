@@ -29,6 +29,7 @@ mod sandbox_config;
 mod security_context;
 mod service_links;
 mod stop_order;
+mod tell;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

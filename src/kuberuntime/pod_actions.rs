@@ -320,6 +320,10 @@ impl Plan {
         self.actions.iter().any(|action| matches!(action, Action::CreateSandbox { .. } | Action::KillContainer { .. }))
     }
 
+    pub(crate) fn creates_sandbox(&self) -> bool {
+        self.actions.iter().any(|action| matches!(action, Action::CreateSandbox { .. }))
+    }
+
     /// True, and noted, if the container must not be tried again yet.
     fn holds(&mut self, wanted: &Wanted<'_>, now: Instant) -> bool {
         let Some(moment) = wanted.held_until.filter(|moment| *moment > now) else { return false };

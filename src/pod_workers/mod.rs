@@ -21,17 +21,17 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
-use crate::api::{Pod, PodUid};
+use crate::api::{EventKind, Pod, PodUid, Reason};
 use crate::kuberuntime::{Action, Cancel, Plan, PodRuntime};
 use crate::objects::{ObjectKey, references};
 use crate::pod_workers::restart_backoff::{Key, RestartBackoff};
 use crate::pod_workers::worker::{Next, Work};
-use crate::pods::{ObservedCache, ObservedPod, SyncEvent, WorkResult};
+use crate::pods::{ObservedCache, ObservedPod, PodEvent, RuntimeState, SyncEvent, WorkResult};
 use crate::probes::Probes;
 use crate::rt;
 
 pub(crate) use state::State;
-pub(crate) use worker::{Identity, Worker};
+pub(crate) use worker::{Identity, Kind, Worker};
 
 pub(crate) struct PodWorkers {
     workers: HashMap<PodUid, Entry>,
@@ -241,7 +241,7 @@ impl PodWorkers {
         &mut self,
         cache: &ObservedCache,
         probes: &Probes,
-        network_ready: bool,
+        state: &RuntimeState,
         now: Instant,
     ) -> Vec<PodUid> {
         let due = self.workers.iter().filter(|(_, entry)| entry.wake.is_some_and(|moment| moment <= now));
@@ -250,7 +250,7 @@ impl PodWorkers {
         let mut ended = Vec::new();
         // A worker that ends touches those that have waited for it.
         while let Some(uid) = self.touched.pop_first() {
-            if self.consider(&uid, cache, probes, network_ready, now) {
+            if self.consider(&uid, cache, probes, state, now) {
                 ended.push(uid);
             }
         }
@@ -263,7 +263,7 @@ impl PodWorkers {
         uid: &PodUid,
         cache: &ObservedCache,
         probes: &Probes,
-        network_ready: bool,
+        state: &RuntimeState,
         now: Instant,
     ) -> bool {
         if self.waits_for_namesake(uid, cache) {
@@ -274,6 +274,7 @@ impl PodWorkers {
         let observed = cache.pod(uid).cloned();
         let pod = entry.worker.pod.clone();
         let backoff = &mut self.backoff;
+        let before = entry.backing_off.clone();
         let backing_off = &mut entry.backing_off;
         let worker = &entry.worker;
         let next = worker.next(now, || match &pod {
@@ -286,6 +287,8 @@ impl PodWorkers {
             }
             None => Plan::default(),
         });
+        self.tell_backing_off(uid, &before);
+        let Some(entry) = self.workers.get_mut(uid) else { return false };
         match next {
             Next::Rest => {
                 if entry.worker.busy.is_none() {
@@ -299,10 +302,15 @@ impl PodWorkers {
             }
             Next::Work(Work::Sync(plan)) if plan.completed && plan.actions.is_empty() => {
                 entry.worker.completed();
-                self.consider(uid, cache, probes, network_ready, now)
+                self.consider(uid, cache, probes, state, now)
             }
             // The runtime's network is told of when it comes.
-            Next::Work(Work::Sync(plan)) if !network_ready && needs_network(&plan, pod.as_deref()) => false,
+            Next::Work(Work::Sync(plan)) if !state.network_ready && needs_network(&plan, pod.as_deref()) => {
+                let why = &state.message;
+                let message = format!("network is not ready: container runtime network not ready: {why}");
+                self.tell(PodEvent::of_pod(uid, EventKind::Warning, Reason::NETWORK_NOT_READY, message));
+                false
+            }
             Next::Work(work) => {
                 self.begin(uid, work, observed, now);
                 false
@@ -312,6 +320,22 @@ impl PodWorkers {
                 true
             }
         }
+    }
+
+    /// Each wait is told once, as it begins.
+    fn tell_backing_off(&self, uid: &PodUid, before: &[(String, Duration)]) {
+        let Some(entry) = self.workers.get(uid) else { return };
+        let Identity { namespace, name, .. } = &entry.worker.identity;
+        for wait in entry.backing_off.iter().filter(|wait| !before.contains(wait)) {
+            let container = &wait.0;
+            let message = format!("Back-off restarting failed container {container} in pod {name}_{namespace}({uid})");
+            self.tell(PodEvent::of_container(uid, container, EventKind::Warning, Reason::BACK_OFF, message));
+        }
+    }
+
+    fn tell(&self, event: PodEvent) {
+        // Nothing depends on it: when the inbox is full it is dropped.
+        let _ = self.inbox.try_send(SyncEvent::Happened(event));
     }
 
     /// Two pods of one name do not run beside each other: the later one waits until nothing of the other is left.
@@ -403,16 +427,16 @@ impl Entry {
     /// what can be done anew as it is, which is the rest, are dropped at once.
     fn cancel(&mut self) {
         match self.worker.busy {
-            Some(worker::Kind::Look | worker::Kind::Collect | worker::Kind::Stop) => {
+            Some(Kind::Look | Kind::Collect | Kind::Stop) => {
                 self.task = None;
                 self.worker.busy = None;
             }
-            Some(worker::Kind::Sync) => {
+            Some(Kind::Sync) => {
                 if let Some(running) = &self.task {
                     running.cancel.cancel();
                 }
             }
-            Some(worker::Kind::Refresh | worker::Kind::CleanUp) | None => {}
+            Some(Kind::Refresh | Kind::CleanUp) | None => {}
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What reaches the sync loop: everything that can change what is done next. Pure.
 
 use crate::api::PodUid;
-use crate::pods::{Look, ObservedPod, PodEvent, ProbeResult, SourceUpdate, Waiting};
+use crate::pods::{Look, NodeEvent, ObservedPod, PodEvent, ProbeResult, SourceUpdate, Waiting};
 
 /// The sync loop's one inbox.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub(crate) enum SyncEvent {
     Probed(ProbeResult),
     /// Something to be told about a pod. It changes nothing, and is dropped when the inbox is full.
     Happened(PodEvent),
+    /// The same of the node itself.
+    NodeHappened(NodeEvent),
     /// The watchdog asks whether the loop moves: taking it out is the answer.
     Beat,
 }

@@ -1,6 +1,7 @@
 //! The books: desired pods, observed pods, events. Pure.
 
 mod event;
+mod event_ring;
 mod observed;
 mod observed_cache;
 mod pod_dirs;
@@ -10,10 +11,11 @@ mod source_update;
 mod waiting;
 
 pub(crate) use event::{Observation, Relist, RuntimeState, SyncEvent, WorkDone, WorkResult};
+pub(crate) use event_ring::{EventObject, EventRing, Told};
 pub(crate) use observed::{ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, SandboxState};
 pub(crate) use observed_cache::{Look, ObservedCache, Taken};
 pub(crate) use pod_dirs::PodDirs;
-pub(crate) use pod_event::{EventKind, PodEvent};
+pub(crate) use pod_event::{NodeEvent, PodEvent};
 pub(crate) use probe_result::{ProbeKind, ProbeResult};
 pub(crate) use source_update::{SourceName, SourcePod, SourceProblem, SourceUpdate};
 pub(crate) use waiting::Waiting;

@@ -1,6 +1,6 @@
 //! Something that happened to a pod, in the words that Kubernetes has for it. Pure.
 
-use crate::api::{PodUid, Reason};
+use crate::api::{EventKind, PodUid, Reason};
 
 /// An event of a pod or of one of its containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,10 +13,12 @@ pub(crate) struct PodEvent {
     pub(crate) message: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EventKind {
-    Normal,
-    Warning,
+/// An event of the node itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeEvent {
+    pub(crate) kind: EventKind,
+    pub(crate) reason: Reason,
+    pub(crate) message: String,
 }
 
 /// As much as the API server takes of a message.
@@ -30,14 +32,24 @@ impl PodEvent {
         reason: Reason,
         message: impl Into<String>,
     ) -> Self {
-        Self { container: Some(container.to_owned()), ..Self::of_pod(pod, kind, reason, message.into()) }
+        Self { container: Some(container.to_owned()), ..Self::of_pod(pod, kind, reason, message) }
     }
 
-    pub(crate) fn of_pod(pod: &PodUid, kind: EventKind, reason: Reason, mut message: String) -> Self {
-        let end = (0..=MESSAGE_BYTES).rev().find(|end| message.is_char_boundary(*end)).unwrap_or(0);
-        message.truncate(end);
-        Self { pod: pod.clone(), container: None, kind, reason, message }
+    pub(crate) fn of_pod(pod: &PodUid, kind: EventKind, reason: Reason, message: impl Into<String>) -> Self {
+        Self { pod: pod.clone(), container: None, kind, reason, message: cut(message.into()) }
     }
+}
+
+impl NodeEvent {
+    pub(crate) fn new(kind: EventKind, reason: Reason, message: impl Into<String>) -> Self {
+        Self { kind, reason, message: cut(message.into()) }
+    }
+}
+
+fn cut(mut message: String) -> String {
+    let end = (0..=MESSAGE_BYTES).rev().find(|end| message.is_char_boundary(*end)).unwrap_or(0);
+    message.truncate(end);
+    message
 }
 
 #[cfg(test)]

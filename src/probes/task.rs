@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::api::Pod;
-use crate::pods::{EventKind, PodEvent, ProbeKind, ProbeResult, SyncEvent};
+use crate::api::{EventKind, Pod};
+use crate::pods::{PodEvent, ProbeKind, ProbeResult, SyncEvent};
 use crate::probes::book::{container_at, probe_of};
 use crate::probes::outcome::Outcome;
 use crate::probes::prober::Prober;

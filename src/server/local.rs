@@ -5,6 +5,7 @@
 //! ```text
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/status    a NodeStatus
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/pods      {"pods": [PodEntry, ...]}
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/events    a v1.EventList
 //! ```
 
 use std::path::Path;
@@ -17,6 +18,7 @@ use super::connections::{Connections, answer};
 use super::http::Response;
 use super::local_socket::{LocalError, LocalSocket, is_trusted};
 use super::watchdog::{Stall, WatchdogStatus};
+use crate::api::{self, Event};
 use crate::error::ErrorChain;
 use crate::rt;
 use crate::time::Backoff;
@@ -27,6 +29,9 @@ pub(crate) trait LocalApi {
 
     /// Gives every pod, one at a time, so that the whole list is held only once: as the bytes of the answer.
     fn pods(&self, each: &mut dyn FnMut(PodEntry));
+
+    /// Gives every event, oldest first.
+    fn events(&self, each: &mut dyn FnMut(Event));
 }
 
 /// The answer of `/status`.
@@ -129,17 +134,37 @@ fn respond(path: &str, api: &dyn LocalApi) -> Response {
     match path {
         "/status" => Response::json(json(&api.status())),
         "/pods" => {
-            let mut body = b"{\"pods\":[".to_vec();
-            api.pods(&mut |entry| {
-                if !body.ends_with(b"[") {
-                    body.push(b',');
-                }
-                body.append(&mut json(&entry));
-            });
-            body.extend_from_slice(b"]}");
-            Response::json(body)
+            let mut list = List::new("{\"pods\":[");
+            api.pods(&mut |entry| list.push(&json(&entry)));
+            Response::json(list.end())
+        }
+        "/events" => {
+            let mut list = List::new("{\"apiVersion\":\"v1\",\"kind\":\"EventList\",\"metadata\":{},\"items\":[");
+            api.events(&mut |event| list.push(api::encode_text(&event).as_bytes()));
+            Response::json(list.end())
         }
         _ => Response::not_found(),
+    }
+}
+
+/// The bytes of an object whose last entry is a list, built one item at a time.
+struct List(Vec<u8>);
+
+impl List {
+    fn new(head: &str) -> Self {
+        Self(head.as_bytes().to_vec())
+    }
+
+    fn push(&mut self, item: &[u8]) {
+        if !self.0.ends_with(b"[") {
+            self.0.push(b',');
+        }
+        self.0.extend_from_slice(item);
+    }
+
+    fn end(mut self) -> Vec<u8> {
+        self.0.extend_from_slice(b"]}");
+        self.0
     }
 }
 

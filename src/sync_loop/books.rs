@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::api::{self, Pod, PodStatus, PodUid, Time};
+use crate::api::{self, Event, Pod, PodStatus, PodUid, Time};
 use crate::config::Config;
 use crate::pod_sources::merge::{SourceView, Sources};
-use crate::pods::RuntimeState;
+use crate::pods::{EventRing, RuntimeState};
 use crate::server::{LocalApi, NodeStatus, PodEntry, RecentError, RuntimeStatus, SourceStatus, SyncHealth, Watchdog};
 use crate::status::StatusBook;
 
@@ -25,6 +25,7 @@ pub(crate) struct Books {
     pub(crate) ending: BTreeMap<PodUid, Arc<Pod>>,
     /// Pods that run under a uid that another kubelet gave them, by the uid that their manifest gives.
     pub(crate) takeovers: BTreeMap<PodUid, PodUid>,
+    pub(crate) events: EventRing,
     errors: VecDeque<RecentError>,
 }
 
@@ -36,6 +37,7 @@ impl Books {
             runtime: RuntimeState::default(),
             ending: BTreeMap::new(),
             takeovers: BTreeMap::new(),
+            events: EventRing::default(),
             errors: VecDeque::new(),
         }
     }
@@ -105,6 +107,10 @@ impl LocalApi for LocalBooks {
         for pod in books.ending.values() {
             each(books.entry(pod, ""));
         }
+    }
+
+    fn events(&self, each: &mut dyn FnMut(Event)) {
+        self.books.borrow().events.events(&self.config.node_name).for_each(each);
     }
 }
 

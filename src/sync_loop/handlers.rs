@@ -5,13 +5,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::api::{Pod, PodUid, Reason};
+use crate::api::{EventKind, ObjectKind, Pod, PodUid, Reason};
 use crate::host::clock;
 use crate::objects::ObjectKey;
-use crate::pod_workers::State;
+use crate::pod_workers::{Identity, Kind, State};
 use crate::pods::{
-    EventKind, Look, ObservedPod, PodEvent, ProbeResult, Relist, RuntimeState, SourceProblem, SourceUpdate, SyncEvent,
-    Taken, WorkDone, WorkResult,
+    EventObject, Look, NodeEvent, ObservedPod, PodEvent, ProbeResult, Relist, RuntimeState, SourceProblem,
+    SourceUpdate, SyncEvent, Taken, Told, WorkDone, WorkResult,
 };
 use crate::rt;
 use crate::server::Doing;
@@ -28,7 +28,8 @@ impl SyncLoop {
             SyncEvent::Runtime(state) => self.on_runtime(state),
             SyncEvent::WorkDone(done) => self.on_work_done(done, now),
             SyncEvent::Probed(result) => self.on_probed(result),
-            SyncEvent::Happened(event) => self.on_happened(event),
+            SyncEvent::Happened(event) => self.on_happened(event, now),
+            SyncEvent::NodeHappened(event) => self.on_node_happened(event, now),
             SyncEvent::Beat => {}
         }
     }
@@ -156,13 +157,30 @@ impl SyncLoop {
             }
             self.books.borrow_mut().note_error(&format!("{name}: {failure}"), clock::now());
         }
+        self.tell_failure(&uid, &result, now);
         if let WorkResult::Synced { failed_mounts, .. } | WorkResult::Refreshed { failed_mounts, .. } = &result {
             for message in failed_mounts {
-                self.on_happened(PodEvent::of_pod(&uid, EventKind::Warning, Reason::FAILED_MOUNT, message.clone()));
+                let event = PodEvent::of_pod(&uid, EventKind::Warning, Reason::FAILED_MOUNT, message.as_str());
+                self.on_happened(event, now);
             }
         }
         self.workers.work_done(&uid, seen, &result, now);
         self.dirty.insert(uid);
+    }
+
+    /// What upstream has an event for, beyond what was told when it happened.
+    fn tell_failure(&mut self, uid: &PodUid, result: &WorkResult, now: Instant) {
+        let busy = self.workers.worker(uid).and_then(|worker| worker.busy);
+        let (reason, message) = match (busy, result) {
+            (Some(Kind::Look), WorkResult::Synced { failure: Some(failure), .. }) => {
+                (Reason::FAILED_SYNC, format!("error determining status: {failure}"))
+            }
+            (Some(Kind::Stop), WorkResult::Failed { failure }) => {
+                (Reason::FAILED_KILL_POD, format!("error killing pod: {failure}"))
+            }
+            _ => return,
+        };
+        self.on_happened(PodEvent::of_pod(uid, EventKind::Warning, reason, message), now);
     }
 
     fn on_probed(&mut self, result: ProbeResult) {
@@ -172,11 +190,24 @@ impl SyncLoop {
         }
     }
 
-    fn on_happened(&mut self, event: PodEvent) {
+    fn on_happened(&mut self, event: PodEvent, now: Instant) {
         // A pod that is gone has nothing to be told of.
-        if let Some(worker) = self.workers.worker(&event.pod) {
-            self.happenings.tell(&worker.identity.to_string(), event);
+        let Some(worker) = self.workers.worker(&event.pod) else { return };
+        let Identity { uid, namespace, name } = worker.identity.clone();
+        self.happenings.tell(&worker.identity.to_string(), &event);
+        let told =
+            Told::of_pod(EventObject { kind: ObjectKind::Pod, namespace, name, uid }, worker.pod.as_deref(), event);
+        self.books.borrow_mut().events.note(told, clock::now(), now);
+    }
+
+    fn on_node_happened(&mut self, event: NodeEvent, now: Instant) {
+        match event.kind {
+            EventKind::Normal => log!(info, &event.message, reason = event.reason),
+            EventKind::Warning => log!(warn, &event.message, reason = event.reason),
         }
+        let mut books = self.books.borrow_mut();
+        let told = Told::of_node(&self.runtime.node.node_name, event);
+        books.events.note(told, clock::now(), now);
     }
 
     fn take_in(&mut self, pod: ObservedPod, look: &Look) {
@@ -233,8 +264,10 @@ impl SyncLoop {
         self.end_overdue(now);
         self.update_probes(now);
         if self.can_work() {
-            let network_ready = self.books.borrow().runtime.network_ready;
-            let ended = self.workers.start_work(&self.seen.borrow(), &self.probes, network_ready, now);
+            let ended = {
+                let state = &self.books.borrow().runtime;
+                self.workers.start_work(&self.seen.borrow(), &self.probes, state, now)
+            };
             for uid in ended {
                 self.forget(&uid);
             }
@@ -275,7 +308,9 @@ impl SyncLoop {
     fn end_overdue(&mut self, now: Instant) {
         for uid in self.deadlines.take_overdue(now) {
             let Some(worker) = self.workers.worker(&uid).filter(|worker| worker.state == State::Sync) else { continue };
-            log!(info, "pod outlived its deadline", pod = worker.identity);
+            let message = "Pod was active on the node longer than the specified deadline";
+            let event = PodEvent::of_pod(&worker.identity.uid, EventKind::Normal, Reason::DEADLINE_EXCEEDED, message);
+            self.on_happened(event, now);
             self.failed.insert(uid.clone(), deadline_exceeded());
             self.workers.end(&uid);
             self.dirty.insert(uid);
@@ -327,7 +362,7 @@ fn doing(event: &SyncEvent) -> Doing {
         SyncEvent::Runtime(_) => Doing::Runtime,
         SyncEvent::WorkDone(_) => Doing::WorkDone,
         SyncEvent::Probed(_) => Doing::Probed,
-        SyncEvent::Happened(_) => Doing::Happened,
+        SyncEvent::Happened(_) | SyncEvent::NodeHappened(_) => Doing::Happened,
         SyncEvent::Beat => Doing::Waiting,
     }
 }

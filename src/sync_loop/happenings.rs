@@ -1,37 +1,64 @@
 //! What happens to pods, as it is told in the log: once, however often the same happens in a row.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use crate::api::PodUid;
-use crate::pods::{EventKind, PodEvent};
+use crate::api::{EventKind, PodUid, Reason};
+use crate::pods::PodEvent;
 
-/// The last event of each pod, container and reason. Its size has the bound of the pods' own number.
+/// The last warnings of each pod and container. Its size has the bound of the pods' own number.
 #[derive(Debug, Default)]
 pub(super) struct Happenings {
-    last: BTreeMap<Key, String>,
+    warned: BTreeMap<Key, VecDeque<(Reason, String)>>,
 }
 
-type Key = (PodUid, Option<String>, String);
+type Key = (PodUid, Option<String>);
+
+/// Warnings that are remembered of one container: what goes wrong again and again is told by a few in turn.
+const REMEMBERED: usize = 6;
 
 impl Happenings {
-    pub(super) fn tell(&mut self, pod: &str, event: PodEvent) {
+    pub(super) fn tell(&mut self, pod: &str, event: &PodEvent) {
         let PodEvent { pod: uid, container, kind, reason, message } = event;
-        let name = container.clone().unwrap_or_default();
-        if kind == EventKind::Normal {
-            log!(info, &message, pod = pod, container = name, reason = reason);
-            // Something new has begun: what goes wrong from now on is news.
-            self.last.retain(|(pod, other, _), _| (pod, other) != (&uid, &container));
-            return;
+        let name = container.as_deref().unwrap_or_default();
+        match kind {
+            // One of these comes before each of the others.
+            EventKind::Normal if is_step(reason) => {
+                log!(debug, message, pod = pod, container = name, reason = reason);
+            }
+            EventKind::Normal => {
+                log!(info, message, pod = pod, container = name, reason = reason);
+                // Something new has begun: what goes wrong from now on is news.
+                self.warned.remove(&(uid.clone(), container.clone()));
+            }
+            // Away from a cluster this is every pod that says nothing of DNS.
+            EventKind::Warning if *reason == Reason::MISSING_CLUSTER_DNS => {
+                log!(debug, message, pod = pod, container = name, reason = reason);
+            }
+            EventKind::Warning if self.is_news(event) => {
+                log!(warn, message, pod = pod, container = name, reason = reason);
+            }
+            EventKind::Warning => log!(debug, message, pod = pod, container = name, reason = reason),
         }
-        let again = self.last.insert((uid, container, reason.to_string()), message.clone());
-        if again.is_some_and(|last| last == message) {
-            log!(debug, &message, pod = pod, container = name, reason = reason);
-        } else {
-            log!(warn, &message, pod = pod, container = name, reason = reason);
+    }
+
+    fn is_news(&mut self, event: &PodEvent) -> bool {
+        let warned = self.warned.entry((event.pod.clone(), event.container.clone())).or_default();
+        if warned.iter().any(|(reason, message)| *reason == event.reason && *message == event.message) {
+            return false;
         }
+        if warned.len() == REMEMBERED {
+            warned.pop_front();
+        }
+        warned.push_back((event.reason.clone(), event.message.clone()));
+        true
     }
 
     pub(super) fn forget(&mut self, uid: &PodUid) {
-        self.last.retain(|(pod, ..), _| pod != uid);
+        self.warned.retain(|(pod, _), _| pod != uid);
     }
+}
+
+/// A step on the way to a container that has started, which is told itself.
+fn is_step(reason: &Reason) -> bool {
+    [Reason::PULLING, Reason::PULLED, Reason::BACK_OFF, Reason::CREATED].contains(reason)
 }

@@ -10,6 +10,7 @@
 mod adoption;
 mod configs;
 mod crash_safety;
+mod events;
 mod hooks;
 mod manifests;
 mod node;

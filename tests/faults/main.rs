@@ -8,6 +8,7 @@
 )]
 
 mod crash_loop;
+mod events;
 mod exits;
 #[path = "../fake_cri/mod.rs"]
 #[expect(dead_code, reason = "other tests use other parts of the fake runtime")]

@@ -1,5 +1,7 @@
 //! A node to test: the agent in a folder of its own, beside a fake runtime of its own. Neither needs root.
 
+#[path = "../containerd/node/events.rs"]
+mod events;
 #[path = "../containerd/node/manifest.rs"]
 #[expect(dead_code, reason = "other tests write other manifests")]
 mod manifest;
@@ -21,6 +23,7 @@ use nix::unistd::Pid;
 
 use super::fake_cri::{FakeCri, World};
 
+pub(crate) use events::Events;
 pub(crate) use manifest::{BUSYBOX, Manifest};
 pub(crate) use pods::{NODE_NAME, Pods};
 
@@ -139,7 +142,7 @@ impl Node {
     }
 
     /// What a subcommand writes; `None` when it fails.
-    fn ask(&self, line: &[&str]) -> Option<String> {
+    pub(crate) fn ask(&self, line: &[&str]) -> Option<String> {
         let socket = self.folder.join("coracle.sock");
         let asked = Command::new(CORACLE).args(line).arg("--local-socket").arg(socket).output().unwrap();
         asked.status.success().then(|| String::from_utf8_lossy(&asked.stdout).into_owned())

@@ -42,6 +42,12 @@ impl LocalApi for TwoPods {
             each(PodEntry { source: format!("file:/m/{name}"), pod: serde_json::json!({ "kind": "Pod" }) });
         }
     }
+
+    fn events(&self, each: &mut dyn FnMut(Event)) {
+        for message in ["a", "b"] {
+            each(Event { message: message.to_owned(), ..Event::default() });
+        }
+    }
 }
 
 /// Everything that the door answers to these bytes.
@@ -81,6 +87,15 @@ fn status_and_pods_are_answered_in_json() {
             { "source": "file:/m/b", "pod": { "kind": "Pod" } },
         ] })
     );
+}
+
+#[test]
+fn events_are_answered_as_the_api_lists_them() {
+    let answer = with_server(|path| exchange(&path, b"GET /events HTTP/1.1\r\n\r\n"));
+    let (_, body) = parse_response(&answer).unwrap();
+    let list: serde_json::Value = serde_json::from_slice(body).unwrap();
+    assert_eq!((&list["kind"], &list["apiVersion"]), (&"EventList".into(), &"v1".into()));
+    assert_eq!((&list["items"][0]["message"], &list["items"][1]["message"]), (&"a".into(), &"b".into()));
 }
 
 #[test]

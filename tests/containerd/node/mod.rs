@@ -5,6 +5,7 @@
 
 pub(crate) mod activity;
 mod enclosure;
+mod events;
 pub(crate) mod manifest;
 mod pods;
 mod process;
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
 
+pub(crate) use events::Events;
 pub(crate) use manifest::{Manifest, STAY};
 pub(crate) use pods::{NODE_NAME, Pods};
 pub(crate) use runtime::Task;

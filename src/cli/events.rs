@@ -1,0 +1,133 @@
+//! `coracle events`.
+
+use std::process::ExitCode;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::ask::ask;
+use super::commands::{Events, StatusOutput};
+use super::pod_name::PodName;
+use super::pod_row::age;
+use super::table::table;
+use super::{failed, print};
+use crate::api::{Event, ObjectKind, Time, decode, to_yaml};
+use crate::error::ErrorChain;
+use crate::host::clock;
+
+pub(super) fn run(command: &Events) -> ExitCode {
+    let answer = match ask::<Answer>(&command.local_socket, "/events") {
+        Ok(answer) => answer,
+        Err(error) => return failed(&ErrorChain(&error).to_string()),
+    };
+    let pod = command.pod.as_deref().map(|pod| PodName::new(pod, command.namespace.as_deref()));
+    let wanted = |event: &Event| match &pod {
+        Some(pod) => is_about(event, pod),
+        None => command.namespace.as_ref().is_none_or(|namespace| *namespace == event.involved_object.namespace),
+    };
+    let events: Vec<(Event, Value)> = answer.events().filter(|(event, _)| wanted(event)).collect();
+    print(&match command.output {
+        StatusOutput::Text => rows(events.iter().map(|(event, _)| event), clock::now().unix_seconds()),
+        StatusOutput::Json => serde_json::to_string_pretty(&list(events)).unwrap_or_default() + "\n",
+        StatusOutput::Yaml => to_yaml(&list(events)),
+    })
+}
+
+/// The answer of `/events`.
+#[derive(Debug, Deserialize)]
+pub(super) struct Answer {
+    items: Vec<Value>,
+}
+
+impl Answer {
+    /// Oldest first, read and as they came.
+    pub(super) fn events(self) -> impl Iterator<Item = (Event, Value)> {
+        // They were written by the same binary; one that does not read back shows what it can.
+        self.items.into_iter().map(|item| {
+            let event = decode::<Event>(item.clone()).map(|event| event.value).unwrap_or_default();
+            (event, item)
+        })
+    }
+}
+
+pub(super) fn is_about(event: &Event, pod: &PodName<'_>) -> bool {
+    let object = &event.involved_object;
+    object.kind == ObjectKind::Pod && pod.is(&object.namespace, &object.name, &event.source.host)
+}
+
+fn list(events: Vec<(Event, Value)>) -> Value {
+    let items: Vec<Value> = events.into_iter().map(|(_, item)| item).collect();
+    json!({ "apiVersion": "v1", "kind": "EventList", "metadata": {}, "items": items })
+}
+
+fn rows<'a>(events: impl Iterator<Item = &'a Event>, now: i64) -> String {
+    let head = ["NAMESPACE", "LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for event in events {
+        let object = &event.involved_object;
+        rows.push(vec![
+            object.namespace.clone(),
+            last_seen(event, now),
+            event.event_type.to_string(),
+            event.reason.to_string(),
+            format!("{}/{}", object.kind, object.name),
+            in_one_line(&event.message),
+        ]);
+    }
+    if rows.len() == 1 { "No events.\n".to_owned() } else { table(&rows) }
+}
+
+/// When it was last, and how often since when: `8s (x5 over 94s)`.
+pub(super) fn last_seen(event: &Event, now: i64) -> String {
+    let since = |time: Option<Time>| {
+        time.map_or_else(|| "<unknown>".to_owned(), |time| age(now.saturating_sub(time.unix_seconds())))
+    };
+    let last = since(event.last_timestamp);
+    if event.count > 1 { format!("{last} (x{} over {})", event.count, since(event.first_timestamp)) } else { last }
+}
+
+/// What a container or a runtime wrote must not disturb a terminal.
+pub(super) fn in_one_line(text: &str) -> String {
+    text.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_800_000_000;
+
+    fn event(namespace: &str, name: &str, message: &str, count: i32) -> Value {
+        json!({
+            "kind": "Event", "type": "Warning", "reason": "BackOff", "message": message, "count": count,
+            "involvedObject": { "kind": "Pod", "namespace": namespace, "name": name },
+            "source": { "component": "kubelet", "host": "n1" },
+            "firstTimestamp": "2027-01-15T07:58:00Z", "lastTimestamp": "2027-01-15T07:59:55Z",
+        })
+    }
+
+    fn events() -> Vec<Event> {
+        let items = vec![event("default", "web-n1", "a\nb", 1), event("x", "web-n1", "c", 4)];
+        Answer { items }.events().map(|(event, _)| event).collect()
+    }
+
+    #[test]
+    fn each_event_is_a_line_with_its_count() {
+        let text = "\
+NAMESPACE   LAST SEEN         TYPE      REASON    OBJECT       MESSAGE
+default     5s                Warning   BackOff   Pod/web-n1   a b
+x           5s (x4 over 2m)   Warning   BackOff   Pod/web-n1   c
+";
+        assert_eq!(rows(events().iter(), NOW), text);
+        assert_eq!(rows([].iter(), NOW), "No events.\n");
+    }
+
+    #[test]
+    fn a_pod_is_meant_by_its_name_or_that_of_its_manifest() {
+        let about = |pod: &str, namespace: Option<&str>| {
+            events().iter().filter(|event| is_about(event, &PodName::new(pod, namespace))).count()
+        };
+        assert_eq!((about("web", None), about("web-n1", None), about("web", Some("x"))), (2, 2, 1));
+        assert_eq!((about("x/web", None), about("we", None), about("web-n", None)), (1, 0, 0));
+    }
+}

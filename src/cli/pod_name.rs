@@ -1,0 +1,25 @@
+//! How a pod is named on the command line: `web`, `web-node1`, `default/web`. Pure.
+
+/// A name as it was given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PodName<'a> {
+    namespace: Option<&'a str>,
+    name: &'a str,
+}
+
+impl<'a> PodName<'a> {
+    /// `namespace` is that of the option; it goes before one in the name itself.
+    pub(super) fn new(name: &'a str, namespace: Option<&'a str>) -> Self {
+        let name = name.strip_prefix("pod/").unwrap_or(name);
+        match name.split_once('/') {
+            Some((within, name)) => Self { namespace: namespace.or(Some(within)), name },
+            None => Self { namespace, name },
+        }
+    }
+
+    /// A pod from a manifest on the node `node` goes by the name in its manifest, too.
+    pub(super) fn is(&self, namespace: &str, name: &str, node: &str) -> bool {
+        let in_manifest = name.strip_suffix(node).and_then(|name| name.strip_suffix('-'));
+        self.namespace.is_none_or(|wanted| wanted == namespace) && (self.name == name || in_manifest == Some(self.name))
+    }
+}

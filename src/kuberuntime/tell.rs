@@ -1,0 +1,81 @@
+//! Telling the sync loop what happens to pods, in upstream's words.
+
+use crate::api::{EventKind, PodUid, Reason};
+use crate::cri;
+use crate::error::ErrorChain;
+use crate::kuberuntime::PodRuntime;
+use crate::pods::{PodEvent, SyncEvent, Waiting};
+
+impl PodRuntime {
+    pub(super) fn tell(&self, pod: &PodUid, container: &str, kind: EventKind, reason: Reason, message: &str) {
+        self.send(PodEvent::of_container(pod, container, kind, reason, message));
+    }
+
+    pub(super) fn tell_of_pod(&self, pod: &PodUid, kind: EventKind, reason: Reason, message: impl Into<String>) {
+        self.send(PodEvent::of_pod(pod, kind, reason, message));
+    }
+
+    /// A container could not be started, and waits for this reason.
+    pub(super) fn tell_waiting(&self, pod: &PodUid, container: &str, waiting: &Waiting) {
+        if let Some(message) = start_failure(waiting) {
+            self.tell(pod, container, EventKind::Warning, Reason::FAILED, &message);
+        }
+    }
+
+    fn send(&self, event: PodEvent) {
+        // Nothing depends on it: when the inbox is full it is dropped.
+        let _ = self.inbox.try_send(SyncEvent::Happened(event));
+    }
+}
+
+/// The runtime's own words where it had any, without its code.
+pub(super) fn words(error: &cri::Error) -> String {
+    match error.status() {
+        Some(status) => status.message.clone(),
+        None => ErrorChain(error).to_string(),
+    }
+}
+
+/// An error of the runtime as Go's gRPC prints it.
+pub(super) fn words_with_code(error: &cri::Error) -> String {
+    match error.status() {
+        Some(status) => format!("rpc error: code = {} desc = {}", status.code, status.message),
+        None => ErrorChain(error).to_string(),
+    }
+}
+
+/// What the event `Failed` says: of an image no more than the reason, as its own events have told the rest. Nothing
+/// where something else has told all of it, or nothing is wrong.
+fn start_failure(waiting: &Waiting) -> Option<String> {
+    let Waiting { reason, message, .. } = waiting;
+    let told = [Reason::CONTAINER_CREATING, Reason::POST_START_HOOK_ERROR];
+    let explained =
+        [Reason::CREATE_CONTAINER_CONFIG_ERROR, Reason::CREATE_CONTAINER_ERROR, Reason::RUN_CONTAINER_ERROR];
+    if told.contains(reason) {
+        None
+    } else if *reason == Reason::PRE_CREATE_HOOK_ERROR {
+        Some(format!("Internal PreCreateContainer hook failed: {message}"))
+    } else if explained.contains(reason) {
+        Some(format!("Error: {message}"))
+    } else {
+        Some(format!("Error: {reason}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_start_is_told_by_its_message_or_of_an_image_by_its_reason() {
+        let failure = |reason: Reason| start_failure(&Waiting::new(reason, "no such"));
+        assert_eq!(failure(Reason::CREATE_CONTAINER_CONFIG_ERROR).as_deref(), Some("Error: no such"));
+        assert_eq!(failure(Reason::RUN_CONTAINER_ERROR).as_deref(), Some("Error: no such"));
+        assert_eq!(failure(Reason::ERR_IMAGE_PULL).as_deref(), Some("Error: ErrImagePull"));
+        assert_eq!(failure(Reason::IMAGE_PULL_BACK_OFF).as_deref(), Some("Error: ImagePullBackOff"));
+        let hook = "Internal PreCreateContainer hook failed: no such";
+        assert_eq!(failure(Reason::PRE_CREATE_HOOK_ERROR).as_deref(), Some(hook));
+        assert_eq!(failure(Reason::CONTAINER_CREATING), None);
+        assert_eq!(failure(Reason::POST_START_HOOK_ERROR), None);
+    }
+}

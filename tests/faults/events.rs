@@ -1,0 +1,80 @@
+//! What is told of pods that do not come up.
+
+use coracle::wire::grpc::Code;
+
+use crate::node::{BUSYBOX, Events, Manifest, Node, PATIENCE};
+
+const APP: &str = "registry.example/app:1";
+
+impl Node {
+    fn events(&self, pod: &str) -> Events {
+        self.ask(&["events", pod, "-o", "json"]).map(|text| Events::parse(&text)).unwrap_or_default()
+    }
+
+    /// Looks again and again until the claim about what has happened to the pod holds.
+    #[track_caller]
+    fn wait_for_events(&self, pod: &str, claim: impl Fn(&Events) -> bool) -> Events {
+        let until = std::time::Instant::now() + PATIENCE;
+        loop {
+            let events = self.events(pod);
+            if claim(&events) {
+                return events;
+            }
+            assert!(std::time::Instant::now() < until, "waited in vain; last told: {:#?}", events.lines());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn a_pull_that_fails_is_told_step_by_step_and_counted_when_it_fails_again() {
+    let mut node = Node::new();
+    node.fake.publish_image(APP);
+    node.fake.on("PullImage").fail(Code::Unknown, "no such host").times(1);
+    node.start_agent();
+    node.write_manifest("web", &Manifest::new("web").container("main", "").text().replace(BUSYBOX, APP));
+    node.wait_until_ready("web");
+    let events = node.wait_for_events("web", |events| events.find("Started", "").is_some());
+    let lines = events.lines();
+    let at = "spec.containers{main}";
+    for line in [
+        format!("Warning Failed {at} Failed to pull image \"{APP}\": no such host"),
+        format!("Warning Failed {at} Error: ErrImagePull"),
+        format!("Normal BackOff {at} Back-off pulling image \"{APP}\""),
+        format!("Warning Failed {at} Error: ImagePullBackOff"),
+        format!("Normal Pulling {at} Pulling image \"{APP}\""),
+        format!("Normal Created {at} Container created"),
+        format!("Normal Started {at} Container started"),
+    ] {
+        assert!(lines.contains(&line), "{line} is missing: {lines:#?}");
+    }
+    assert_eq!(events.find("Pulling", "").unwrap().count(), 2);
+    let pulled = format!("Successfully pulled image \"{APP}\" in ");
+    assert!(events.find("Pulled", &pulled).is_some(), "{lines:#?}");
+    assert_eq!(node.events("other").lines(), [""; 0]);
+}
+
+#[test]
+fn a_sandbox_that_fails_is_told_in_the_runtimes_words() {
+    let mut node = Node::new();
+    node.fake.on("RunPodSandbox").fail(Code::Unknown, "no more addresses").times(2);
+    node.apply(&Manifest::new("web").container("main", ""));
+    node.start_agent();
+    node.wait_until_ready("web");
+    let message = "Failed to create pod sandbox: rpc error: code = Unknown desc = no more addresses";
+    let events = node.wait_for_events("web", |events| events.find("FailedCreatePodSandBox", message).is_some());
+    assert_eq!(events.find("FailedCreatePodSandBox", message).unwrap().count(), 2);
+}
+
+#[test]
+fn a_container_that_cannot_be_created_is_told_with_why() {
+    let mut node = Node::new();
+    node.fake.on("CreateContainer").fail(Code::Unknown, "no space left on device").times(1);
+    node.apply(&Manifest::new("web").container("main", ""));
+    node.start_agent();
+    node.wait_until_ready("web");
+    let events = node.wait_for_events("web", |events| events.find("Failed", "").is_some());
+    let line = "Warning Failed spec.containers{main} Error: no space left on device";
+    assert!(events.lines().iter().any(|told| told == line), "{:#?}", events.lines());
+    assert!(node.log().contains("warn Error: no space left on device pod=default/web-node-a container=main"));
+}
