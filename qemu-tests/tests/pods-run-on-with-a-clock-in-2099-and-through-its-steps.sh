@@ -1,6 +1,5 @@
 # shellcheck shell=sh
-# guests: x86_64 aarch64
-# Not armv7 yet: the runtime of its release has no time after 2038 on 32 bits.
+# guests: x86_64 aarch64 armv7
 # clock: 4070908800
 start_agent
 for number in 1 2 3; do simple_pod "pod$number" | apply "pod$number"; done
