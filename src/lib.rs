@@ -14,6 +14,7 @@ mod time;
 pub mod wire;
 
 // Layer 2: the outside world.
+mod cgroups;
 mod config;
 pub mod cri;
 mod host;
@@ -26,6 +27,7 @@ mod objects;
 mod pods;
 
 // Layer 4: one folder for each thing a kubelet is responsible for.
+mod container_manager;
 mod images;
 mod kuberuntime;
 mod node;

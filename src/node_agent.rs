@@ -8,8 +8,9 @@ use std::time::Instant;
 
 use async_channel::Sender;
 
-use crate::api::{EventKind, Reason};
+use crate::api::{CPU, EventKind, MEMORY, Reason};
 use crate::config::Config;
+use crate::container_manager::{ContainerManager, Settings};
 use crate::cri::{ImageService, RuntimeService};
 use crate::error::ErrorChain;
 use crate::host::signals;
@@ -23,6 +24,9 @@ use crate::rpc;
 use crate::rt;
 use crate::server::{LocalServer, SyncHealth, Watchdog, health, systemd};
 use crate::sync_loop::{self, Books, LocalBooks, SyncLoop};
+
+/// Where cgroup v2 is mounted.
+const HIERARCHY: &str = "/sys/fs/cgroup";
 
 /// Runs the node agent until it is asked to end. Pods are left running.
 pub(crate) fn run(config: Config) -> ExitCode {
@@ -42,7 +46,13 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     };
     let started = Instant::now();
     let health = SyncHealth::new(config.sync_frequency, started);
-    let node = NodeSettings::new(&config, &Facts::read(Path::new("/")));
+    let facts = Facts::read(Path::new("/"));
+    if let Some(fault) = over_reserved(&config, &facts) {
+        log!(error, "not started", error = fault);
+        return ExitCode::FAILURE;
+    }
+    let groups = Rc::new(container_manager(&config, &facts));
+    let node = NodeSettings::new(&config, &facts);
     let addresses = node.node_ips.iter().map(ToString::to_string).collect();
     let (sender, inbox) = async_channel::bounded(sync_loop::INBOX);
     let starting = NodeEvent::new(EventKind::Normal, Reason::STARTING, "Starting kubelet.");
@@ -52,7 +62,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let sources: &[SourceName] = if config.static_pod_path.is_some() { &[SourceName::File] } else { &[] };
     let books = Rc::new(RefCell::new(Books::new(Sources::new(sources))));
     let watchdog = Watchdog::start(&config, health.pulse(), sender.clone());
-    let sync_loop = SyncLoop::new(&config, runtime, Rc::clone(&books), health.clone(), (sender.clone(), inbox));
+    let sync_loop = SyncLoop::new(&config, runtime, groups, Rc::clone(&books), health.clone(), (sender.clone(), inbox));
     let (config_shown, watchdog_shown) = (Rc::clone(&config), watchdog.clone());
     let view = LocalBooks {
         books,
@@ -72,6 +82,30 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     log!(info, "ending, the pods run on");
     drop(tasks);
     ExitCode::SUCCESS
+}
+
+/// A reservation that the machine cannot keep.
+fn over_reserved(config: &Config, facts: &Facts) -> Option<String> {
+    let capacity = facts.allocatable(&[]);
+    [CPU, MEMORY].into_iter().find_map(|name| {
+        let reserved = [&config.system_reserved, &config.kube_reserved].map(|list| list.get(name).copied());
+        let [system, kube] = reserved.map(Option::unwrap_or_default);
+        let (wanted, has) = (system.plus(kube), capacity.get(name)?);
+        let unknown = has.is_zero();
+        (wanted > *has && !unknown)
+            .then(|| format!("systemReserved and kubeReserved: {wanted} of {name} for both, but the machine has {has}"))
+    })
+}
+
+fn container_manager(config: &Config, facts: &Facts) -> ContainerManager {
+    if config.cgroups_per_qos && !facts.cgroup_v2 {
+        log!(
+            warn,
+            "no cgroup v2 with its memory controller: pods have no control groups of their own, and what is reserved is \
+             not enforced; the limits of their containers are the runtime's to keep"
+        );
+    }
+    ContainerManager::new(Path::new(HIERARCHY), Settings::new(config, facts))
 }
 
 fn pod_runtime(config: &Config, node: NodeSettings, inbox: Sender<SyncEvent>) -> PodRuntime {

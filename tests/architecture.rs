@@ -12,6 +12,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("log", 0),
     ("time", 0),
     ("wire", 1),
+    ("cgroups", 2),
     ("config", 2),
     ("cri", 2),
     ("host", 2),
@@ -20,6 +21,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("rt", 2),
     ("objects", 3),
     ("pods", 3),
+    ("container_manager", 4),
     ("images", 4),
     ("kuberuntime", 4),
     ("node", 4),
@@ -39,7 +41,9 @@ const LAYERS: &[(&str, u8)] = &[
 
 /// The arrows inside a layer; layer 6 wires everything and may name all of it.
 const ARROWS: &[(&str, &str)] = &[
+    ("cgroups", "config"),
     ("config", "rt"),
+    ("container_manager", "node"),
     ("cri", "rpc"),
     ("cri", "rt"),
     ("host", "rt"),

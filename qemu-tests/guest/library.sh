@@ -167,6 +167,12 @@ container_cgroup() {
     cat "/sys/fs/cgroup$(sed -n 's/^0:://p' "/proc/$(container_pid "$1")/cgroup")/$2"
 }
 
+# The directory of the group that a pod's containers are in.
+pod_group() {
+    group=/sys/fs/cgroup$(sed -n 's/^0:://p' "/proc/$(container_pid "$1")/cgroup")
+    echo "${group%/*}"
+}
+
 # --- what the agent costs
 
 # Resident memory, in KiB.

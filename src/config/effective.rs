@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::check::{Problem, socket_path};
 use super::duration;
 use super::flags::Given;
-use crate::api::Quantity;
+use crate::api::{CPU, EPHEMERAL_STORAGE, MEMORY, Quantity, ResourceList};
 
 /// What the flags and the configuration files come to. Where a value came from is not kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,6 +73,14 @@ pub(crate) struct Config {
     /// `None`: as the hierarchy has it (v1: yes, v2: the whole container at once).
     pub(crate) single_process_oom_kill: Option<bool>,
     pub(crate) fail_swap_on: bool,
+    pub(crate) swap: SwapBehavior,
+    /// What pods do not get of the machine, for the system and for Kubernetes' own services.
+    pub(crate) system_reserved: ResourceList,
+    pub(crate) kube_reserved: ResourceList,
+    /// The groups that these are in, where they are held to it.
+    pub(crate) system_reserved_cgroup: String,
+    pub(crate) kube_reserved_cgroup: String,
+    pub(crate) enforced: Enforced,
 
     // Logs of containers.
     pub(crate) container_log_max_bytes: u64,
@@ -94,6 +102,28 @@ pub(crate) const LOCAL_SOCKET: &str = "/run/coracle/coracle.sock";
 pub(crate) enum CgroupDriver {
     Cgroupfs,
     Systemd,
+}
+
+/// Whether containers may swap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum SwapBehavior {
+    #[default]
+    NoSwap,
+    /// Those of burstable pods may, in proportion to the memory that they ask for.
+    LimitedSwap,
+}
+
+/// Which limits the kernel is told of what is reserved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Enforced {
+    /// Pods together have no more than what is not reserved.
+    pub(crate) pods: bool,
+    /// The system, or Kubernetes' services, have no more than what is reserved for them.
+    pub(crate) system: bool,
+    pub(crate) kube: bool,
+    /// The same for the processor alone.
+    pub(crate) system_compressible: bool,
+    pub(crate) kube_compressible: bool,
 }
 
 /// How long pods have when the node shuts down; zero means that nothing is done then.
@@ -140,6 +170,12 @@ impl Default for Config {
             cpu_cfs_quota_period: Duration::from_millis(100),
             single_process_oom_kill: None,
             fail_swap_on: true,
+            swap: SwapBehavior::NoSwap,
+            system_reserved: ResourceList::default(),
+            kube_reserved: ResourceList::default(),
+            system_reserved_cgroup: String::new(),
+            kube_reserved_cgroup: String::new(),
+            enforced: Enforced { pods: true, ..Enforced::default() },
             container_log_max_bytes: 10 << 20,
             container_log_max_files: 5,
             healthz: Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10248)),
@@ -238,12 +274,58 @@ impl Config {
         fields.replace("cpuCFSQuotaPeriod", Fields::duration, &mut self.cpu_cfs_quota_period);
         self.single_process_oom_kill = fields.bool("singleProcessOOMKill");
         fields.replace("failSwapOn", Fields::bool, &mut self.fail_swap_on);
-        let enforced = fields.at("enforceNodeAllocatable").and_then(Value::as_array);
-        let enforces = enforced.is_some_and(|levels| levels.iter().any(|level| level.as_str() != Some("none")));
-        if enforces && !self.cgroups_per_qos {
-            let fault = "expected none where cgroupsPerQOS is false".to_owned();
-            return Err(conflict("enforceNodeAllocatable", fault));
+        if fields.text("memorySwap.swapBehavior") == Some("LimitedSwap") {
+            self.swap = SwapBehavior::LimitedSwap;
         }
+        self.system_reserved = fields.reserved("systemReserved");
+        self.kube_reserved = fields.reserved("kubeReserved");
+        self.system_reserved_cgroup = fields.text("systemReservedCgroup").unwrap_or_default().to_owned();
+        self.kube_reserved_cgroup = fields.text("kubeReservedCgroup").unwrap_or_default().to_owned();
+        for (path, group) in [
+            ("cgroupRoot", &self.cgroup_root),
+            ("systemReservedCgroup", &self.system_reserved_cgroup),
+            ("kubeReservedCgroup", &self.kube_reserved_cgroup),
+        ] {
+            if group.split('/').any(|part| matches!(part, "." | "..")) {
+                return Err(conflict(path, format!("expected a path without . and .., found {group:?}")));
+            }
+        }
+        self.take_enforced(fields)
+    }
+
+    fn take_enforced(&mut self, fields: &Fields<'_>) -> Result<(), Problem> {
+        const PATH: &str = "enforceNodeAllocatable";
+        let levels: Vec<&str> = match fields.at(PATH).and_then(Value::as_array) {
+            Some(levels) => levels.iter().filter_map(Value::as_str).filter(|level| !level.is_empty()).collect(),
+            None if self.cgroups_per_qos => vec!["pods"],
+            None => Vec::new(),
+        };
+        let has = |level| levels.contains(&level);
+        let others = levels.iter().any(|level| *level != "none");
+        if others && !self.cgroups_per_qos {
+            return Err(conflict(PATH, "expected none where cgroupsPerQOS is false".to_owned()));
+        }
+        if others && has("none") {
+            return Err(conflict(PATH, "expected nothing else beside none".to_owned()));
+        }
+        for (whole, compressible, group, named) in [
+            ("system-reserved", "system-reserved-compressible", "systemReservedCgroup", &self.system_reserved_cgroup),
+            ("kube-reserved", "kube-reserved-compressible", "kubeReservedCgroup", &self.kube_reserved_cgroup),
+        ] {
+            if has(whole) && has(compressible) {
+                return Err(conflict(PATH, format!("expected {whole} or {compressible}, found both")));
+            }
+            if (has(whole) || has(compressible)) && named.is_empty() {
+                return Err(conflict(group, format!("required where {PATH} has {whole} or {compressible}")));
+            }
+        }
+        self.enforced = Enforced {
+            pods: has("pods"),
+            system: has("system-reserved"),
+            kube: has("kube-reserved"),
+            system_compressible: has("system-reserved-compressible"),
+            kube_compressible: has("kube-reserved-compressible"),
+        };
         Ok(())
     }
 
@@ -319,6 +401,16 @@ impl<'a> Fields<'a> {
     fn duration(&self, path: &str) -> Option<Duration> {
         let duration = duration::parse(self.at(path)?.as_str()?)?;
         (!duration.negative && !duration.size.is_zero()).then_some(duration.size)
+    }
+
+    /// Quantities of what can be reserved; a number counts as its text.
+    fn reserved(&self, path: &str) -> ResourceList {
+        let quantity = |name| {
+            let value = self.at(path)?.get(name)?;
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            Some((name, text.parse().ok()?))
+        };
+        [CPU, MEMORY, EPHEMERAL_STORAGE, "pid"].into_iter().filter_map(quantity).collect()
     }
 
     fn replace<T>(&self, path: &str, read: impl Fn(&Self, &str) -> Option<T>, place: &mut T) {

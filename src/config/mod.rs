@@ -18,7 +18,7 @@ use std::io;
 use std::path::PathBuf;
 
 pub(crate) use duration::go_duration;
-pub(crate) use effective::{CgroupDriver, Config};
+pub(crate) use effective::{CgroupDriver, Config, Enforced, SwapBehavior};
 
 pub(crate) use effective::LOCAL_SOCKET;
 #[cfg(test)]

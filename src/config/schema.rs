@@ -170,19 +170,19 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     moot("iptablesDropBit", INT32),
     later("featureGates", Kind::Map(&Kind::Bool)),
     used("failSwapOn", Kind::Bool),
-    later("memorySwap", Kind::Object(MEMORY_SWAP)),
+    used("memorySwap", Kind::Object(MEMORY_SWAP)),
     later("containerLogMaxSize", Kind::Quantity),
     later("containerLogMaxFiles", Kind::Int(2, i32::MAX as i64)),
     moot("containerLogMaxWorkers", Kind::Int(1, i32::MAX as i64)),
     moot("containerLogMonitorInterval", Kind::Duration(Duration::from_secs(3), FOREVER)),
     later("configMapAndSecretChangeDetectionStrategy", Kind::Word(&["Watch", "Cache", "Get"])),
-    later("systemReserved", Kind::Keys(RESERVABLE, &Kind::Quantity)),
-    later("kubeReserved", Kind::Keys(RESERVABLE, &Kind::Quantity)),
+    used("systemReserved", Kind::Keys(RESERVABLE, &Kind::Quantity)),
+    used("kubeReserved", Kind::Keys(RESERVABLE, &Kind::Quantity)),
     later("reservedSystemCPUs", Kind::Text),
     later("showHiddenMetricsForVersion", Kind::Text),
-    later("systemReservedCgroup", Kind::Text),
-    later("kubeReservedCgroup", Kind::Text),
-    later("enforceNodeAllocatable", Kind::List(&Kind::Word(ENFORCEABLE))),
+    used("systemReservedCgroup", Kind::Text),
+    used("kubeReservedCgroup", Kind::Text),
+    used("enforceNodeAllocatable", Kind::List(&Kind::Word(ENFORCEABLE))),
     later("allowedUnsafeSysctls", TEXTS),
     later("defaultPodSysctls", TEXT_MAP),
     later("volumePluginDir", Kind::Path),
@@ -207,7 +207,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     later("localStorageCapacityIsolation", Kind::Bool),
     used("containerRuntimeEndpoint", Kind::Endpoint),
     used("imageServiceEndpoint", Kind::Endpoint),
-    later("failCgroupV1", Kind::Bool),
+    moot("failCgroupV1", Kind::Bool),
     later("userNamespaces", Kind::Object(USER_NAMESPACES)),
 ];
 
@@ -222,7 +222,7 @@ const AUTHORIZATION: &[Field] = &[
     later("webhook", Kind::Object(&[later("cacheAuthorizedTTL", DURATION), later("cacheUnauthorizedTTL", DURATION)])),
 ];
 
-const MEMORY_SWAP: &[Field] = &[later("swapBehavior", Kind::Word(&["NoSwap", "LimitedSwap"]))];
+const MEMORY_SWAP: &[Field] = &[used("swapBehavior", Kind::Word(&["NoSwap", "LimitedSwap"]))];
 
 const LOGGING: &[Field] = &[
     later("format", Kind::Word(&["text", "json"])),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::effective::ShutdownGrace;
-use super::{CgroupDriver, Config, Request, load};
+use super::{CgroupDriver, Config, Enforced, Request, SwapBehavior, load};
 use crate::error::ErrorChain;
 
 /// A directory of one test, gone with it.
@@ -241,6 +241,7 @@ fn what_the_kubelet_itself_shows_as_its_configuration_is_taken_whole() {
         cluster_domain: "cluster.local".to_owned(),
         resolv_conf: Some("/lab/resolv.conf".into()),
         cgroups_per_qos: false,
+        enforced: Enforced::default(),
         fail_swap_on: false,
         verbosity: 2,
         ..defaults()
@@ -339,6 +340,7 @@ fn every_setting_in_force_reaches_the_configuration() {
         cluster_dns: vec!["1.1.1.1".parse().unwrap(), "::2".parse().unwrap()],
         cgroup_root: "/r".to_owned(),
         cgroups_per_qos: false,
+        enforced: Enforced::default(),
         cgroup_driver: CgroupDriver::Systemd,
         single_process_oom_kill: Some(true),
         runtime_request_timeout: Duration::from_secs(3),
@@ -372,6 +374,56 @@ fn bounds_of_logs_and_of_a_shutdown_are_read_though_they_are_not_in_force() {
     assert_eq!(config, expected);
     let fields = "containerLogMaxFiles, containerLogMaxSize, shutdownGracePeriod, shutdownGracePeriodCriticalPods";
     assert_eq!(warnings, [format!("not supported yet, without effect: {fields}")]);
+}
+
+#[test]
+fn what_is_kept_from_pods_reaches_the_configuration() {
+    let (config, warnings) = file_loaded(
+        r#""systemReserved":{"cpu":"100m","memory":"64Mi","pid":"100"},"kubeReserved":{"memory":33554432},
+           "systemReservedCgroup":"/system.slice","kubeReservedCgroup":"/kube","memorySwap":{"swapBehavior":"LimitedSwap"},
+           "enforceNodeAllocatable":["pods","system-reserved","kube-reserved-compressible"]"#,
+    );
+    let list =
+        |given: &[(&'static str, &str)]| given.iter().map(|(name, value)| (*name, value.parse().unwrap())).collect();
+    let expected = Config {
+        system_reserved: list(&[("cpu", "100m"), ("memory", "64Mi"), ("pid", "100")]),
+        kube_reserved: list(&[("memory", "32Mi")]),
+        system_reserved_cgroup: "/system.slice".to_owned(),
+        kube_reserved_cgroup: "/kube".to_owned(),
+        enforced: Enforced { pods: true, system: true, kube_compressible: true, ..Enforced::default() },
+        swap: SwapBehavior::LimitedSwap,
+        ..defaults()
+    };
+    assert_eq!((config, warnings), (expected, vec![]));
+    let (config, _) = file_loaded(r#""enforceNodeAllocatable":["none"]"#);
+    assert_eq!(config.enforced, Enforced::default());
+    let (config, _) = loaded(&["--system-reserved=memory=64Mi,pid=10", "--enforce-node-allocatable="]);
+    assert_eq!(config.system_reserved, list(&[("memory", "64Mi"), ("pid", "10")]));
+    assert_eq!(config.enforced, Enforced::default());
+}
+
+#[test]
+fn what_is_kept_from_pods_has_one_meaning_or_is_refused() {
+    for (line, fault) in [
+        (vec!["--enforce-node-allocatable=pods,none"], "enforceNodeAllocatable: expected nothing else beside none"),
+        (
+            vec!["--enforce-node-allocatable=pods", "--cgroups-per-qos=false"],
+            "enforceNodeAllocatable: expected none where cgroupsPerQOS is false",
+        ),
+        (
+            vec!["--enforce-node-allocatable=system-reserved"],
+            "systemReservedCgroup: required where enforceNodeAllocatable has system-reserved or \
+             system-reserved-compressible",
+        ),
+        (
+            vec!["--enforce-node-allocatable=kube-reserved,kube-reserved-compressible", "--kube-reserved-cgroup=/k"],
+            "enforceNodeAllocatable: expected kube-reserved or kube-reserved-compressible, found both",
+        ),
+        (vec!["--cgroup-root=/a/../b"], "cgroupRoot: expected a path without . and .., found \"/a/../b\""),
+        (vec!["--system-reserved-cgroup=.."], "systemReservedCgroup: expected a path without . and .., found \"..\""),
+    ] {
+        assert_eq!(refused(&line), fault, "{line:?}");
+    }
 }
 
 #[test]

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 use std::pin::Pin;
 
 use crate::api::{Container, EventKind, Pod, Reason, VolumeSource, qos_class};
+use crate::cgroups::CgroupName;
 use crate::cri::{self, v1};
 use crate::error::ErrorChain;
 use crate::images::{PresentImage, Wanted};
-use crate::kuberuntime::cgroup_parent::cgroup_parent;
 use crate::kuberuntime::container_config::{ContainerInput, container_config};
 use crate::kuberuntime::dns::{DnsWarning, needs_host_dns, pod_dns};
 use crate::kuberuntime::earlier_runs;
@@ -19,7 +19,6 @@ use crate::kuberuntime::sandbox_config::sandbox_config;
 use crate::kuberuntime::security_context::ImageUser;
 use crate::kuberuntime::tell::{words, words_with_code};
 use crate::kuberuntime::{Action, CancelWatch, Place, Plan, PodRuntime};
-use crate::node::PodCgroups;
 use crate::pods::{ObservedPod, Waiting};
 
 /// What came of a plan.
@@ -141,8 +140,7 @@ impl PodRuntime {
         if let (Some(driver), Some(cgroups), Some(linux)) =
             (self.cgroup_driver.get(), &self.node.pod_cgroups, &mut config.linux)
         {
-            let cgroups = PodCgroups { driver, root: cgroups.root.clone() };
-            linux.cgroup_parent = cgroup_parent(&cgroups, &pod.metadata.uid, qos_class(pod));
+            linux.cgroup_parent = CgroupName::pod(&cgroups.root, qos_class(pod), &pod.metadata.uid).path(driver);
         }
         Ok((config, dns.warnings))
     }

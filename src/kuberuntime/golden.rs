@@ -40,6 +40,7 @@ pub(crate) fn node() -> NodeSettings {
         huge_page_sizes: vec![2 << 20, 1 << 30],
         cgroup_v2: false,
         swap_limits: true,
+        shared_swap: None,
         pod_cgroups: None,
         single_process_oom_kill: true,
         seccomp_default: false,

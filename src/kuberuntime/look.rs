@@ -61,6 +61,11 @@ impl PodRuntime {
         true
     }
 
+    /// What the runtime has said; `None` if it cannot tell, or has not been asked yet.
+    pub(crate) fn cgroup_driver(&self) -> Option<CgroupDriver> {
+        self.cgroup_driver.get()
+    }
+
     /// Every pod of the runtime.
     ///
     /// A pod about which the runtime has no answer holds up no other: it is told of as unseen, with what the lists tell.

@@ -1,7 +1,6 @@
 //! Pods on the container runtime: what to do, and doing it.
 
 mod cancel;
-mod cgroup_parent;
 mod config_error;
 mod container_config;
 mod dns;

@@ -1,7 +1,10 @@
 //! From requests and limits to what the kernel is told. Pure.
 
 use super::oom_score::oom_score_adj;
-use crate::api::{CPU, Container, HUGE_PAGES_PREFIX, MEMORY, Pod, PodSpec, Quantity, ResourceRequirements};
+use crate::api::{
+    CPU, Container, HUGE_PAGES_PREFIX, MEMORY, Pod, PodSpec, QosClass, Quantity, ResourceRequirements, qos_class,
+};
+use crate::cgroups::{cpu_quota, cpu_shares, page_size_name};
 use crate::cri::v1::{HugepageLimit, LinuxContainerResources};
 use crate::node::NodeSettings;
 
@@ -18,14 +21,28 @@ pub(crate) fn container_resources(
     resources.oom_score_adj = oom_score_adj(pod, container, is_init, node.memory_capacity);
     resources.hugepage_limits = huge_page_limits(&pod.spec, &container.resources, &node.huge_page_sizes);
     if node.swap_limits {
-        // No container swaps. v1 counts memory and swap together, v2 apart.
+        // v1 counts memory and swap together, v2 apart.
         if node.cgroup_v2 {
-            resources.unified.insert("memory.swap.max".to_owned(), "0".to_owned());
+            let swap = swap_limit(pod, container, node);
+            resources.unified.insert("memory.swap.max".to_owned(), swap.to_string());
         } else {
             resources.memory_swap_limit_in_bytes = resources.memory_limit_in_bytes;
         }
     }
     resources
+}
+
+/// How much a container may swap. Only who has asked for some memory, and may use more than that, does; a guaranteed pod
+/// and a critical one are not slowed down (`ConfigureContainerSwapResources` in pkg/kubelet/kuberuntime).
+fn swap_limit(pod: &Pod, container: &Container, node: &NodeSettings) -> u64 {
+    let Some(all) = node.shared_swap else { return 0 };
+    let asked = container.resources.request(MEMORY).filter(|asked| !asked.is_zero());
+    let Some(asked) = asked.filter(|asked| container.resources.limit(MEMORY) != Some(*asked)) else { return 0 };
+    if qos_class(pod) != QosClass::Burstable || pod.is_critical() {
+        return 0;
+    }
+    let share = u128::try_from(asked.value()).unwrap_or(0) * u128::from(all) / u128::from(node.memory_capacity.max(1));
+    u64::try_from(share).unwrap_or(u64::MAX)
 }
 
 /// What all containers of a pod get together.
@@ -107,16 +124,6 @@ fn linux_resources(
     resources
 }
 
-/// `cpu.shares` of v1, which the runtime turns into a weight on v2: 1024 for a processor, within the kernel's bounds.
-fn cpu_shares(milli: i64) -> i64 {
-    (milli.saturating_mul(1024) / 1000).clamp(2, 262_144)
-}
-
-/// Microseconds of each period; 0 is no limit. The kernel takes no less than a millisecond.
-fn cpu_quota(milli: i64, period: i64) -> i64 {
-    if milli == 0 { 0 } else { (milli.saturating_mul(period) / 1000).max(1000) }
-}
-
 /// A limit for each size that the machine has: 0 unless the container, or else its pod, asks for such pages.
 fn huge_page_limits(spec: &PodSpec, resources: &ResourceRequirements, sizes: &[u64]) -> Vec<HugepageLimit> {
     let limit = |resources: &ResourceRequirements, size: u64| {
@@ -127,15 +134,6 @@ fn huge_page_limits(spec: &PodSpec, resources: &ResourceRequirements, sizes: &[u
     };
     let of = |size| limit(resources, size).or_else(|| limit(pod_level(spec)?, size)).unwrap_or(0);
     sizes.iter().map(|size| HugepageLimit { page_size: page_size_name(*size), limit: of(*size) }).collect()
-}
-
-/// As the files of the hugetlb controller spell a size: `64KB`, `2MB`, `1GB`.
-fn page_size_name(bytes: u64) -> String {
-    match bytes {
-        bytes if bytes >= 1 << 30 => format!("{}GB", bytes >> 30),
-        bytes if bytes >= 1 << 20 => format!("{}MB", bytes >> 20),
-        bytes => format!("{}KB", bytes >> 10),
-    }
 }
 
 #[cfg(test)]
@@ -157,16 +155,6 @@ mod tests {
         let mut pod = Pod::default();
         pod.spec.containers = containers;
         pod
-    }
-
-    #[test]
-    fn shares_and_quotas_keep_to_what_the_kernel_takes() {
-        for (milli, shares, quota) in
-            [(0, 2, 0), (1, 2, 1000), (10, 10, 1000), (100, 102, 10_000), (1500, 1536, 150_000)]
-        {
-            assert_eq!((cpu_shares(milli), cpu_quota(milli, 100_000)), (shares, quota), "{milli}m");
-        }
-        assert_eq!(cpu_shares(i64::MAX), 262_144);
     }
 
     #[test]
@@ -195,6 +183,21 @@ mod tests {
         let node = NodeSettings { single_process_oom_kill: true, swap_limits: false, ..node };
         let resources = container_resources(&pod, &pod.spec.containers[0], false, &node);
         assert!(resources.unified.is_empty());
+    }
+
+    #[test]
+    fn burstable_containers_share_the_swap_by_the_memory_that_they_ask_for() {
+        let node = NodeSettings { cgroup_v2: true, shared_swap: Some(1 << 30), ..golden::node() };
+        let node = NodeSettings { memory_capacity: 4 << 30, ..node };
+        let swap = |pod: &Pod| container_resources(pod, &pod.spec.containers[0], false, &node).unified;
+        let of = |container| swap(&pod(vec![container]))["memory.swap.max"].clone();
+        assert_eq!(of(container(&[("memory", "512Mi")], &[])), (128 << 20).to_string());
+        assert_eq!(of(container(&[("memory", "512Mi")], &[("memory", "512Mi")])), "0", "its request is its limit");
+        assert_eq!(of(container(&[("cpu", "1")], &[])), "0", "it asks for no memory");
+        assert_eq!(of(container(&[], &[])), "0", "best effort");
+        let mut critical = pod(vec![container(&[("memory", "512Mi")], &[])]);
+        critical.spec.priority = Some(2_000_001_000);
+        assert_eq!(swap(&critical)["memory.swap.max"], "0", "critical");
     }
 
     #[test]

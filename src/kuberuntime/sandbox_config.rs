@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::cgroup_parent::cgroup_parent;
 use super::config_error::ConfigError;
 use super::hostname::kernel_hostname;
 use super::labels::{Written, sandbox_annotations, sandbox_labels};
 use super::resources::{overhead, sandbox_resources};
 use super::security_context::sandbox_security_context;
 use crate::api::{Container, ContainerPort, Pod, PodSpec, Protocol, qos_class};
+use crate::cgroups::CgroupName;
 use crate::cri::v1::{self, DnsConfig, LinuxPodSandboxConfig, PodSandboxConfig, PodSandboxMetadata, PortMapping};
 use crate::node::NodeSettings;
 use crate::pods::PodDirs;
@@ -23,7 +23,8 @@ pub(crate) fn sandbox_config(
     let meta = &pod.metadata;
     let hostname = if pod.spec.host_network { String::new() } else { kernel_hostname(pod, &node.cluster_domain)? };
     let dirs = PodDirs::new(&node.root_dir, &node.pod_logs_dir);
-    let cgroup_parent = node.pod_cgroups.as_ref().map(|cgroups| cgroup_parent(cgroups, &meta.uid, qos_class(pod)));
+    let group = |root: &str| CgroupName::pod(root, qos_class(pod), &meta.uid);
+    let cgroup_parent = node.pod_cgroups.as_ref().map(|cgroups| group(&cgroups.root).path(cgroups.driver));
     Ok(PodSandboxConfig {
         metadata: Some(PodSandboxMetadata {
             name: meta.name.clone(),

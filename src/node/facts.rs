@@ -11,8 +11,11 @@ use crate::api::{CPU, Format, MEMORY, Quantity, ResourceList};
 pub(crate) struct Facts {
     pub(crate) memory_bytes: u64,
     pub(crate) cpus: u32,
-    /// In bytes, the smallest first.
-    pub(crate) huge_page_sizes: Vec<u64>,
+    /// The sizes of huge pages, the smallest first, and what the machine keeps in pages of each; both in bytes.
+    pub(crate) huge_pages: Vec<(u64, u64)>,
+    /// As many processes and threads can be at once.
+    pub(crate) pid_max: u64,
+    pub(crate) swap_bytes: u64,
     /// Control groups are those of v2, with the memory controller.
     pub(crate) cgroup_v2: bool,
     /// The kernel limits swap by control group.
@@ -37,9 +40,11 @@ impl Facts {
         };
         let cpus = cpu_count(&text("sys/devices/system/cpu/online"));
         Self {
-            memory_bytes: memory_bytes(&text("proc/meminfo")),
+            memory_bytes: meminfo(&text("proc/meminfo"), "MemTotal:"),
             cpus,
-            huge_page_sizes: huge_page_sizes(&root.join("sys/kernel/mm/hugepages")),
+            huge_pages: huge_pages(&root.join("sys/kernel/mm/hugepages")),
+            pid_max: pid_max(&text),
+            swap_bytes: meminfo(&text("proc/meminfo"), "SwapTotal:"),
             cgroup_v2: v2,
             swap_limits: root.join(swap_file).exists(),
             thermal_paths: thermal_paths(root, cpus),
@@ -47,17 +52,25 @@ impl Facts {
         }
     }
 
-    /// The machine's memory and processors as resources.
-    pub(crate) fn capacity(&self) -> ResourceList {
-        let memory = Quantity::new(i64::try_from(self.memory_bytes).unwrap_or(i64::MAX), Format::BinarySi);
+    /// What pods may have of the machine's processors and memory when so much is kept: huge pages are no memory for
+    /// other uses.
+    pub(crate) fn allocatable(&self, kept: &[&ResourceList]) -> ResourceList {
+        let bytes = |bytes: u64| Quantity::new(i64::try_from(bytes).unwrap_or(i64::MAX), Format::BinarySi);
+        let huge = self.huge_pages.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+        let left = |name: &'static str, all: Quantity| {
+            let kept = kept.iter().filter_map(|list| list.get(name));
+            let left = kept.fold(all, |left, kept| left.minus(*kept));
+            (name, if left.is_negative() { Quantity::new(0, all.format()) } else { left })
+        };
+        let memory = bytes(self.memory_bytes.saturating_sub(huge));
         let cpu = Quantity::new(i64::from(self.cpus), Format::DecimalSi);
-        [(CPU, cpu), (MEMORY, memory)].into_iter().collect()
+        [left(CPU, cpu), left(MEMORY, memory)].into_iter().collect()
     }
 }
 
-/// `MemTotal` of `/proc/meminfo`.
-fn memory_bytes(meminfo: &str) -> u64 {
-    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+/// A line of `/proc/meminfo`, in bytes.
+fn meminfo(text: &str, key: &str) -> u64 {
+    let total = text.lines().find_map(|line| line.strip_prefix(key));
     let kib = total.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
     kib.unwrap_or(0).saturating_mul(1024)
 }
@@ -72,13 +85,25 @@ fn cpu_count(online: &str) -> u32 {
 }
 
 /// The directory has an entry `hugepages-2048kB` for each size.
-fn huge_page_sizes(directory: &Path) -> Vec<u64> {
+fn huge_pages(directory: &Path) -> Vec<(u64, u64)> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let size = |name: &str| name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok();
-    let names = entries.flatten().map(|entry| entry.file_name());
-    let mut sizes: Vec<u64> = names.filter_map(|name| Some(size(name.to_str()?)?.saturating_mul(1024))).collect();
-    sizes.sort_unstable();
-    sizes
+    let mut pages: Vec<(u64, u64)> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let size = size(entry.file_name().to_str()?)?.saturating_mul(1024);
+            let count = fs::read_to_string(entry.path().join("nr_hugepages")).unwrap_or_default();
+            Some((size, size.saturating_mul(count.trim().parse().unwrap_or(0))))
+        })
+        .collect();
+    pages.sort_unstable();
+    pages
+}
+
+/// Both bounds hold: of process numbers, and of tasks. 0 if neither can be read.
+fn pid_max(text: &dyn Fn(&str) -> String) -> u64 {
+    let bounds = ["proc/sys/kernel/pid_max", "proc/sys/kernel/threads-max"];
+    bounds.iter().filter_map(|path| text(path).trim().parse().ok()).min().unwrap_or(0)
 }
 
 fn thermal_paths(root: &Path, cpus: u32) -> Vec<String> {
@@ -153,26 +178,45 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        write("proc/meminfo", "MemTotal:        1012004 kB\nMemFree:          100 kB\n");
+        write("proc/meminfo", "MemTotal:        1012004 kB\nMemFree:          100 kB\nSwapTotal:       1024 kB\n");
         write("proc/self/cgroup", "0::/system.slice/coracle.service\n");
         write("sys/devices/system/cpu/online", "0-2,7\n");
         write("sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "0\n");
         write("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory hugetlb pids\n");
         write("sys/fs/cgroup/system.slice/coracle.service/memory.swap.max", "max\n");
         write("sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "0\n");
-        write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0\n");
+        write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "3\n");
+        write("proc/sys/kernel/pid_max", "4194304\n");
+        write("proc/sys/kernel/threads-max", "7000\n");
         let facts = Facts::read(&root);
         fs::remove_dir_all(&root).unwrap();
         let expected = Facts {
             memory_bytes: 1_012_004 << 10,
             cpus: 4,
-            huge_page_sizes: vec![2 << 20, 1 << 30],
+            huge_pages: vec![(2 << 20, 6 << 20), (1 << 30, 0)],
+            pid_max: 7000,
+            swap_bytes: 1 << 20,
             cgroup_v2: true,
             swap_limits: true,
             thermal_paths: vec!["/sys/devices/system/cpu/cpu1/thermal_throttle".to_owned()],
             addresses: Vec::new(),
         };
         assert_eq!(facts, expected);
+    }
+
+    #[test]
+    fn pods_may_have_what_is_not_kept_and_never_less_than_nothing() {
+        let facts = Facts { memory_bytes: 1 << 30, cpus: 2, huge_pages: vec![(2 << 20, 1 << 29)], ..Facts::default() };
+        let list = |cpu: &str, memory: &str| {
+            [(CPU, cpu.parse().unwrap()), (MEMORY, memory.parse().unwrap())].into_iter().collect::<ResourceList>()
+        };
+        let shown = |kept: &[&ResourceList]| {
+            let left = facts.allocatable(kept);
+            [CPU, MEMORY].map(|name| left.get(name).unwrap().to_string())
+        };
+        assert_eq!(shown(&[]), ["2", "512Mi"]);
+        assert_eq!(shown(&[&list("250m", "64Mi"), &list("250m", "64Mi")]), ["1500m", "384Mi"]);
+        assert_eq!(shown(&[&list("3", "1Gi")]), ["0", "0"]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::api::{MEMORY, ResourceList};
-use crate::config::{CgroupDriver, Config};
+use crate::config::{CgroupDriver, Config, SwapBehavior};
 
 pub(crate) use facts::Facts;
 
@@ -37,6 +37,8 @@ pub(crate) struct NodeSettings {
     pub(crate) cgroup_v2: bool,
     /// The kernel limits swap by control group.
     pub(crate) swap_limits: bool,
+    /// Swap that burstable containers share by what they ask for; `None`: no container swaps.
+    pub(crate) shared_swap: Option<u64>,
     /// `None`: the runtime chooses the parent of a pod's control groups.
     pub(crate) pod_cgroups: Option<PodCgroups>,
     /// When memory runs out, one process of a container is killed, not all of them.
@@ -70,7 +72,7 @@ impl NodeSettings {
         u64::try_from(memory).unwrap_or(0)
     }
 
-    /// The settings of `config` on a machine with these `facts`; everything the machine has may be used by pods.
+    /// The settings of `config` on a machine with these `facts`; pods may use what is not reserved.
     pub(crate) fn new(config: &Config, facts: &Facts) -> Self {
         let pod_cgroups = (facts.cgroup_v2 && config.cgroups_per_qos)
             .then(|| PodCgroups { driver: config.cgroup_driver, root: config.cgroup_root.clone() });
@@ -85,10 +87,11 @@ impl NodeSettings {
             cpu_cfs_quota: config.cpu_cfs_quota,
             cpu_cfs_quota_period: config.cpu_cfs_quota_period,
             memory_capacity: facts.memory_bytes,
-            allocatable: facts.capacity(),
-            huge_page_sizes: facts.huge_page_sizes.clone(),
+            allocatable: facts.allocatable(&[&config.system_reserved, &config.kube_reserved]),
+            huge_page_sizes: facts.huge_pages.iter().map(|(size, _)| *size).collect(),
             cgroup_v2: facts.cgroup_v2,
             swap_limits: facts.swap_limits,
+            shared_swap: (config.swap == SwapBehavior::LimitedSwap).then_some(facts.swap_bytes),
             pod_cgroups,
             single_process_oom_kill: config.single_process_oom_kill.unwrap_or(!facts.cgroup_v2),
             seccomp_default: config.seccomp_default,

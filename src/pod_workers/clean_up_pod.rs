@@ -2,15 +2,21 @@
 
 use std::error::Error;
 
+use crate::container_manager::ContainerManager;
 use crate::error::ErrorChain;
 use crate::kuberuntime::PodRuntime;
 use crate::pods::{Observation, ObservedPod, WorkDone, WorkResult};
 use crate::volumes;
 
 /// Volumes always go. With `purge` the containers, sandboxes, directories and logs go too: no source wants the pod.
-pub(super) async fn clean_up_pod(runtime: &PodRuntime, observed: &ObservedPod, purge: bool) -> WorkDone {
+pub(super) async fn clean_up_pod(
+    runtime: &PodRuntime,
+    groups: &ContainerManager,
+    observed: &ObservedPod,
+    purge: bool,
+) -> WorkDone {
     let uid = observed.uid.clone();
-    match try_clean_up(runtime, observed, purge).await {
+    match try_clean_up(runtime, groups, observed, purge).await {
         Ok(observation) => WorkDone { uid, observation, result: WorkResult::Cleaned { purged: purge } },
         Err(error) => {
             let failure = ErrorChain(&*error).to_string();
@@ -21,10 +27,13 @@ pub(super) async fn clean_up_pod(runtime: &PodRuntime, observed: &ObservedPod, p
 
 async fn try_clean_up(
     runtime: &PodRuntime,
+    groups: &ContainerManager,
     observed: &ObservedPod,
     purge: bool,
 ) -> Result<Option<Observation>, Box<dyn Error>> {
     if !purge {
+        // Its containers have ended; what has outlived them must not hold a volume.
+        groups.remove_pod(&observed.uid).await?;
         volumes::tear_down(&runtime.dirs, &observed.uid).await?;
         return Ok(None);
     }
@@ -38,6 +47,7 @@ async fn try_clean_up(
     if !left.pod.is_gone() {
         return Err("something of the pod is left after it was removed".into());
     }
+    groups.remove_pod(&observed.uid).await?;
     volumes::remove(&runtime.dirs, &observed.namespace, &observed.name, &observed.uid).await?;
     Ok(Some(left))
 }

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use async_channel::Sender;
 
 use crate::api::{EventKind, Pod, PodUid, Reason};
+use crate::container_manager::ContainerManager;
 use crate::kuberuntime::{Action, Cancel, Plan, PodRuntime};
 use crate::objects::{ObjectKey, references};
 use crate::pod_workers::restart_backoff::{Key, RestartBackoff};
@@ -41,6 +42,7 @@ pub(crate) struct PodWorkers {
     /// Pods that the runtime has and that could not be looked at, as it lists them.
     unseen: Vec<ObservedPod>,
     runtime: Rc<PodRuntime>,
+    groups: Rc<ContainerManager>,
     inbox: Sender<SyncEvent>,
 }
 
@@ -66,13 +68,19 @@ struct Running {
 }
 
 impl PodWorkers {
-    pub(crate) fn new(runtime: Rc<PodRuntime>, longest_restart_wait: Duration, inbox: Sender<SyncEvent>) -> Self {
+    pub(crate) fn new(
+        runtime: Rc<PodRuntime>,
+        groups: Rc<ContainerManager>,
+        longest_restart_wait: Duration,
+        inbox: Sender<SyncEvent>,
+    ) -> Self {
         Self {
             workers: HashMap::new(),
             touched: BTreeSet::new(),
             backoff: RestartBackoff::new(longest_restart_wait),
             unseen: Vec::new(),
             runtime,
+            groups,
             inbox,
         }
     }
@@ -359,6 +367,7 @@ impl PodWorkers {
         let cancel = Cancel::new();
         let watch = cancel.watch();
         let runtime = Rc::clone(&self.runtime);
+        let groups = Rc::clone(&self.groups);
         let inbox = self.inbox.clone();
         let pod = entry.worker.pod.clone();
         if let (Work::Sync(plan), Some(pod)) = (&work, &pod) {
@@ -367,7 +376,10 @@ impl PodWorkers {
         }
         let task = rt::spawn(async move {
             let done = match (work, pod) {
-                (Work::Sync(plan), Some(pod)) => sync_pod::sync_pod(&runtime, &pod, &plan, &observed, &watch).await,
+                (Work::Sync(plan), Some(pod)) => {
+                    let with = sync_pod::With { runtime: &runtime, groups: &groups, cancel: &watch };
+                    sync_pod::sync_pod(with, &pod, &plan, &observed).await
+                }
                 // A pod without a spec never syncs: its worker begins in Terminating.
                 (Work::Sync(_) | Work::Refresh, None) => return,
                 (Work::Refresh, Some(pod)) => refresh_volumes::refresh_volumes(&runtime, &pod).await,
@@ -376,7 +388,7 @@ impl PodWorkers {
                 (Work::Stop { grace, by_lists }, pod) => {
                     stop_pod::stop_pod(&runtime, pod.as_deref(), &observed, grace, by_lists).await
                 }
-                (Work::CleanUp { purge }, _) => clean_up_pod::clean_up_pod(&runtime, &observed, purge).await,
+                (Work::CleanUp { purge }, _) => clean_up_pod::clean_up_pod(&runtime, &groups, &observed, purge).await,
             };
             // The loop outlives its workers; it is gone only when the process ends.
             let _ = inbox.send(SyncEvent::WorkDone(done)).await;

@@ -3,22 +3,26 @@
 use std::sync::Arc;
 
 use crate::api::{Container, Pod};
+use crate::container_manager::ContainerManager;
 use crate::error::ErrorChain;
 use crate::kuberuntime::{CancelWatch, Environment, Executed, FileValue, Made, Mounts, Plan, PodRuntime, VolumesFor};
 use crate::pods::{ObservedPod, WorkDone, WorkResult};
 use crate::rt;
 use crate::volumes::{self, SetUp};
 
-pub(super) async fn sync_pod(
-    runtime: &PodRuntime,
-    pod: &Arc<Pod>,
-    plan: &Plan,
-    observed: &ObservedPod,
-    cancel: &CancelWatch,
-) -> WorkDone {
+/// What a sync works with.
+#[derive(Clone, Copy)]
+pub(super) struct With<'a> {
+    pub(super) runtime: &'a PodRuntime,
+    pub(super) groups: &'a ContainerManager,
+    pub(super) cancel: &'a CancelWatch,
+}
+
+pub(super) async fn sync_pod(with: With<'_>, pod: &Arc<Pod>, plan: &Plan, observed: &ObservedPod) -> WorkDone {
+    let With { runtime, cancel, .. } = with;
     let uid = observed.uid.clone();
     let mut failed_mounts = Vec::new();
-    let executed = set_up_and_execute(runtime, pod, plan, observed, cancel, &mut failed_mounts).await;
+    let executed = set_up_and_execute(with, pod, plan, observed, &mut failed_mounts).await;
     let Executed { containers, mut failure } = executed;
     let look = async { Some(runtime.observe_pod(&uid).await) };
     let cancelled = async {
@@ -39,13 +43,18 @@ pub(super) async fn sync_pod(
 }
 
 async fn set_up_and_execute(
-    runtime: &PodRuntime,
+    with: With<'_>,
     pod: &Arc<Pod>,
     plan: &Plan,
     observed: &ObservedPod,
-    cancel: &CancelWatch,
     failed_mounts: &mut Vec<String>,
 ) -> Executed {
+    let With { runtime, groups, cancel } = with;
+    // Before its sandbox, which is made in it.
+    if let Err(error) = groups.ensure_pod(pod).await {
+        let failure = format!("no control group for the pod: {}", ErrorChain(&error));
+        return Executed { failure: Some(failure), ..Executed::default() };
+    }
     let set_up = {
         let objects = runtime.objects.borrow();
         volumes::set_up(pod, SetUp { dirs: &runtime.dirs, node: &runtime.node, objects: &objects })

@@ -85,6 +85,7 @@ impl SyncLoop {
             self.workers.wanted(&pod);
             self.dirty.insert(pod.metadata.uid.clone());
         }
+        self.weigh = true;
         self.end_orphans();
     }
 
@@ -130,17 +131,20 @@ impl SyncLoop {
             self.relisted = true;
             self.reconcile_sources();
         }
+        self.look_after_groups();
         // Pods that need nothing are looked at again too: this is the periodic sync, one timer for all of them.
         self.workers.touch_all();
     }
 
     fn on_runtime(&mut self, state: RuntimeState) {
+        self.groups.use_driver(self.runtime.cgroup_driver());
         let mut books = self.books.borrow_mut();
         if !state.message.is_empty() {
             books.note_error(&state.message, clock::now());
         }
         books.runtime = state;
         drop(books);
+        self.look_after_groups();
         self.workers.touch_all();
     }
 
@@ -210,8 +214,9 @@ impl SyncLoop {
         books.events.note(told, clock::now(), now);
     }
 
-    fn take_in(&mut self, pod: ObservedPod, look: &Look) {
+    fn take_in(&mut self, mut pod: ObservedPod, look: &Look) {
         let uid = pod.uid.clone();
+        self.note_oom_kills(&mut pod);
         let taken = self.seen.borrow_mut().observe(pod, look);
         if taken != Taken::TooLate {
             self.workers.seen(&uid);
@@ -271,6 +276,7 @@ impl SyncLoop {
             for uid in ended {
                 self.forget(&uid);
             }
+            self.weigh_burstable();
         }
         for uid in std::mem::take(&mut self.dirty) {
             self.refresh_status(&uid);
@@ -328,6 +334,7 @@ impl SyncLoop {
         self.dirty.remove(uid);
         self.failed.remove(uid);
         self.deadlines.forget(uid);
+        self.weigh = true;
         log!(info, "pod gone", uid = uid);
     }
 

@@ -4,6 +4,7 @@
 //! back as an event.
 
 mod books;
+mod groups;
 mod handlers;
 mod happenings;
 mod strays;
@@ -18,6 +19,7 @@ use async_channel::{Receiver, RecvError, Sender};
 
 use crate::api::PodUid;
 use crate::config::Config;
+use crate::container_manager::ContainerManager;
 use crate::kuberuntime::PodRuntime;
 use crate::pleg::Pleg;
 use crate::pod_workers::PodWorkers;
@@ -39,6 +41,7 @@ pub(crate) struct SyncLoop {
     books: Rc<RefCell<Books>>,
     seen: Rc<RefCell<ObservedCache>>,
     runtime: Rc<PodRuntime>,
+    groups: Rc<ContainerManager>,
     workers: PodWorkers,
     pleg: Pleg,
     probes: Probes,
@@ -54,17 +57,29 @@ pub(crate) struct SyncLoop {
     deadlines: ActiveDeadlines,
     /// The removal of what earlier pods left on disk: once, when it is known which pods there are.
     strays: Option<rt::Task<()>>,
+    /// The groups above the pods are being looked after.
+    node_groups: Option<rt::Task<()>>,
+    /// The group of burstable pods is being given another weight.
+    weighing: Option<rt::Task<()>>,
+    /// Pods have come, changed or gone: together they may weigh something else.
+    weigh: bool,
 }
 
 impl SyncLoop {
     pub(crate) fn new(
         config: &Config,
         runtime: Rc<PodRuntime>,
+        groups: Rc<ContainerManager>,
         books: Rc<RefCell<Books>>,
         health: SyncHealth,
         (sender, inbox): (Sender<SyncEvent>, Receiver<SyncEvent>),
     ) -> Self {
-        let workers = PodWorkers::new(Rc::clone(&runtime), config.max_container_restart_period, sender.clone());
+        let workers = PodWorkers::new(
+            Rc::clone(&runtime),
+            Rc::clone(&groups),
+            config.max_container_restart_period,
+            sender.clone(),
+        );
         let probes = Probes::new(runtime.cri(), runtime.dialer(), runtime.node.own_address(), sender.clone());
         let pleg = Pleg::new(Rc::clone(&runtime), config.sync_frequency, sender);
         Self {
@@ -72,6 +87,7 @@ impl SyncLoop {
             books,
             seen: runtime.seen(),
             runtime,
+            groups,
             workers,
             pleg,
             probes,
@@ -82,6 +98,9 @@ impl SyncLoop {
             failed: BTreeMap::new(),
             deadlines: ActiveDeadlines::default(),
             strays: None,
+            node_groups: None,
+            weighing: None,
+            weigh: true,
         }
     }
 

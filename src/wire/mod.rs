@@ -1,5 +1,6 @@
-//! Bytes in, bytes out: protobuf, HPACK, HTTP and gRPC framing. Pure.
+//! Bytes in, bytes out: protobuf, HPACK, HTTP and gRPC framing, D-Bus. Pure.
 
+pub mod dbus;
 pub mod grpc;
 pub mod hpack;
 pub mod http1;

@@ -1,0 +1,89 @@
+# shellcheck shell=sh
+# guests: x86_64 x86_64-systemd armv7
+# limit: 240
+# With either driver: every file of the groups of all pods, of their classes and of the pods themselves.
+[ ! -e /sys/kernel/mm/hugepages/hugepages-2048kB ] || echo 4 >/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages
+start_agent --system-reserved=cpu=100m,memory=64Mi,pid=100 --kube-reserved=cpu=100m,memory=32Mi --pod-max-pids=200
+apply guaranteed <<END
+$(simple_pod guaranteed "$STAY" "      resources:
+        limits: {memory: 32Mi, cpu: 250m}")
+END
+apply burstable <<END
+$(simple_pod burstable "$STAY" "      resources:
+        requests: {cpu: 100m, memory: 16Mi}
+        limits: {memory: 48Mi}")
+END
+simple_pod besteffort | apply besteffort
+for name in guaranteed burstable besteffort; do wait_ready $name; done
+
+all=$(pod_group guaranteed)
+all=${all%/*}
+# expect POD FILE VALUE: of its group.
+expect() { expect_equal "$2 of $1" "$(cat "$(pod_group "$1")/$2")" "$3"; }
+# expect_above POD FILE VALUE: of the group that its group is in.
+expect_above() {
+    above=$(pod_group "$1")
+    expect_equal "$2 above $1" "$(cat "${above%/*}/$2")" "$3"
+}
+check_values() {
+    expect guaranteed cpu.weight 10
+    expect guaranteed cpu.max "25000 100000"
+    expect guaranteed memory.max 33554432
+    expect burstable cpu.weight 4
+    expect burstable cpu.max "max 100000"
+    expect burstable memory.max 50331648
+    expect besteffort cpu.weight 1
+    expect besteffort cpu.max "max 100000"
+    expect besteffort memory.max max
+    for name in guaranteed burstable besteffort; do
+        expect $name pids.max 200
+        expect $name memory.min 0
+        expect $name memory.high max
+        [ ! -e "$all/hugetlb.2MB.max" ] || expect $name hugetlb.2MB.max 0
+    done
+    # The classes have a weight and nothing else.
+    for name in burstable besteffort; do
+        expect_above $name memory.max max
+        expect_above $name pids.max max
+        [ ! -e "$all/hugetlb.2MB.max" ] || expect_above $name hugetlb.2MB.max max
+    done
+    expect_above burstable cpu.weight "$1"
+    expect_above besteffort cpu.weight 1
+    # What the machine has but for what is reserved. CPU: all but 200m; the kernel counts memory in pages.
+    processors=$(grep -c '^processor' /proc/cpuinfo)
+    shares=$(((processors * 1000 - 200) * 1024 / 1000))
+    expect_above guaranteed cpu.weight $((1 + (shares - 2) * 9999 / 262142))
+    expect_above guaranteed memory.max $(($(awk '/^MemTotal:/ { print $2 }' /proc/meminfo) * 1024 - 96 * 1048576))
+    threads=$(cat /proc/sys/kernel/threads-max) pids=$(cat /proc/sys/kernel/pid_max)
+    expect_above guaranteed pids.max $(((threads < pids ? threads : pids) - 100))
+    [ ! -e "$all/hugetlb.2MB.max" ] || expect_above guaranteed hugetlb.2MB.max 8388608
+}
+check_values 4
+expect_equal "memory.oom.group of a container" "$(container_cgroup guaranteed memory.oom.group)" 1
+[ ! -e "$all/memory.swap.max" ] || expect_equal "memory.swap.max of it" "$(container_cgroup guaranteed memory.swap.max)" 0
+for controller in cpu cpuset memory pids; do
+    grep -qw $controller "$all/cgroup.controllers" || fail "$controller is not there for pods"
+done
+
+# Another burstable pod: together they ask for a processor.
+apply second <<END
+$(simple_pod second "$STAY" "      resources:
+        requests: {cpu: 900m}")
+END
+wait_ready second
+weighs() { [ "$(cat "$1/cpu.weight")" = "$2" ]; }
+class=$(pod_group second)
+wait_for "burstable pods together weigh more" 30 weighs "${class%/*}" 39
+if [ -d /run/systemd/system ]; then
+    # systemd sets its slices again when it reads its units again.
+    systemctl daemon-reload
+    check_values 39
+fi
+
+groups="$(for name in guaranteed burstable besteffort second; do pod_group $name; done)"
+for name in guaranteed burstable besteffort second; do remove $name; done
+no_groups() { for group in $groups; do [ ! -e "$group" ] || return 1; done; }
+wait_for "the groups of the pods are gone" 60 no_groups
+if [ -d /run/systemd/system ]; then
+    expect_equal "slices of pods" "$(systemctl list-units --all --plain --no-legend 'kubepods*-pod*.slice')" ""
+fi

@@ -1,0 +1,31 @@
+# shellcheck shell=sh
+# guests: x86_64 x86_64-systemd
+# limit: 180
+start_agent
+simple_pod first | apply first
+wait_ready first
+group=$(pod_group first)
+# A process that is no container's, in the group of the pod.
+mkdir "$group/left"
+sleep 1000 &
+left=$!
+echo $left >"$group/left/cgroup.procs"
+remove first
+is_removed() { [ ! -e "$1" ]; }
+wait_for "the group of the pod is gone" 60 is_removed "$group"
+wait_for "what was left in it has been killed" 10 is_removed "/proc/$left/fd/0"
+
+# And a group that is left from a time when nobody looked.
+simple_pod second | apply second
+wait_ready second
+group=$(pod_group second)
+stray=$(echo "$group" | sed 's/pod[0-9a-f_-]*\(\.slice\)\{0,1\}$/pod0123456789abcdef0123456789abcdef\1/')
+kill_agent
+mkdir -p "$stray/left"
+sleep 1000 &
+left=$!
+echo $left >"$stray/left/cgroup.procs"
+start_agent
+wait_for "the stray group is gone" 60 is_removed "$stray"
+wait_for "its process has been killed" 10 is_removed "/proc/$left/fd/0"
+[ -d "$group" ] || fail "the group of a pod that runs has been removed"

@@ -1,0 +1,96 @@
+//! Making, setting and removing groups with the driver that the runtime has, too.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::error::CgroupError;
+use super::name::{CgroupName, directory};
+use super::systemd::{SOCKET, Systemd};
+use super::tree::Tree;
+use super::values::Values;
+use crate::config::CgroupDriver;
+
+/// The groups of this machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Groups {
+    pub(crate) tree: Tree,
+    systemd: PathBuf,
+}
+
+impl Groups {
+    /// `root` is where the hierarchy is mounted.
+    pub(crate) fn new(root: &Path) -> Self {
+        Self { tree: Tree::new(root), systemd: PathBuf::from(SOCKET) }
+    }
+
+    /// The group is there afterwards, with these values.
+    pub(crate) fn ensure(&self, name: &CgroupName, driver: CgroupDriver, values: &Values) -> Result<(), CgroupError> {
+        let path = name.path(driver);
+        if driver == CgroupDriver::Systemd {
+            self.ensure_units(name, &path, values)?;
+        }
+        self.tree.make(&path)?;
+        self.tree.set(&path, values)
+    }
+
+    /// Sets a group that somebody else has made.
+    pub(crate) fn set(&self, name: &CgroupName, driver: CgroupDriver, values: &Values) -> Result<(), CgroupError> {
+        let path = name.path(driver);
+        let differs = !self.tree.differing(&path, values)?.is_empty();
+        if differs && driver == CgroupDriver::Systemd {
+            let unit = name.unit();
+            self.ask(&unit, |systemd| systemd.set(&unit, values))?;
+        }
+        self.tree.set(&path, values)
+    }
+
+    /// Removes a group with all that is in it. Gives how many processes were still there.
+    pub(crate) fn remove(&self, name: &CgroupName, driver: CgroupDriver) -> Result<usize, CgroupError> {
+        let path = name.path(driver);
+        self.remove_at(&path, driver)
+    }
+
+    /// The same for a group that is known by its path only.
+    pub(crate) fn remove_at(&self, path: &str, driver: CgroupDriver) -> Result<usize, CgroupError> {
+        if !self.tree.exists(path) {
+            return Ok(0);
+        }
+        // Before its slice is stopped: systemd would ask the processes to end and wait for that.
+        let killed = self.tree.remove(path)?;
+        if driver == CgroupDriver::Systemd {
+            let unit = directory(path);
+            self.ask(unit, |systemd| systemd.stop(unit))?;
+            // It may have made it anew meanwhile.
+            self.tree.remove(path)?;
+        }
+        Ok(killed)
+    }
+
+    /// systemd knows the slices on the way to the group, and its values where they are not in the files yet.
+    fn ensure_units(&self, name: &CgroupName, path: &str, values: &Values) -> Result<(), CgroupError> {
+        if self.tree.exists(path) {
+            if self.tree.differing(path, values)?.is_empty() {
+                return Ok(());
+            }
+            let unit = name.unit();
+            return self.ask(&unit, |systemd| systemd.start_slice(&unit, None, values));
+        }
+        self.ask(&name.unit(), |systemd| {
+            let mut above: Option<String> = None;
+            for (unit, unit_path) in name.units() {
+                let is_last = unit_path == path;
+                if is_last || !self.tree.exists(&unit_path) {
+                    let nothing = Values::default();
+                    systemd.start_slice(&unit, above.as_deref(), if is_last { values } else { &nothing })?;
+                }
+                above = Some(unit);
+            }
+            Ok(())
+        })
+    }
+
+    fn ask(&self, unit: &str, what: impl FnOnce(&mut Systemd) -> io::Result<()>) -> Result<(), CgroupError> {
+        let asked = Systemd::connect(&self.systemd).and_then(|mut systemd| what(&mut systemd));
+        asked.map_err(CgroupError::io("have systemd see to", Path::new(unit)))
+    }
+}

@@ -1,0 +1,286 @@
+//! The hierarchy of control groups as files: making, setting, emptying and removing groups.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::error::CgroupError;
+use super::values::Values;
+
+/// A mounted hierarchy of v2. Paths of groups begin with a slash and are below the mount.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    root: PathBuf,
+}
+
+/// The controllers that pods need, where the machine has them.
+const WANTED: [&str; 5] = ["cpu", "cpuset", "memory", "hugetlb", "pids"];
+/// How long processes may take to go that were killed.
+const DYING: Duration = Duration::from_secs(5);
+/// How often a group that fills again is emptied.
+const ROUNDS: usize = 3;
+
+impl Tree {
+    pub(crate) fn new(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    pub(crate) fn exists(&self, path: &str) -> bool {
+        self.at(path).is_dir()
+    }
+
+    /// A file of a group, as the kernel has it now.
+    pub(crate) fn read(&self, path: &str, file: &str) -> io::Result<String> {
+        fs::read_to_string(self.at(path).join(file))
+    }
+
+    /// Makes the group and those above it that are missing, with the controllers that pods need.
+    pub(crate) fn make(&self, path: &str) -> Result<(), CgroupError> {
+        let mut group = self.root.clone();
+        for part in path.split('/').filter(|part| !part.is_empty()) {
+            enable(&group)?;
+            group.push(part);
+            match fs::create_dir(&group) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(CgroupError::new("make", &group, error));
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is not there already. A file that is not there belongs to a controller that this machine does not
+    /// have.
+    pub(crate) fn set(&self, path: &str, values: &Values) -> Result<(), CgroupError> {
+        for (file, value) in self.differing(path, values)? {
+            write(&self.at(path).join(file), &value)?;
+        }
+        Ok(())
+    }
+
+    /// The files of the group that have another value.
+    pub(super) fn differing(&self, path: &str, values: &Values) -> Result<Vec<(String, String)>, CgroupError> {
+        let group = self.at(path);
+        fs::metadata(&group).map_err(CgroupError::io("look for", &group))?;
+        let mut files = values.files();
+        let mut failed = None;
+        files.retain(|(file, value)| match fs::read_to_string(group.join(file)) {
+            Ok(text) => text.trim_end() != value,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => {
+                failed.get_or_insert(CgroupError::new("read", &group.join(file), error));
+                false
+            }
+        });
+        failed.map_or(Ok(files), Err)
+    }
+
+    /// The directories in a group; none if it is not there.
+    pub(crate) fn children(&self, path: &str) -> Result<Vec<String>, CgroupError> {
+        let group = self.at(path);
+        let failed = |error| CgroupError::new("list", &group, error);
+        match directories(&group) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(failed(error)),
+            Ok(found) => {
+                let names = found.iter().filter_map(|path| path.file_name()?.to_str());
+                Ok(names.map(str::to_owned).collect())
+            }
+        }
+    }
+
+    /// Removes the group and all below it, with every process that is still in it. Gives how many those were.
+    pub(crate) fn remove(&self, path: &str) -> Result<usize, CgroupError> {
+        let group = self.at(path);
+        let mut killed = 0;
+        for _ in 0..ROUNDS {
+            match remove_directories(&group) {
+                Ok(()) => return Ok(killed),
+                Err(error) if error.raw_os_error() == Some(Errno::EBUSY as i32) => killed += empty(&group)?,
+                Err(error) => return Err(CgroupError::new("remove", &group, error)),
+            }
+        }
+        remove_directories(&group).map_err(CgroupError::io("remove", &group))?;
+        Ok(killed)
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+}
+
+/// Lets the groups inside this one have the controllers that pods need.
+fn enable(group: &Path) -> Result<(), CgroupError> {
+    let read = |name: &str| {
+        let file = group.join(name);
+        fs::read_to_string(&file).map_err(CgroupError::io("read", &file))
+    };
+    let (available, enabled) = (read("cgroup.controllers")?, read("cgroup.subtree_control")?);
+    let has = |list: &str, controller: &str| list.split_whitespace().any(|one| one == controller);
+    for controller in WANTED {
+        if has(&available, controller) && !has(&enabled, controller) {
+            write(&group.join("cgroup.subtree_control"), &["+", controller].concat())?;
+        }
+    }
+    Ok(())
+}
+
+/// Files of a group are never made: one that is missing is an error.
+fn write(file: &Path, value: &str) -> Result<(), CgroupError> {
+    let written = fs::OpenOptions::new().write(true).open(file).and_then(|mut open| open.write_all(value.as_bytes()));
+    written.map_err(CgroupError::io("write", file))
+}
+
+fn directories(group: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(group)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+/// The innermost go first. What has gone by itself meanwhile is no error.
+fn remove_directories(group: &Path) -> io::Result<()> {
+    let gone = |result: io::Result<()>| match result {
+        // A group that has just been removed answers so when it is listed.
+        Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::ENODEV as i32) => {
+            Ok(())
+        }
+        other => other,
+    };
+    gone(directories(group).and_then(|inner| inner.iter().try_for_each(|inner| remove_directories(inner))))?;
+    gone(fs::remove_dir(group))
+}
+
+/// Kills what is in the group and below, and waits until it has gone. Gives how many processes there were.
+fn empty(group: &Path) -> Result<usize, CgroupError> {
+    let mut pids = Vec::new();
+    processes(group, &mut pids);
+    let whole = group.join("cgroup.kill");
+    if whole.exists() {
+        write(&whole, "1")?;
+    } else {
+        // Kernels before 5.14 kill one by one.
+        for pid in &pids {
+            // It may have ended by itself.
+            let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
+        }
+    }
+    wait_until_empty(group)?;
+    Ok(pids.len())
+}
+
+fn processes(group: &Path, into: &mut Vec<i32>) {
+    let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    // Processes of another pid namespace are shown as 0.
+    into.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 0));
+    for inner in directories(group).unwrap_or_default() {
+        processes(&inner, into);
+    }
+}
+
+/// `cgroup.events` tells of each change by POLLPRI.
+fn wait_until_empty(group: &Path) -> Result<(), CgroupError> {
+    let file = group.join("cgroup.events");
+    let failed = |error| CgroupError::new("wait for the processes of", group, error);
+    let until = Instant::now() + DYING;
+    loop {
+        let open = match fs::File::open(&file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other.map_err(failed)?,
+        };
+        let text = io::read_to_string(&open).map_err(failed)?;
+        if text.lines().any(|line| line == "populated 0") {
+            return Ok(());
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(failed(io::ErrorKind::TimedOut.into()));
+        }
+        let timeout = rustix::event::Timespec::try_from(left).ok();
+        // Interrupted or not, the file is read again.
+        let _ = poll(&mut [PollFd::new(&open, PollFlags::PRI)], timeout.as_ref());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::values::Limit;
+    use super::*;
+
+    /// A folder that looks like a group with these files.
+    fn group(path: &Path, files: &[(&str, &str)]) {
+        fs::create_dir_all(path).unwrap();
+        files.iter().for_each(|(name, text)| fs::write(path.join(name), text).unwrap());
+    }
+
+    fn scratch(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("coracle-cgroups-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    #[test]
+    fn only_what_differs_is_written_and_what_the_machine_does_not_have_is_left_out() {
+        let root = scratch("set");
+        group(&root.join("a"), &[("cpu.weight", "4\n"), ("memory.max", "max\n")]);
+        let values = Values {
+            cpu_weight: Some(4),
+            memory_max: Some(Limit::At(4096)),
+            huge_pages: vec![(2 << 20, Limit::At(0))],
+            ..Values::default()
+        };
+        let tree = Tree::new(&root);
+        let differing = tree.differing("/a", &values).unwrap();
+        let set = tree.set("/a", &values);
+        let text = fs::read_to_string(root.join("a/memory.max"));
+        let weight = fs::read_to_string(root.join("a/cpu.weight"));
+        let missing = tree.set("/b", &values).map_err(|error| error.to_string());
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(differing, [("memory.max".to_owned(), "4096".to_owned())]);
+        assert!(set.is_ok());
+        // A plain file keeps what was longer; the kernel's takes each write as a whole.
+        assert_eq!((text.unwrap().as_str(), weight.unwrap().as_str()), ("4096", "4\n"));
+        assert_eq!(missing, Err(format!("look for {}", root.join("b").display())));
+    }
+
+    #[test]
+    fn missing_controllers_are_enabled_on_the_way_down_and_no_other() {
+        let root = scratch("make");
+        group(&root, &[("cgroup.controllers", "cpu io memory pids\n"), ("cgroup.subtree_control", "cpu memory\n")]);
+        let tree = Tree::new(&root);
+        let made = tree.make("/kubepods");
+        let written = fs::read_to_string(root.join("cgroup.subtree_control"));
+        let (there, twice) = (tree.exists("/kubepods"), tree.make("/kubepods"));
+        let deeper = tree.make("/kubepods/pod1").map_err(|error| error.to_string());
+        fs::remove_dir_all(&root).unwrap();
+        assert!(made.is_ok() && there && twice.is_ok());
+        // The plain file shows the last write at its beginning.
+        assert_eq!(written.unwrap(), "+pidsemory\n");
+        assert_eq!(deeper, Err(format!("read {}", root.join("kubepods/cgroup.controllers").display())));
+    }
+
+    #[test]
+    fn a_group_goes_with_all_below_it_and_one_that_is_gone_is_no_error() {
+        let root = scratch("remove");
+        fs::create_dir_all(root.join("pod1/a/b")).unwrap();
+        fs::create_dir_all(root.join("pod1/c")).unwrap();
+        let tree = Tree::new(&root);
+        let results = (tree.remove("/pod1").ok(), tree.remove("/pod1").ok(), tree.exists("/pod1"));
+        let children = tree.children("/pod1");
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(results, (Some(0), Some(0), false));
+        assert_eq!(children.unwrap(), Vec::<String>::new());
+    }
+}

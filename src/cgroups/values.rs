@@ -1,0 +1,131 @@
+//! What a group of cgroup v2 is set to, and the formulas that lead there. Pure.
+
+/// The settings of one group; what is `None` is left as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Values {
+    pub(crate) cpu_weight: Option<u64>,
+    pub(crate) cpu_max: Option<CpuMax>,
+    pub(crate) memory_max: Option<Limit>,
+    pub(crate) pids_max: Option<Limit>,
+    /// By the size of a page, in bytes.
+    pub(crate) huge_pages: Vec<(u64, Limit)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    Max,
+    At(u64),
+}
+
+/// Microseconds of processor time in each period of so many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CpuMax {
+    pub(crate) quota: Limit,
+    pub(crate) period: u64,
+}
+
+impl Values {
+    /// Each file and what is to stand in it.
+    pub(crate) fn files(&self) -> Vec<(String, String)> {
+        let mut files = Vec::new();
+        let mut push = |file: &str, value: String| files.push((file.to_owned(), value));
+        if let Some(weight) = self.cpu_weight {
+            push("cpu.weight", weight.to_string());
+        }
+        if let Some(max) = self.cpu_max {
+            push("cpu.max", format!("{} {}", max.quota, max.period));
+        }
+        if let Some(max) = self.memory_max {
+            push("memory.max", max.to_string());
+        }
+        if let Some(max) = self.pids_max {
+            push("pids.max", max.to_string());
+        }
+        for (size, limit) in &self.huge_pages {
+            push(&format!("hugetlb.{}.max", page_size_name(*size)), limit.to_string());
+        }
+        files
+    }
+}
+
+impl std::fmt::Display for Limit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Max => f.write_str("max"),
+            Self::At(limit) => write!(f, "{limit}"),
+        }
+    }
+}
+
+/// `cpu.shares` of v1, in which the kubelet still counts: 1024 for a processor, within the kernel's bounds.
+pub(crate) fn cpu_shares(milli: i64) -> i64 {
+    (milli.saturating_mul(1024) / 1000).clamp(LEAST_SHARES, 262_144)
+}
+
+/// `cpu.weight` for so many shares, on a straight line between the bounds of both (`getCPUWeight` in pkg/kubelet/cm).
+pub(crate) fn cpu_weight(shares: i64) -> u64 {
+    let above = shares.clamp(LEAST_SHARES, 262_144) - LEAST_SHARES;
+    u64::try_from(1 + above * 9999 / 262_142).unwrap_or(1)
+}
+
+/// Microseconds of each period; 0 is no limit. The kernel takes no less than a millisecond.
+pub(crate) fn cpu_quota(milli: i64, period: i64) -> i64 {
+    if milli == 0 { 0 } else { (milli.saturating_mul(period) / 1000).max(1000) }
+}
+
+/// As the files of the hugetlb controller spell a size: `64KB`, `2MB`, `1GB`.
+pub(crate) fn page_size_name(bytes: u64) -> String {
+    match bytes {
+        bytes if bytes >= 1 << 30 => format!("{}GB", bytes >> 30),
+        bytes if bytes >= 1 << 20 => format!("{}MB", bytes >> 20),
+        bytes => format!("{}KB", bytes >> 10),
+    }
+}
+
+/// The least that the kernel takes.
+pub(crate) const LEAST_SHARES: i64 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_and_quotas_keep_to_what_the_kernel_takes() {
+        for (milli, shares, quota) in
+            [(0, 2, 0), (1, 2, 1000), (10, 10, 1000), (100, 102, 10_000), (1500, 1536, 150_000)]
+        {
+            assert_eq!((cpu_shares(milli), cpu_quota(milli, 100_000)), (shares, quota), "{milli}m");
+        }
+        assert_eq!(cpu_shares(i64::MAX), 262_144);
+    }
+
+    #[test]
+    fn a_weight_is_on_the_line_between_the_bounds() {
+        for (shares, weight) in [(i64::MIN, 1), (2, 1), (102, 4), (1024, 39), (262_144, 10_000), (i64::MAX, 10_000)] {
+            assert_eq!(cpu_weight(shares), weight, "{shares}");
+        }
+    }
+
+    #[test]
+    fn each_value_has_its_file_and_what_is_not_set_has_none() {
+        assert!(Values::default().files().is_empty());
+        let values = Values {
+            cpu_weight: Some(4),
+            cpu_max: Some(CpuMax { quota: Limit::Max, period: 100_000 }),
+            memory_max: Some(Limit::At(4096)),
+            pids_max: Some(Limit::At(7)),
+            huge_pages: vec![(2 << 20, Limit::At(0)), (1 << 30, Limit::Max)],
+        };
+        let files = values.files();
+        let files: Vec<(&str, &str)> = files.iter().map(|(file, value)| (file.as_str(), value.as_str())).collect();
+        let expected = [
+            ("cpu.weight", "4"),
+            ("cpu.max", "max 100000"),
+            ("memory.max", "4096"),
+            ("pids.max", "7"),
+            ("hugetlb.2MB.max", "0"),
+            ("hugetlb.1GB.max", "max"),
+        ];
+        assert_eq!(files, expected);
+    }
+}

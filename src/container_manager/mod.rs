@@ -1,0 +1,12 @@
+//! The control groups of the node and of its pods: which there are, and what they are set to.
+//!
+//! On a machine without cgroup v2 controllers, or with `cgroupsPerQOS: false`, there is nothing here to do: the runtime
+//! puts containers where it likes.
+
+mod manager;
+mod node_values;
+mod pod_values;
+mod settings;
+
+pub(crate) use manager::ContainerManager;
+pub(crate) use settings::Settings;

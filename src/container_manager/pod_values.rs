@@ -1,0 +1,138 @@
+//! What a pod's group is set to. Pure.
+//!
+//! `ResourceConfigForPod` in pkg/kubelet/cm/helpers_linux.go.
+
+use super::settings::Settings;
+use crate::api::{
+    CPU, HUGE_PAGES_PREFIX, MEMORY, Pod, PodSpec, QosClass, Quantity, ResourceList, pod_limits, pod_requests, qos_class,
+};
+use crate::cgroups::{CpuMax, LEAST_SHARES, Limit, Values, cpu_quota, cpu_shares, cpu_weight};
+
+pub(crate) fn pod_values(pod: &Pod, settings: &Settings) -> Values {
+    let spec = &pod.spec;
+    let (requests, limits) = (pod_requests(spec), pod_limits(spec));
+    let class = qos_class(pod);
+    let shares = match class {
+        QosClass::BestEffort => LEAST_SHARES,
+        QosClass::Burstable | QosClass::Guaranteed => {
+            let named = requests.get(CPU).or(limits.get(CPU));
+            cpu_shares(named.map_or(0, |cpu| cpu.milli_value()))
+        }
+    };
+    // One container without a limit may take all: then the pod as a whole has none.
+    let limit = |resource| limits.get(resource).filter(|_| class == QosClass::Guaranteed || is_limited(spec, resource));
+    let memory = limit(MEMORY).and_then(|memory| u64::try_from(memory.value()).ok()).filter(|bytes| *bytes > 0);
+    Values {
+        cpu_weight: Some(cpu_weight(shares)),
+        cpu_max: Some(cpu_max(limit(CPU), settings.quota_period)),
+        memory_max: Some(memory.map_or(Limit::Max, Limit::At)),
+        pids_max: Some(settings.pod_pids.map_or(Limit::Max, Limit::At)),
+        huge_pages: huge_pages(&requests, settings),
+    }
+}
+
+fn cpu_max(limit: Option<&Quantity>, period: Option<i64>) -> CpuMax {
+    let quota = |period| {
+        let quota = cpu_quota(limit.map_or(0, |cpu| cpu.milli_value()), period);
+        u64::try_from(quota).ok().filter(|quota| *quota > 0).map_or(Limit::Max, Limit::At)
+    };
+    CpuMax {
+        quota: period.map_or(Limit::Max, quota),
+        period: period.and_then(|period| u64::try_from(period).ok()).unwrap_or(KERNELS_PERIOD),
+    }
+}
+
+/// The pod itself, or each of its containers, limits the resource.
+fn is_limited(spec: &PodSpec, resource: &str) -> bool {
+    let positive = |limits: &ResourceList| limits.get(resource).is_some_and(|limit| !limit.is_zero());
+    let whole = spec.resources.as_deref().is_some_and(|pod| positive(&pod.limits));
+    whole || spec.containers.iter().chain(&spec.init_containers).all(|one| positive(&one.resources.limits))
+}
+
+/// For each size of page that the machine has: what the pod asks for, and else none.
+fn huge_pages(requests: &ResourceList, settings: &Settings) -> Vec<(u64, Limit)> {
+    let asked = |size: u64| {
+        requests.iter().find_map(|(resource, quantity)| {
+            let wanted: Quantity = resource.strip_prefix(HUGE_PAGES_PREFIX)?.parse().ok()?;
+            (u64::try_from(wanted.value()) == Ok(size)).then(|| u64::try_from(quantity.value()).unwrap_or(0))
+        })
+    };
+    settings.capacity.huge_pages.iter().map(|(size, _)| (*size, Limit::At(asked(*size).unwrap_or(0)))).collect()
+}
+
+/// In microseconds; what `cpu.max` has before anybody writes to it.
+const KERNELS_PERIOD: u64 = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::super::settings::tests::settings;
+    use super::*;
+    use crate::api::{Container, ResourceRequirements};
+
+    type Given<'a> = &'a [(&'static str, &'a str)];
+
+    fn container(requests: Given<'_>, limits: Given<'_>) -> Container {
+        let list = |given: Given<'_>| given.iter().map(|(name, value)| (*name, value.parse().unwrap())).collect();
+        let resources =
+            ResourceRequirements { requests: list(requests), limits: list(limits), ..ResourceRequirements::default() };
+        Container { resources, ..Container::default() }
+    }
+
+    fn pod(containers: Vec<Container>) -> Pod {
+        let mut pod = Pod::default();
+        pod.spec.containers = containers;
+        pod
+    }
+
+    #[track_caller]
+    fn check(pod: &Pod, expected: [&str; 5]) {
+        let files = pod_values(pod, &settings()).files();
+        let values: Vec<&str> = files.iter().map(|(_, value)| value.as_str()).collect();
+        assert_eq!(values, expected);
+    }
+
+    #[test]
+    fn a_guaranteed_pod_is_held_to_what_it_asks_for() {
+        let both: Given<'_> = &[("cpu", "250m"), ("memory", "32Mi")];
+        check(&pod(vec![container(both, both)]), ["10", "25000 100000", "33554432", "max", "0"]);
+    }
+
+    #[test]
+    fn a_burstable_pod_is_limited_where_each_of_its_containers_is() {
+        let asks: Given<'_> = &[("cpu", "100m"), ("memory", "16Mi")];
+        let memory: Given<'_> = &[("memory", "48Mi")];
+        let limited = pod(vec![container(asks, memory), container(&[], memory)]);
+        check(&limited, ["4", "max 100000", "100663296", "max", "0"]);
+        let open = pod(vec![container(asks, memory), container(&[], &[])]);
+        check(&open, ["4", "max 100000", "max", "max", "0"]);
+    }
+
+    #[test]
+    fn a_best_effort_pod_has_the_least_weight_and_no_limit() {
+        check(&pod(vec![container(&[], &[])]), ["1", "max 100000", "max", "max", "0"]);
+    }
+
+    #[test]
+    fn a_pod_may_limit_itself_as_a_whole_and_its_overhead_counts() {
+        let mut whole = pod(vec![container(&[], &[])]);
+        let own = container(&[("cpu", "1")], &[("cpu", "2"), ("memory", "64Mi")]).resources;
+        whole.spec.resources = Some(Box::new(own));
+        whole.spec.overhead.insert(CPU, "500m".parse().unwrap());
+        check(&whole, ["59", "250000 100000", "67108864", "max", "0"]);
+    }
+
+    #[test]
+    fn huge_pages_are_those_that_it_asks_for() {
+        let pages: Given<'_> = &[("hugepages-2Mi", "4Mi"), ("memory", "8Mi")];
+        check(&pod(vec![container(pages, pages)]), ["1", "max 100000", "8388608", "max", "4194304"]);
+    }
+
+    #[test]
+    fn without_quotas_no_processor_limit_is_kept_and_a_limit_of_processes_is_each_pods() {
+        let both: Given<'_> = &[("cpu", "250m"), ("memory", "32Mi")];
+        let settings = Settings { quota_period: None, pod_pids: Some(100), ..settings() };
+        let values = pod_values(&pod(vec![container(both, both)]), &settings);
+        assert_eq!(values.cpu_max, Some(CpuMax { quota: Limit::Max, period: 100_000 }));
+        assert_eq!(values.pids_max, Some(Limit::At(100)));
+    }
+}

@@ -1,0 +1,122 @@
+//! What the configuration and the machine say of control groups. Pure.
+
+use crate::api::{CPU, MEMORY, Quantity, ResourceList};
+use crate::config::{CgroupDriver, Config, Enforced};
+use crate::node::Facts;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// The runtime may know better.
+    pub(crate) driver: CgroupDriver,
+    /// The group above `kubepods`; empty for the root of the hierarchy.
+    pub(crate) root: String,
+    pub(crate) capacity: Amounts,
+    pub(crate) system: Reserved,
+    pub(crate) kube: Reserved,
+    pub(crate) enforced: Enforced,
+    /// For each pod; `None` is no limit.
+    pub(crate) pod_pids: Option<u64>,
+    /// CPU limits are kept by quotas, in periods of so many microseconds.
+    pub(crate) quota_period: Option<i64>,
+}
+
+/// What a machine has, or a part of it that is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Amounts {
+    pub(crate) milli_cpu: i64,
+    pub(crate) memory: u64,
+    pub(crate) pids: u64,
+    /// Bytes of pages of each size, by the size.
+    pub(crate) huge_pages: Vec<(u64, u64)>,
+}
+
+/// What is kept for something that is no pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reserved {
+    /// As it is configured, and empty where it is not.
+    pub(crate) group: String,
+    /// `None`: the resource is not named.
+    pub(crate) milli_cpu: Option<i64>,
+    pub(crate) memory: Option<u64>,
+    pub(crate) pids: Option<u64>,
+}
+
+impl Settings {
+    /// `None` where no groups are made for pods.
+    pub(crate) fn new(config: &Config, facts: &Facts) -> Option<Self> {
+        let period = i64::try_from(config.cpu_cfs_quota_period.as_micros()).unwrap_or(i64::MAX);
+        (facts.cgroup_v2 && config.cgroups_per_qos).then(|| Self {
+            driver: config.cgroup_driver,
+            root: config.cgroup_root.clone(),
+            capacity: Amounts {
+                milli_cpu: i64::from(facts.cpus) * 1000,
+                memory: facts.memory_bytes,
+                pids: facts.pid_max,
+                huge_pages: facts.huge_pages.clone(),
+            },
+            system: Reserved::new(&config.system_reserved, &config.system_reserved_cgroup),
+            kube: Reserved::new(&config.kube_reserved, &config.kube_reserved_cgroup),
+            enforced: config.enforced,
+            pod_pids: config.pod_pids_limit.and_then(|limit| u64::try_from(limit).ok()),
+            quota_period: config.cpu_cfs_quota.then_some(period),
+        })
+    }
+
+    /// What is left for pods: eviction keeps its own distance from that and takes nothing from it.
+    pub(crate) fn allocatable(&self) -> Amounts {
+        let kept = |amount: fn(&Reserved) -> Option<u64>| {
+            amount(&self.system).unwrap_or(0).saturating_add(amount(&self.kube).unwrap_or(0))
+        };
+        let cpu = self.system.milli_cpu.unwrap_or(0).saturating_add(self.kube.milli_cpu.unwrap_or(0));
+        Amounts {
+            milli_cpu: self.capacity.milli_cpu.saturating_sub(cpu).max(0),
+            memory: self.capacity.memory.saturating_sub(kept(|reserved| reserved.memory)),
+            pids: self.capacity.pids.saturating_sub(kept(|reserved| reserved.pids)),
+            huge_pages: self.capacity.huge_pages.clone(),
+        }
+    }
+}
+
+impl Reserved {
+    fn new(list: &ResourceList, group: &str) -> Self {
+        let bytes = |quantity: &Quantity| u64::try_from(quantity.value()).unwrap_or(0);
+        Self {
+            group: group.to_owned(),
+            milli_cpu: list.get(CPU).map(|cpu| cpu.milli_value()),
+            memory: list.get(MEMORY).map(bytes),
+            pids: list.get("pid").map(bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn settings() -> Settings {
+        Settings {
+            driver: CgroupDriver::Cgroupfs,
+            root: String::new(),
+            capacity: Amounts { milli_cpu: 4000, memory: 1 << 30, pids: 32_000, huge_pages: vec![(2 << 20, 8 << 20)] },
+            system: Reserved {
+                group: "/system".to_owned(),
+                milli_cpu: Some(250),
+                memory: Some(64 << 20),
+                pids: Some(1000),
+            },
+            kube: Reserved { milli_cpu: Some(250), memory: Some(32 << 20), ..Reserved::default() },
+            enforced: Enforced { pods: true, ..Enforced::default() },
+            pod_pids: None,
+            quota_period: Some(100_000),
+        }
+    }
+
+    #[test]
+    fn what_is_reserved_beyond_the_machine_leaves_nothing() {
+        let mut settings = settings();
+        settings.kube.memory = Some(u64::MAX);
+        settings.kube.milli_cpu = Some(i64::MAX);
+        let left = settings.allocatable();
+        assert_eq!((left.milli_cpu, left.memory, left.pids), (0, 0, 31_000));
+    }
+}
