@@ -8,10 +8,11 @@ use std::rc::Rc;
 use super::node_values::{self, BEST_EFFORT_SHARES, burstable_shares};
 use super::pod_values::pod_values;
 use super::settings::{Reserved, Settings};
-use crate::api::{Pod, PodUid, QosClass, Reason, qos_class};
+use crate::api::{EventKind, Pod, PodUid, QosClass, Reason, qos_class};
 use crate::cgroups::{CgroupError, CgroupName, Groups, Values, is_pod, oom_kills};
 use crate::config::CgroupDriver;
 use crate::error::ErrorChain;
+use crate::pods::NodeEvent;
 use crate::rt;
 
 /// One for the whole process.
@@ -30,6 +31,9 @@ pub(crate) struct ContainerManager {
     /// The kernel's kills in each pod that are accounted for.
     kills: RefCell<BTreeMap<PodUid, u64>>,
 }
+
+/// As the upstream kubelet says it.
+const ENFORCED: &str = "Updated Node Allocatable limit across pods";
 
 /// The classes that have pods, and so all the groups that pods are in.
 const CLASSES: [QosClass; 3] = [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort];
@@ -57,27 +61,24 @@ impl ContainerManager {
     }
 
     /// Makes the groups above the pods, and sets them and those of the system: at the start, and again and again, as
-    /// somebody else may have changed them.
-    pub(crate) async fn ensure_node(self: Rc<Self>) {
-        let Some(settings) = self.settings.clone() else { return };
+    /// somebody else may have changed them. Gives what is news of it.
+    pub(crate) async fn ensure_node(&self) -> Option<NodeEvent> {
+        let settings = self.settings.clone()?;
         let (groups, driver, burstable) = (self.groups.clone(), self.driver.get(), self.burstable.get());
         let done = rt::blocking(move || {
             ensure_classes(&groups, driver, &settings, burstable)?;
             enforce(&groups, driver, &settings)
         })
         .await;
-        let (reason, text) = match &done {
-            Ok(()) => (Reason::NODE_ALLOCATABLE_ENFORCED, "Updated Node Allocatable limit across pods".to_owned()),
-            Err(error) => (Reason::FAILED_NODE_ALLOCATABLE_ENFORCEMENT, ErrorChain(error).to_string()),
+        let (kind, reason, message) = match &done {
+            Ok(()) => (EventKind::Normal, Reason::NODE_ALLOCATABLE_ENFORCED, ENFORCED.to_owned()),
+            Err(error) => {
+                let reason = Reason::FAILED_NODE_ALLOCATABLE_ENFORCEMENT;
+                (EventKind::Warning, reason, ErrorChain(error).to_string())
+            }
         };
-        if *self.enforcement.borrow() == text {
-            return;
-        }
-        match done {
-            Ok(()) => log!(info, &text, reason = reason),
-            Err(_) => log!(error, &text, reason = reason),
-        }
-        *self.enforcement.borrow_mut() = text;
+        let before = self.enforcement.replace(message.clone());
+        (before != message).then(|| NodeEvent::new(kind, reason, message))
     }
 
     /// Gives the group of burstable pods the weight of those that there are now; nothing happens if it has it.
@@ -255,7 +256,9 @@ mod tests {
         let hierarchy = Hierarchy::new("node", &NODE);
         let mut settings = settings();
         settings.enforced.system_compressible = true;
-        rt::block_on(hierarchy.manager(settings).ensure_node());
+        let manager = hierarchy.manager(settings);
+        let news = [rt::block_on(manager.ensure_node()), rt::block_on(manager.ensure_node())];
+        assert_eq!(news, [Some(NodeEvent::new(EventKind::Normal, Reason::NODE_ALLOCATABLE_ENFORCED, ENFORCED)), None]);
         assert_eq!(hierarchy.read("kubepods/cpu.weight"), "137");
         assert_eq!(hierarchy.read("kubepods/memory.max"), ((1u64 << 30) - (96 << 20)).to_string());
         assert_eq!(hierarchy.read("kubepods/burstable/cpu.weight"), "1");
@@ -312,7 +315,7 @@ mod tests {
     fn where_no_groups_are_made_nothing_is_touched() {
         let manager = Rc::new(ContainerManager::new(Path::new("/nonexistent"), None));
         rt::block_on(async {
-            Rc::clone(&manager).ensure_node().await;
+            assert_eq!(manager.ensure_node().await, None);
             assert!(manager.ensure_pod(&pod("1", "1")).await.is_ok());
             assert!(manager.remove_pod(&"1".into()).await.is_ok());
         });

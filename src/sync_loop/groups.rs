@@ -2,10 +2,12 @@
 
 use std::rc::Rc;
 
+use async_channel::Sender;
+
 use crate::api::{PodUid, Reason};
 use crate::container_manager::ContainerManager;
 use crate::pod_workers::State;
-use crate::pods::{ContainerState, ObservedContainer, ObservedPod};
+use crate::pods::{ContainerState, ObservedContainer, ObservedPod, SyncEvent};
 use crate::rt;
 use crate::sync_loop::SyncLoop;
 
@@ -22,7 +24,7 @@ impl SyncLoop {
         let groups = Rc::clone(&self.groups);
         let known: Option<Vec<PodUid>> =
             self.books.borrow().sources.all_ready().then(|| self.workers.uids().cloned().collect());
-        self.node_groups = Some(rt::spawn(look_after(groups, known)));
+        self.node_groups = Some(rt::spawn(look_after(groups, known, self.sender.clone())));
     }
 
     /// Burstable pods together weigh what they ask for.
@@ -58,8 +60,11 @@ impl SyncLoop {
     }
 }
 
-async fn look_after(groups: Rc<ContainerManager>, known: Option<Vec<PodUid>>) {
-    Rc::clone(&groups).ensure_node().await;
+async fn look_after(groups: Rc<ContainerManager>, known: Option<Vec<PodUid>>, inbox: Sender<SyncEvent>) {
+    if let Some(event) = groups.ensure_node().await {
+        // The loop is gone only when the process ends.
+        let _ = inbox.send(SyncEvent::NodeHappened(event)).await;
+    }
     if let Some(known) = known {
         groups.remove_strays(&known).await;
     }

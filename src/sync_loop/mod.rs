@@ -38,6 +38,8 @@ pub(crate) const INBOX: usize = 256;
 
 pub(crate) struct SyncLoop {
     inbox: Receiver<SyncEvent>,
+    /// For tasks of the loop's own.
+    sender: Sender<SyncEvent>,
     books: Rc<RefCell<Books>>,
     seen: Rc<RefCell<ObservedCache>>,
     runtime: Rc<PodRuntime>,
@@ -81,9 +83,10 @@ impl SyncLoop {
             sender.clone(),
         );
         let probes = Probes::new(runtime.cri(), runtime.dialer(), runtime.node.own_address(), sender.clone());
-        let pleg = Pleg::new(Rc::clone(&runtime), config.sync_frequency, sender);
+        let pleg = Pleg::new(Rc::clone(&runtime), config.sync_frequency, sender.clone());
         Self {
             inbox,
+            sender,
             books,
             seen: runtime.seen(),
             runtime,
