@@ -34,12 +34,12 @@ impl CgroupName {
     /// A group that is there already, as a configuration names it: `/system`, or with systemd `/system.slice` or
     /// `/system-kube.slice`.
     pub(crate) fn configured(text: &str, driver: CgroupDriver) -> Self {
-        let parts = text.split('/').filter(|part| !part.is_empty());
+        let mut parts = text.split('/').filter(|part| !part.is_empty());
         match driver {
             CgroupDriver::Cgroupfs => Self(parts.map(str::to_owned).collect()),
             CgroupDriver::Systemd => {
                 // The last slice carries the names of those above it.
-                let last = parts.last().unwrap_or_default();
+                let last = parts.next_back().unwrap_or_default();
                 let last = last.strip_suffix(SLICE).unwrap_or(last);
                 Self(last.split('-').filter(|part| !part.is_empty()).map(str::to_owned).collect())
             }

@@ -52,8 +52,12 @@ impl SyncLoop {
         for container in pod.containers.iter_mut().filter(|container| is_news(container)) {
             let ContainerState::Exited(exit) = &mut container.state else { continue };
             let told = exit.reason == oom.as_str();
+            if !told && exit.code != KILLED {
+                continue;
+            }
             // What the runtime has told of is accounted for, too.
-            if (told || exit.code == KILLED) && self.groups.take_oom_kills(&pod.uid) && !told {
+            let killed = self.groups.take_oom_kills(&pod.uid);
+            if killed && !told {
                 exit.reason = oom.as_str().to_owned();
             }
         }
