@@ -73,3 +73,44 @@ is_another() { main=$(agent_pid) && [ "$main" != "$1" ]; }
 
 # service_log [OPTION...]: what the journal has of this boot.
 service_log() { journalctl --boot --unit coracle "$@"; }
+
+# --- packages
+
+# apt_get COMMAND...: its output is kept; where it fails, the test has.
+apt_get() {
+    mkdir -p "$LOGS/$TEST"
+    echo "=== apt-get $*" >>"$LOGS/$TEST/apt"
+    DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends "$@" >>"$LOGS/$TEST/apt" 2>&1 </dev/null ||
+        fail "apt-get $*: $(grep -m1 '^E:\|^dpkg: error' "$LOGS/$TEST/apt" || tail -n1 "$LOGS/$TEST/apt")"
+}
+
+# pack NAME VERSION [LINE OF THE CONTROL FILE...]: /run/NAME.deb, from the tree /run/NAME.
+pack() {
+    package=$1
+    mkdir -p "/run/$package/DEBIAN"
+    printf 'Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: a test\nDescription: a test\n' "$1" "$2" >"/run/$package/DEBIAN/control"
+    shift 2
+    [ $# = 0 ] || printf '%s\n' "$@" >>"/run/$package/DEBIAN/control"
+    dpkg-deb -Znone --build "/run/$package" "/run/$package.deb" >/dev/null
+}
+
+# newer VERSION: the packages once more, under that version, in /run/VERSION.
+newer() {
+    mkdir -p "/run/$1"
+    for package in packages/*.deb; do
+        rm -rf /run/repacked
+        dpkg-deb --raw-extract "$package" /run/repacked
+        sed -i -e "s/^Version: .*/Version: $1/" -e "s/coracle (= [^)]*)/coracle (= $1)/" /run/repacked/DEBIAN/control
+        name=${package##*/}
+        dpkg-deb -Znone --build /run/repacked "/run/$1/${name%%_*}.deb" >/dev/null
+    done
+    rm -r /run/repacked
+}
+
+package_version() { dpkg-query --show --showformat '${Version}' "$1"; }
+
+# containerd 1.6 does not tell its cgroup driver.
+set_cgroup_driver() {
+    echo 'cgroupDriver: systemd' >>/etc/coracle/config.yaml
+    systemctl restart coracle
+}
