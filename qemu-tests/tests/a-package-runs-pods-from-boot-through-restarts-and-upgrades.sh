@@ -51,4 +51,5 @@ else
     remove web
     wait_for "the pod is gone" 60 is_gone web
     apt_get purge coracle
+    expect_equal "control groups of pods after a purge" "$(find /sys/fs/cgroup -name 'kubepods*')" ""
 fi
