@@ -78,6 +78,7 @@ service_log() { journalctl --boot --unit coracle "$@"; }
 
 # apt_get COMMAND...: its output is kept; where it fails, the test has.
 apt_get() {
+    # shellcheck disable=SC2153
     mkdir -p "$LOGS/$TEST"
     echo "=== apt-get $*" >>"$LOGS/$TEST/apt"
     DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends "$@" >>"$LOGS/$TEST/apt" 2>&1 </dev/null ||

@@ -59,7 +59,7 @@ systemctl daemon-reload
 apt_get purge coracle-kubelet
 for path in /usr/bin/kubelet /usr/lib/systemd/system/kubelet.service /etc/systemd/system/multi-user.target.wants/kubelet.service \
     /usr/share/man/man8/kubelet.8.gz /usr/share/doc/coracle-kubelet; do
-    [ ! -e $path ] && [ ! -L $path ] || fail "left behind: $path"
+    if [ -e $path ] || [ -L $path ]; then fail "left behind: $path"; fi
 done
 expect_equal "coracle.service when it is the node's again" "$(states coracle)" "enabled active"
 runs_on "the purge of coracle-kubelet"
