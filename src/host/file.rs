@@ -1,20 +1,35 @@
 //! Reading files with a bound, and writing them whole.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-/// The first `limit` bytes of a regular file. A link is not followed: the file may be a container's to write.
+/// The last `limit` bytes of a regular file, and whether there are more before them. A link is not followed: the file
+/// may be a container's to write.
+pub(crate) fn read_tail(path: &Path, limit: u64) -> io::Result<(Vec<u8>, bool)> {
+    let mut file = open_regular(path)?;
+    let before = file.metadata()?.len().saturating_sub(limit);
+    file.seek(SeekFrom::Start(before))?;
+    let mut bytes = Vec::new();
+    file.take(limit).read_to_end(&mut bytes)?;
+    Ok((bytes, before > 0))
+}
+
+/// The first `limit` bytes of a regular file, read as [`read_tail`] does.
 pub(crate) fn read_head(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path)?.take(u64::try_from(limit).unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn open_regular(path: &Path) -> io::Result<File> {
     let no_surprise = nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(no_surprise.bits()).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    let mut bytes = Vec::new();
-    file.take(u64::try_from(limit).unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    Ok(file)
 }
 
 /// Puts `bytes` at `path`, all of them or none, even when the power goes. Only this user can read them.
@@ -47,17 +62,20 @@ mod tests {
     }
 
     #[test]
-    fn only_the_head_of_a_regular_file_is_read() {
-        let dir = std::env::temp_dir().join(format!("coracle-read-head-{}", std::process::id()));
+    fn only_the_head_or_tail_of_a_regular_file_is_read() {
+        let dir = std::env::temp_dir().join(format!("coracle-read-tail-{}", std::process::id()));
         fs::create_dir_all(&dir).expect("a directory of our own");
         let file = dir.join("message");
         fs::write(&file, "0123456789").expect("a file of our own");
         let link = dir.join("link");
         std::os::unix::fs::symlink(&file, &link).expect("a link of our own");
-        let results = (read_head(&file, 4), read_head(&link, 4), read_head(&dir, 4));
+        let results = (read_tail(&file, 4), read_tail(&file, 10), read_tail(&link, 4), read_tail(&dir, 4));
+        let head = read_head(&file, 4);
         fs::remove_dir_all(&dir).expect("our own directory");
-        assert_eq!(results.0.expect("it is there"), b"0123");
-        assert!(results.1.is_err(), "a link was followed");
-        assert!(results.2.is_err(), "a directory was read");
+        assert_eq!(results.0.expect("it is there"), (b"6789".to_vec(), true));
+        assert_eq!(results.1.expect("it is there"), (b"0123456789".to_vec(), false));
+        assert_eq!(head.expect("it is there"), b"0123");
+        assert!(results.2.is_err(), "a link was followed");
+        assert!(results.3.is_err(), "a directory was read");
     }
 }

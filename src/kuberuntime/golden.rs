@@ -206,4 +206,17 @@ recordings! {
     a_static_pod_is_sent_as_recorded = "static-one-node1";
     variables_are_sent_as_recorded = "env";
     a_group_for_volumes_is_sent_as_recorded = "volumes";
+    a_pod_that_completes_is_sent_as_recorded = "completed";
+    a_pod_without_its_config_map_is_sent_as_recorded = "config-missing";
+    a_crashing_pod_is_sent_as_recorded = "crashloop";
+    a_pod_with_a_deadline_is_sent_as_recorded = "deadline";
+    a_failing_pod_is_sent_as_recorded = "failed";
+    a_pod_without_its_image_is_sent_as_recorded = "image-missing";
+    a_failing_init_container_is_sent_as_recorded = "init-fails";
+    a_pod_that_fails_its_probe_is_sent_as_recorded = "liveness-fails";
+    a_pod_that_never_pulls_is_sent_as_recorded = "never-pull";
+    a_pod_that_must_not_be_root_is_sent_as_recorded = "nonroot";
+    a_pod_that_is_not_ready_is_sent_as_recorded = "not-ready";
+    a_pod_with_a_small_limit_is_sent_as_recorded = "oom";
+    a_pod_with_a_readiness_gate_is_sent_as_recorded = "readiness-gate";
 }

@@ -9,16 +9,14 @@ use crate::api::PodUid;
 use crate::config::CgroupDriver;
 use crate::cri::{self, v1};
 use crate::error::ErrorChain;
-use crate::host::file;
 use crate::kuberuntime::labels::{POD_UID, PodMark};
+use crate::kuberuntime::termination_message::last_words;
 use crate::kuberuntime::{PodRuntime, observe};
 use crate::pods::{Observation, ObservedContainer, ObservedPod, ObservedSandbox, Relist, RuntimeState};
 use crate::rt;
 
 /// How long the statuses of all pods may take, when all are asked for.
 const RELIST: Duration = Duration::from_secs(5);
-/// The most of a termination message that is kept of one container.
-const TERMINATION_MESSAGE: usize = 4096;
 
 impl PodRuntime {
     /// What the runtime says of itself.
@@ -197,10 +195,10 @@ impl PodRuntime {
         let pid = answer.init_pid();
         let Some(status) = answer.status else { return Ok(None) };
         let message = match status.state {
-            v1::ContainerState::Exited => termination_message(&status).await,
-            _ => None,
+            v1::ContainerState::Exited => last_words(&status).await,
+            _ => String::new(),
         };
-        Ok(Some(observe::container(status, &listed.pod_sandbox_id, pid, message)))
+        Ok(Some(observe::container(status, &listed.pod_sandbox_id, pid, &message)))
     }
 }
 
@@ -232,19 +230,6 @@ impl PodEvents {
             if let Some(mark) = sandbox.into_iter().chain(containers).find_map(PodMark::read) {
                 return Ok(Some(mark.uid()));
             }
-        }
-    }
-}
-
-async fn termination_message(status: &v1::ContainerStatus) -> Option<String> {
-    let path = observe::termination_log(status)?.to_owned();
-    let text = rt::blocking(move || file::read_head(path.as_ref(), TERMINATION_MESSAGE)).await;
-    match text {
-        Ok(bytes) if bytes.is_empty() => None,
-        Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
-        Err(error) => {
-            log!(debug, "termination message not read", container = status.id, error = ErrorChain(&error));
-            None
         }
     }
 }

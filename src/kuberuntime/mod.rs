@@ -29,6 +29,7 @@ mod security_context;
 mod service_links;
 mod stop_order;
 mod tell;
+mod termination_message;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

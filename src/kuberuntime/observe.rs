@@ -94,7 +94,7 @@ fn listed_container(listed: &v1::Container) -> ObservedContainer {
         annotations: listed.annotations.clone(),
         ..v1::ContainerStatus::default()
     };
-    container(answer, &listed.pod_sandbox_id, None, None)
+    container(answer, &listed.pod_sandbox_id, None, "")
 }
 
 /// Newest first, as everything that reads an [`ObservedPod`] expects; of containers that is so among those of a name.
@@ -143,12 +143,12 @@ pub(super) fn sandbox(answer: v1::PodSandboxStatus, pid: Option<u32>) -> Observe
     }
 }
 
-/// `message` is what the container left in its termination log.
+/// `last_words` are what the container left in its termination log, or wrote last.
 pub(super) fn container(
     answer: v1::ContainerStatus,
     sandbox_id: &str,
     pid: Option<u32>,
-    message: Option<String>,
+    last_words: &str,
 ) -> ObservedContainer {
     let state = match answer.state {
         v1::ContainerState::Created => ContainerState::Created,
@@ -156,7 +156,7 @@ pub(super) fn container(
         v1::ContainerState::Exited => ContainerState::Exited(Box::new(Exit {
             code: answer.exit_code,
             reason: answer.reason,
-            message: message.unwrap_or(answer.message),
+            message: exit_message(answer.message, last_words),
             started_at: answer.started_at,
             finished_at: answer.finished_at,
         })),
@@ -183,11 +183,13 @@ pub(super) fn container(
     }
 }
 
-/// Where the container's termination message lies on the host.
-pub(super) fn termination_log(answer: &v1::ContainerStatus) -> Option<&str> {
-    let mark = ContainerMark::read(&answer.labels, &answer.annotations);
-    let mount = answer.mounts.iter().find(|mount| mount.container_path == mark.message_path)?;
-    Some(&mount.host_path)
+/// The runtime's words about the end, then the container's own.
+fn exit_message(of_runtime: String, last_words: &str) -> String {
+    match (of_runtime.as_str(), last_words) {
+        (_, "") => of_runtime,
+        ("", words) => words.to_owned(),
+        (before, words) => [before, ": ", words].concat(),
+    }
 }
 
 fn grace(mark: &ContainerMark<'_>) -> Option<Duration> {
@@ -227,12 +229,27 @@ mod tests {
     }
 
     #[test]
+    fn the_containers_last_words_follow_those_of_the_runtime() {
+        let message = |of_runtime: &str, words: &str| {
+            let answer = v1::ContainerStatus {
+                state: v1::ContainerState::Exited,
+                message: of_runtime.to_owned(),
+                ..v1::ContainerStatus::default()
+            };
+            container(answer, "s", None, words).exit().unwrap().message.clone()
+        };
+        assert_eq!(message("", "bye"), "bye");
+        assert_eq!(message("cannot run", ""), "cannot run");
+        assert_eq!(message("cannot run", "bye"), "cannot run: bye");
+    }
+
+    #[test]
     fn a_container_without_our_annotations_still_has_its_attempt_as_restart_count() {
         let answer = v1::ContainerStatus {
             metadata: Some(v1::ContainerMetadata { name: "main".to_owned(), attempt: 3 }),
             ..v1::ContainerStatus::default()
         };
-        let seen = container(answer, "s", None, None);
+        let seen = container(answer, "s", None, "");
         assert_eq!((seen.restart_count, seen.hash, seen.name.as_str()), (3, None, "main"));
     }
 
@@ -240,7 +257,7 @@ mod tests {
     fn a_deletion_grace_is_asked_before_the_pods_own() {
         let seen = |annotations: &[(&str, &str)]| {
             let annotations = written(annotations);
-            container(v1::ContainerStatus { annotations, ..Default::default() }, "s", None, None).grace
+            container(v1::ContainerStatus { annotations, ..Default::default() }, "s", None, "").grace
         };
         let own = ("io.kubernetes.pod.terminationGracePeriod", "30");
         assert_eq!(seen(&[own, ("io.kubernetes.pod.deletionGracePeriod", "5")]), Some(Duration::from_secs(5)));
@@ -257,8 +274,8 @@ mod tests {
         };
         let listed =
             v1::Container { id: "c".to_owned(), state: v1::ContainerState::Running, ..v1::Container::default() };
-        assert!(!container_unchanged(&container(answer.clone(), "s", None, None), &listed));
-        assert!(container_unchanged(&container(answer, "s", Some(1), None), &listed));
+        assert!(!container_unchanged(&container(answer.clone(), "s", None, ""), &listed));
+        assert!(container_unchanged(&container(answer, "s", Some(1), ""), &listed));
     }
 
     /// The years of a board's clock, in nanoseconds: before 1970, at its start, now, and as far as it goes.
@@ -268,7 +285,7 @@ mod tests {
     fn the_newest_is_the_one_that_was_counted_last_whatever_the_clock_said() {
         let container = |attempt, created_at| {
             let metadata = Some(v1::ContainerMetadata { name: "main".to_owned(), attempt });
-            container(v1::ContainerStatus { metadata, created_at, ..Default::default() }, "s", None, None)
+            container(v1::ContainerStatus { metadata, created_at, ..Default::default() }, "s", None, "")
         };
         let sandbox = |attempt, created_at| {
             let metadata = Some(v1::PodSandboxMetadata { attempt, ..Default::default() });
@@ -289,7 +306,7 @@ mod tests {
     fn of_two_with_one_number_the_one_that_runs_counts_and_else_the_later_one() {
         let made = |id: &str, created_at, state| {
             let answer = v1::ContainerStatus { id: id.to_owned(), created_at, state, ..Default::default() };
-            container(answer, "s", None, None)
+            container(answer, "s", None, "")
         };
         for (states, newest) in [
             ([v1::ContainerState::Exited, v1::ContainerState::Exited], "later"),
