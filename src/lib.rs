@@ -27,6 +27,7 @@ mod objects;
 mod pods;
 
 // Layer 4: one folder for each thing a kubelet is responsible for.
+mod admission;
 mod container_manager;
 mod images;
 mod kuberuntime;

@@ -21,6 +21,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("rt", 2),
     ("objects", 3),
     ("pods", 3),
+    ("admission", 4),
     ("container_manager", 4),
     ("images", 4),
     ("kuberuntime", 4),

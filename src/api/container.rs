@@ -244,7 +244,47 @@ words! {
     }
 }
 
+/// What becomes of a container that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterExit {
+    /// It is started again.
+    Restart,
+    /// Everything in its pod begins anew.
+    RestartAll,
+    /// It has ended for good.
+    Stay,
+}
+
+impl AfterExit {
+    /// `own` and `rules` are the container's, `pod` is what holds where it has no policy of its own. Rules are the
+    /// exceptions to a policy of its own, the first that fits counts (kubelet: `ContainerShouldRestart`).
+    pub fn of(own: Option<RestartPolicy>, rules: &[ContainerRestartRule], pod: RestartPolicy, code: i32) -> Self {
+        let fitting = rules.iter().filter(|_| own.is_some()).find(|rule| rule.fits(code));
+        let restarts = match (fitting.map(|rule| rule.action), own.unwrap_or(pod)) {
+            (Some(RestartRuleAction::RestartAllContainers), _) => return Self::RestartAll,
+            (Some(RestartRuleAction::Restart), _) | (None, RestartPolicy::Always) => true,
+            (None, RestartPolicy::OnFailure) => code != 0,
+            (None, RestartPolicy::Never) => false,
+        };
+        if restarts { Self::Restart } else { Self::Stay }
+    }
+}
+
+impl ContainerRestartRule {
+    fn fits(&self, code: i32) -> bool {
+        self.exit_codes.as_ref().is_some_and(|codes| match codes.operator {
+            ExitCodesOperator::In => codes.values.contains(&code),
+            ExitCodesOperator::NotIn => !codes.values.contains(&code),
+        })
+    }
+}
+
 impl Container {
+    /// What becomes of it when it has ended with `code`, in a pod with this policy.
+    pub fn after_exit(&self, pod: RestartPolicy, code: i32) -> AfterExit {
+        AfterExit::of(self.restart_policy, &self.restart_policy_rules, pod, code)
+    }
+
     /// An init container that goes on running beside the main containers.
     pub fn is_sidecar(&self) -> bool {
         self.restart_policy == Some(RestartPolicy::Always)

@@ -8,11 +8,18 @@ pub fn expand<'a>(text: &str, value: impl Fn(&str) -> Option<&'a str>) -> String
     String::from_utf8(expanded).unwrap_or_default()
 }
 
+/// The longest string that the kernel gives to a program (`MAX_ARG_STRLEN`), its end included. Variables that refer to
+/// each other twice would double with each: what has become longer than this is not expanded any further.
+pub const LONGEST_STRING: usize = 128 << 10;
+
 /// The same with values that need not be text.
 pub fn expand_bytes<'a>(text: &str, mut value: impl FnMut(&str) -> Option<&'a [u8]>) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {
+        if out.len() >= LONGEST_STRING {
+            return out;
+        }
         out.extend_from_slice(before.as_bytes());
         let reference = after.strip_prefix('(').and_then(|open| open.split_once(')'));
         rest = if let Some(after) = after.strip_prefix('$') {

@@ -57,6 +57,21 @@ macro_rules! object {
                 json.end_object();
             }
         }
+
+        #[cfg(test)]
+        impl $crate::api::fields::Known for $name {
+            fn visit(fields: &mut $crate::api::fields::Fields) {
+                fields.note($crate::api::fields::Kind::Object);
+                $($(fields.under(
+                    $crate::api::object::key!($always $($always_key)?),
+                    <$always_type as $crate::api::fields::Known>::visit,
+                );)*)?
+                $(fields.under(
+                    $crate::api::object::key!($field $($key)?),
+                    <$type as $crate::api::fields::Known>::visit,
+                );)*
+            }
+        }
     };
 }
 
@@ -114,6 +129,13 @@ macro_rules! words {
                 json.string(self.as_str());
             }
         }
+
+        #[cfg(test)]
+        impl $crate::api::fields::Known for $name {
+            fn visit(fields: &mut $crate::api::fields::Fields) {
+                fields.note($crate::api::fields::Kind::Words(Self::WORDS));
+            }
+        }
     };
 }
 
@@ -156,6 +178,13 @@ macro_rules! one_of {
 
             pub(super) fn write(&self, json: &mut $crate::api::encode::Json) {
                 match self { $(Self::$variant(value) => json.always($key, value),)* }
+            }
+        }
+
+        #[cfg(test)]
+        impl $crate::api::fields::Known for $name {
+            fn visit(fields: &mut $crate::api::fields::Fields) {
+                $(fields.under($key, <$type as $crate::api::fields::Known>::visit);)*
             }
         }
     };
@@ -202,6 +231,15 @@ macro_rules! one_of_object {
                 $(json.field(stringify!($field), &self.$field);)*
                 self.$one.write(json);
                 json.end_object();
+            }
+        }
+
+        #[cfg(test)]
+        impl $crate::api::fields::Known for $name {
+            fn visit(fields: &mut $crate::api::fields::Fields) {
+                fields.note($crate::api::fields::Kind::Object);
+                $(fields.under(stringify!($field), <$type as $crate::api::fields::Known>::visit);)*
+                <$one_type as $crate::api::fields::Known>::visit(fields);
             }
         }
     };

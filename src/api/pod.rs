@@ -188,14 +188,18 @@ words! {
 impl PodSpec {
     /// What the containers are given to stop; where nothing was said, the API's default.
     pub fn termination_grace(&self) -> Duration {
-        let seconds = self.termination_grace_period_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-        seconds.map_or(Duration::from_secs(30), Duration::from_secs)
+        self.termination_grace_period_seconds.and_then(grace_of_seconds).unwrap_or(Duration::from_secs(30))
     }
 
     /// Every container in the order in which they may start: init, main, ephemeral.
     pub fn all_containers(&self) -> impl Iterator<Item = &Container> {
         self.init_containers.iter().chain(&self.containers).chain(&self.ephemeral_containers)
     }
+}
+
+/// A time to stop, as a spec gives it; `None` for what is none. A lifetime is enough, and no clock runs over.
+pub fn grace_of_seconds(seconds: i64) -> Option<Duration> {
+    u64::try_from(seconds).ok().map(|seconds| Duration::from_secs(seconds.min(i32::MAX.unsigned_abs().into())))
 }
 
 /// The full name of a pod, as the kubelet's books and logs have it.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::duration;
 use super::nearest::nearest;
 use super::schema::{Field, KUBELET_CONFIGURATION, Kind, Standing};
-use crate::api::Quantity;
+use crate::api::{Quantity, SysctlNamespace, dotted_sysctl};
 
 /// A value that cannot stand, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,6 +172,7 @@ fn fits(kind: &Kind, value: &Value) -> bool {
         (Kind::Word(words), Value::String(text)) => text.is_empty() || words.contains(&text.as_str()),
         (Kind::Endpoint, Value::String(text)) => text.is_empty() || socket_path(text).is_some(),
         (Kind::Ip, Value::String(text)) => text.is_empty() || text.parse::<IpAddr>().is_ok(),
+        (Kind::Sysctl, Value::String(text)) => is_sysctl(text),
         (Kind::Duration(least, most), Value::String(text)) => duration::parse(text).is_some_and(|duration| {
             !duration.negative && (duration.size.is_zero() || (*least..=*most).contains(&duration.size))
         }),
@@ -209,6 +210,7 @@ pub(super) fn wanted(kind: &Kind) -> String {
         }
         Kind::Endpoint => "a socket as unix:///run/containerd/containerd.sock".to_owned(),
         Kind::Ip => "an IP address".to_owned(),
+        Kind::Sysctl => "a sysctl of the namespaces of a pod, as net.core.somaxconn or kernel.msg*".to_owned(),
         Kind::Duration(least, _) if least.is_zero() => "a duration as 1m30s".to_owned(),
         Kind::Duration(least, most) => format!("a duration from {} to {}", go(*least), go(*most)),
         Kind::AnyDuration | Kind::LogDuration => "a duration as 1m30s".to_owned(),
@@ -262,6 +264,12 @@ pub(super) fn asks_nothing(kind: &Kind, value: &Value) -> bool {
 pub(super) fn socket_path(endpoint: &str) -> Option<&str> {
     let path = endpoint.strip_prefix("unix://").unwrap_or(endpoint);
     path.starts_with('/').then_some(path)
+}
+
+/// What all pods share with the host is none for a pod to set.
+fn is_sysctl(text: &str) -> bool {
+    let name = dotted_sysctl(text.strip_suffix('*').unwrap_or(text));
+    !name.contains(['*', ' ']) && SysctlNamespace::of(&name).is_some()
 }
 
 fn is_percent(text: &str) -> bool {

@@ -57,6 +57,8 @@ pub(crate) struct Config {
     /// `None`: as many as the node has.
     pub(crate) pod_pids_limit: Option<i64>,
     pub(crate) seccomp_default: bool,
+    /// Kernel parameters that pods may set beside the safe ones: names, or beginnings that end in `*`.
+    pub(crate) allowed_unsafe_sysctls: Vec<String>,
     pub(crate) max_container_restart_period: Duration,
     pub(crate) cluster_dns: Vec<IpAddr>,
     pub(crate) cluster_domain: String,
@@ -159,6 +161,7 @@ impl Default for Config {
             max_pods: 110,
             pod_pids_limit: None,
             seccomp_default: false,
+            allowed_unsafe_sysctls: Vec::new(),
             max_container_restart_period: Duration::from_secs(300),
             cluster_dns: Vec::new(),
             cluster_domain: String::new(),
@@ -256,6 +259,9 @@ impl Config {
         fields.replace("maxPods", Fields::positive, &mut self.max_pods);
         self.pod_pids_limit = fields.int("podPidsLimit").filter(|limit| *limit > 0);
         fields.replace("seccompDefault", Fields::bool, &mut self.seccomp_default);
+        if let Some(Value::Array(names)) = fields.at("allowedUnsafeSysctls") {
+            self.allowed_unsafe_sysctls = names.iter().filter_map(|name| Some(name.as_str()?.to_owned())).collect();
+        }
         let period = "crashLoopBackOff.maxContainerRestartPeriod";
         fields.replace(period, Fields::duration, &mut self.max_container_restart_period);
         if let Some(Value::Array(servers)) = fields.at("clusterDNS") {

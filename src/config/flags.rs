@@ -201,6 +201,7 @@ fn value(kind: &Kind, text: &str) -> Value {
         | Kind::Path
         | Kind::Percent
         | Kind::Quantity
+        | Kind::Sysctl
         | Kind::Text
         | Kind::Threshold
         | Kind::Word(_) => string(),

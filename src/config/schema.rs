@@ -17,6 +17,8 @@ pub(super) enum Kind {
     /// The socket of a runtime: `unix:///path`.
     Endpoint,
     Ip,
+    /// A kernel parameter that has a value for each namespace, or the beginning of several with a `*` behind it.
+    Sysctl,
     Duration(Duration, Duration),
     /// A duration that a negative value switches off.
     AnyDuration,
@@ -183,7 +185,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("systemReservedCgroup", Kind::Text),
     used("kubeReservedCgroup", Kind::Text),
     used("enforceNodeAllocatable", Kind::List(&Kind::Word(ENFORCEABLE))),
-    later("allowedUnsafeSysctls", TEXTS),
+    used("allowedUnsafeSysctls", Kind::List(&Kind::Sysctl)),
     later("defaultPodSysctls", TEXT_MAP),
     later("volumePluginDir", Kind::Path),
     later("providerID", Kind::Text),

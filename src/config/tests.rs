@@ -144,6 +144,11 @@ fn a_bad_file_gets_one_line_that_names_file_and_field() {
         (r#""failSwapOn":"no""#, "failSwapOn: expected true or false, found \"no\""),
         (r#""clusterDomain":[]"#, "clusterDomain: expected a string, found a list"),
         (r#""clusterDNS":"10.0.0.10""#, "clusterDNS: expected a list, found \"10.0.0.10\""),
+        (
+            r#""allowedUnsafeSysctls":["net.*","vm.swappiness"]"#,
+            "allowedUnsafeSysctls[1]: expected a sysctl of the namespaces of a pod, as net.core.somaxconn or kernel.msg*, \
+             found \"vm.swappiness\"",
+        ),
         (r#""clusterDNS":["10.0.0.10","x"]"#, "clusterDNS[1]: expected an IP address, found \"x\""),
         (r#""syncFrequency":60"#, "syncFrequency: expected a duration as 1m30s, found 60"),
         (r#""oomScoreAdj":1001"#, "oomScoreAdj: expected a whole number from -1000 to 1000, found 1001"),
@@ -324,7 +329,7 @@ fn every_setting_in_force_reaches_the_configuration() {
            "cgroupDriver":"systemd","singleProcessOOMKill":true,"runtimeRequestTimeout":"3s","maxPods":4,
            "podPidsLimit":100,"resolvConf":"","cpuCFSQuota":false,"cpuCFSQuotaPeriod":"10ms",
            "maxParallelImagePulls":3,"failSwapOn":false,"logging":{"verbosity":5},
-           "crashLoopBackOff":{"maxContainerRestartPeriod":"20s"},"seccompDefault":true,
+           "crashLoopBackOff":{"maxContainerRestartPeriod":"20s"},"seccompDefault":true,"allowedUnsafeSysctls":["net.*"],
            "containerRuntimeEndpoint":"unix:///a","imageServiceEndpoint":"/b""#,
     );
     let expected = Config {
@@ -355,6 +360,7 @@ fn every_setting_in_force_reaches_the_configuration() {
         verbosity: 5,
         max_container_restart_period: Duration::from_secs(20),
         seccomp_default: true,
+        allowed_unsafe_sysctls: vec!["net.*".to_owned()],
         runtime_endpoint: "/a".into(),
         image_endpoint: "/b".into(),
         ..defaults()

@@ -40,9 +40,17 @@ pub(crate) enum ConfigError {
     },
     /// A seccomp profile of the type `Localhost` without a path.
     NoSeccompPath,
+    /// An ephemeral container is to see the processes of one that is not there.
+    NoTarget {
+        name: String,
+    },
     /// `runAsNonRoot` beside `runAsUser: 0`.
     RunsAsRoot {
         of: ContainerName,
+    },
+    /// A variable, or without a name the command, is longer than what the kernel gives to a program.
+    TooLong {
+        name: Option<String>,
     },
     UserNamespace,
 }
@@ -101,7 +109,17 @@ impl fmt::Display for ConfigError {
             }
             Self::NoSuchObject { kind, name } => write!(f, "{} {name:?} not found", kind.resource()),
             Self::NoSeccompPath => f.write_str("localhostProfile must be set if seccompProfile type is Localhost."),
+            Self::NoTarget { name } => write!(f, "unable to find target container {name}"),
             Self::RunsAsRoot { of } => write!(f, "container's runAsUser breaks non-root policy {of}"),
+            Self::TooLong { name: Some(name) } => {
+                write!(
+                    f,
+                    "environment variable {name:?} is longer than the kernel gives to a program, or all of them are"
+                )
+            }
+            Self::TooLong { name: None } => {
+                f.write_str("command and args are longer than the kernel gives to a program")
+            }
             Self::UserNamespace => f.write_str("hostUsers: false is not supported"),
         }
     }

@@ -30,7 +30,9 @@ pub(crate) struct ContainerInput<'a> {
 pub(crate) fn container_config(input: ContainerInput<'_>) -> Result<ContainerConfig, ConfigError> {
     let ContainerInput { pod, container, node, environment, .. } = input;
     let security_context = container_security_context(pod, container, input.image_user, input.target, node)?;
-    let expanded = |texts: &[String]| texts.iter().map(|text| environment.expand(text)).collect();
+    let mut bytes = environment.bytes();
+    let command = environment.expand_all(&container.command, &mut bytes)?;
+    let args = environment.expand_all(&container.args, &mut bytes)?;
     Ok(ContainerConfig {
         metadata: Some(ContainerMetadata { name: container.name.clone(), attempt: input.restart_count }),
         image: Some(ImageSpec {
@@ -38,8 +40,8 @@ pub(crate) fn container_config(input: ContainerInput<'_>) -> Result<ContainerCon
             user_specified_image: container.image.clone(),
             ..ImageSpec::default()
         }),
-        command: expanded(&container.command),
-        args: expanded(&container.args),
+        command,
+        args,
         working_dir: container.working_dir.clone(),
         mounts: input.mounts,
         labels: container_labels(pod, container),

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::config_error::ConfigError;
 use super::service_links::service_variables;
 use crate::api::{
-    Container, EnvFromRef, EnvVarSource, FileKeySelector, KeySelector, Pod, expand_bytes, metadata_field,
-    resource_field,
+    Container, EnvFromRef, EnvVarSource, FileKeySelector, KeySelector, LONGEST_STRING, Pod, expand_bytes,
+    metadata_field, resource_field,
 };
 use crate::node::NodeSettings;
 use crate::objects::{ConfigObject, ObjectKey, ObjectKind, Objects};
@@ -34,7 +34,11 @@ pub(crate) struct FileValue {
 
 /// Variables in the order in which they are first set; a later value of the same name takes the earlier one's place.
 #[derive(Debug, Default)]
-pub(crate) struct Environment(BTreeMap<String, Variable>);
+pub(crate) struct Environment {
+    variables: BTreeMap<String, Variable>,
+    /// Of all of them.
+    bytes: usize,
+}
 
 #[derive(Debug)]
 struct Variable {
@@ -55,7 +59,7 @@ impl Environment {
             };
             let Some(object) = given.object(kind, &object.name, object.optional)? else { continue };
             for (key, value) in object.variables() {
-                environment.set(&[from.prefix.as_str(), key].concat(), value.to_owned());
+                environment.set(&[from.prefix.as_str(), key].concat(), value.to_owned())?;
             }
         }
         let mut from_files = given.from_files.iter();
@@ -78,21 +82,34 @@ impl Environment {
                 })),
             };
             if let Some(value) = value {
-                environment.set(&variable.name, value);
+                environment.set(&variable.name, value)?;
             }
         }
         // The container's own words go before them.
         for (name, value) in services {
             if environment.get(&name).is_none() {
-                environment.set(&name, value.into_bytes());
+                environment.set(&name, value.into_bytes())?;
             }
         }
         Ok(environment)
     }
 
-    /// `text` with its references to variables replaced.
-    pub(crate) fn expand(&self, text: &str) -> String {
-        text_of(expand_bytes(text, |name| self.get(name)))
+    /// `texts` with their references to variables replaced; `bytes` counts what a program is given at its start.
+    pub(crate) fn expand_all(&self, texts: &[String], bytes: &mut usize) -> Result<Vec<String>, ConfigError> {
+        let expand = |text: &String| {
+            let expanded = expand_bytes(text, |name| self.get(name));
+            *bytes += expanded.len();
+            if expanded.len() >= LONGEST_STRING || *bytes > MOST_BYTES {
+                return Err(ConfigError::TooLong { name: None });
+            }
+            Ok(text_of(expanded))
+        };
+        texts.iter().map(expand).collect()
+    }
+
+    /// Of the names and values.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The same where every reference must have a value; an error names those that have none.
@@ -109,21 +126,27 @@ impl Environment {
     }
 
     pub(crate) fn into_variables(self) -> Vec<(String, Vec<u8>)> {
-        let mut variables: Vec<_> = self.0.into_iter().collect();
+        let mut variables: Vec<_> = self.variables.into_iter().collect();
         variables.sort_by_key(|(_, variable)| variable.place);
         variables.into_iter().map(|(name, variable)| (name, variable.value)).collect()
     }
 
     fn get(&self, name: &str) -> Option<&[u8]> {
-        self.0.get(name).map(|variable| variable.value.as_slice())
+        self.variables.get(name).map(|variable| variable.value.as_slice())
     }
 
-    fn set(&mut self, name: &str, value: Vec<u8>) {
-        let place = self.0.len();
-        match self.0.get_mut(name) {
-            Some(variable) => variable.value = value,
-            None => drop(self.0.insert(name.to_owned(), Variable { place, value })),
+    /// What the kernel would not give to the program is refused: it would only say that a list is too long.
+    fn set(&mut self, name: &str, value: Vec<u8>) -> Result<(), ConfigError> {
+        self.bytes += name.len() + value.len();
+        if name.len() + value.len() + 1 >= LONGEST_STRING || self.bytes > MOST_BYTES {
+            return Err(ConfigError::TooLong { name: Some(name.to_owned()) });
         }
+        let place = self.variables.len();
+        match self.variables.get_mut(name) {
+            Some(variable) => variable.value = value,
+            None => drop(self.variables.insert(name.to_owned(), Variable { place, value })),
+        }
+        Ok(())
     }
 }
 
@@ -184,6 +207,10 @@ impl<'a> Given<'a> {
         })
     }
 }
+
+/// The most that the kernel gives to a program, arguments and variables together: three quarters of the largest stack
+/// that it is sure of.
+const MOST_BYTES: usize = 6 << 20;
 
 /// A variable may hold any bytes, a command or a path only text.
 fn text_of(bytes: Vec<u8>) -> String {

@@ -8,12 +8,13 @@ use crate::cgroups::CgroupName;
 use crate::cri::{self, v1};
 use crate::error::ErrorChain;
 use crate::images::{PresentImage, Wanted};
+use crate::kuberuntime::config_error::ConfigError;
 use crate::kuberuntime::container_config::{ContainerInput, container_config};
 use crate::kuberuntime::dns::{DnsWarning, needs_host_dns, pod_dns};
 use crate::kuberuntime::earlier_runs;
 use crate::kuberuntime::environment::{Environment, FileValue, Given};
 use crate::kuberuntime::grace::grace_of_kill;
-use crate::kuberuntime::kill::Kill;
+use crate::kuberuntime::kill::{Kill, gone_is_fine};
 use crate::kuberuntime::own_files::{host_dns, make_own_files};
 use crate::kuberuntime::sandbox_config::sandbox_config;
 use crate::kuberuntime::security_context::ImageUser;
@@ -93,10 +94,14 @@ impl PodRuntime {
                     let kill = Kill { cancel: Some(cancel), ..kill };
                     self.kill_container(kill).await.map_err(|error| one_line(&error))
                 }
+                Action::RemoveContainer { id } => {
+                    gone_is_fine(self.cri.remove_container(id).await).map_err(|error| one_line(&error))
+                }
                 Action::StartContainer { place, restart_count } => {
                     let Some(container) = place.of(pod) else { continue };
                     let Some(sandbox) = &sandbox else { continue };
-                    let start = Start { pod, container, place: *place, sandbox, restart_count: *restart_count };
+                    let start =
+                        Start { pod, container, place: *place, sandbox, observed, restart_count: *restart_count };
                     let waiting = self.start_container(&start, volumes, cancel).await.err();
                     if let Some(waiting) = &waiting {
                         self.tell_waiting(&pod.metadata.uid, &container.name, waiting);
@@ -171,7 +176,7 @@ impl PodRuntime {
         volumes: &VolumesFor<'_>,
         cancel: &CancelWatch,
     ) -> Result<(), Waiting> {
-        let Start { pod, container, place, sandbox, mut restart_count } = *start;
+        let Start { pod, container, place, sandbox, observed, mut restart_count } = *start;
         if restart_count == 0 {
             let logs = self.dirs.logs(&pod.metadata.namespace, &pod.metadata.name, &pod.metadata.uid);
             restart_count = earlier_runs::restart_count(logs.join(&container.name)).await;
@@ -189,6 +194,8 @@ impl PodRuntime {
         self.bring_mounted_images(pod, container, &mut mounts, sandbox, cancel).await?;
         let own_files = make_own_files(pod, container, &sandbox.ips, &mounts, &self.node).await;
         mounts.extend(own_files.map_err(|error| config_error(one_line(&error)))?);
+        let target = target(container, observed);
+        let target = target.map_err(|error| Waiting::new(error.reason(), one_line(&error)))?;
         let input = ContainerInput {
             pod,
             container,
@@ -198,7 +205,7 @@ impl PodRuntime {
             image_user: &image_user(&image),
             environment,
             mounts,
-            target: None,
+            target,
             node: &self.node,
         };
         let config = container_config(input).map_err(|error| Waiting::new(error.reason(), one_line(&error)))?;
@@ -269,6 +276,16 @@ fn image_user(image: &PresentImage) -> ImageUser {
     }
 }
 
+/// The id of the container whose processes an ephemeral one sees.
+fn target<'a>(container: &Container, observed: &'a ObservedPod) -> Result<Option<&'a str>, ConfigError> {
+    let name = &container.target_container_name;
+    if name.is_empty() {
+        return Ok(None);
+    }
+    let target = observed.container(name).ok_or_else(|| ConfigError::NoTarget { name: name.clone() })?;
+    Ok(Some(&target.id))
+}
+
 /// What a start needs to know.
 #[derive(Clone, Copy)]
 struct Start<'a> {
@@ -276,6 +293,7 @@ struct Start<'a> {
     container: &'a Container,
     place: Place,
     sandbox: &'a Sandbox,
+    observed: &'a ObservedPod,
     restart_count: u32,
 }
 
@@ -293,6 +311,7 @@ impl Place {
         match self {
             Self::Init(index) => pod.spec.init_containers.get(index),
             Self::Main(index) => pod.spec.containers.get(index),
+            Self::Ephemeral(index) => pod.spec.ephemeral_containers.get(index),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -54,6 +54,34 @@ pub(crate) fn node_with_memory(bytes: u64) -> NodeSettings {
     let mut node = node();
     node.allocatable.insert(MEMORY, Quantity::new(bytes.try_into().unwrap(), Format::BinarySi));
     node
+}
+
+/// Makes all that the runtime would be told of a pod, right or wrong: it must come to an end.
+pub(crate) fn tell_everything(pod: &Pod) {
+    let (node, objects) = (node(), objects());
+    let dns = pod_dns(pod, &node, &DnsConfig::default());
+    let _ = sandbox_config(pod, 0, &node, &dns.config);
+    let ips = ["10.0.0.2".parse().unwrap()];
+    let _ = super::hosts::hosts_file(pod, &ips, &node.cluster_domain, "");
+    let _ = crate::api::qos_class(pod);
+    for container in pod.spec.all_containers() {
+        let given = Given { pod, pod_ips: &ips, node: &node, objects: &objects, from_files: &[] };
+        let Ok(environment) = Environment::new(container, given) else { continue };
+        let _ = container_config(ContainerInput {
+            pod,
+            container,
+            is_init: pod.spec.init_containers.iter().any(|init| init.name == container.name),
+            restart_count: u32::MAX,
+            image_ref: "sha256:1",
+            image_user: &ImageUser::Uid(0),
+            environment,
+            mounts: Vec::new(),
+            target: None,
+            node: &node,
+        });
+    }
+    // How long it may take to end is counted from a moment, which must not be too much for the clock.
+    let _ = Instant::now() + pod.spec.termination_grace();
 }
 
 /// The objects of the recordings.

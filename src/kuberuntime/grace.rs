@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::api::{Container, Pod};
+use crate::api::{Container, Pod, grace_of_seconds};
 use crate::kuberuntime::Place;
 use crate::kuberuntime::pod_actions::KillReason;
 use crate::pods::ProbeKind;
@@ -13,16 +13,14 @@ pub(super) fn grace_of_kill(pod: &Pod, container: &Container, why: KillReason) -
     let probe = match why {
         KillReason::FailedProbe(ProbeKind::Startup) => &container.startup_probe,
         KillReason::FailedProbe(ProbeKind::Liveness) => &container.liveness_probe,
-        KillReason::FailedProbe(ProbeKind::Readiness) | KillReason::DefinitionChanged | KillReason::StateUnknown => {
-            &None
-        }
+        KillReason::FailedProbe(ProbeKind::Readiness)
+        | KillReason::DefinitionChanged
+        | KillReason::RestartsAll
+        | KillReason::StateUnknown => &None,
     };
     let of_probe = probe.as_ref().and_then(|probe| probe.termination_grace_period_seconds);
     let seconds = pod.metadata.deletion_grace_period_seconds.or(of_probe);
-    match seconds.and_then(|seconds| u64::try_from(seconds).ok()) {
-        Some(seconds) => Duration::from_secs(seconds),
-        None => pod.spec.termination_grace(),
-    }
+    seconds.and_then(grace_of_seconds).unwrap_or_else(|| pod.spec.termination_grace())
 }
 
 impl KillReason {
@@ -31,11 +29,13 @@ impl KillReason {
         let kind = match place {
             Place::Init(_) => "Init container",
             Place::Main(_) => "Container",
+            Place::Ephemeral(_) => "Ephemeral container",
         };
         let restart = if restarts && matches!(place, Place::Main(_)) { ", will be restarted" } else { "" };
         match self {
             Self::DefinitionChanged => format!("{kind} {container} definition changed{restart}"),
             Self::FailedProbe(probe) => format!("{kind} {container} failed {} probe{restart}", probe.word()),
+            Self::RestartsAll => format!("{kind} {container} will be restarted with all containers of its pod"),
             Self::StateUnknown => format!("{kind} is in \"unknown\" state, try killing it before restart"),
         }
     }

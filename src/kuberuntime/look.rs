@@ -23,6 +23,8 @@ impl PodRuntime {
     pub(crate) async fn state(&self) -> Result<RuntimeState, cri::Error> {
         let version = self.cri.version().await?;
         let answer = self.cri.status(false).await?;
+        let strict_groups = answer.features.is_some_and(|features| features.supplemental_groups_policy);
+        self.strict_groups.set(strict_groups);
         let can = |handler: &v1::RuntimeHandler| {
             handler.features.as_ref().is_some_and(|features| features.recursive_read_only_mounts)
         };

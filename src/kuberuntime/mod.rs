@@ -66,6 +66,8 @@ pub(crate) struct PodRuntime {
     cgroup_driver: Cell<Option<CgroupDriver>>,
     /// The handlers of the runtime that can mount read-only all the way down.
     recursive_read_only: RefCell<Vec<String>>,
+    /// The runtime can give processes the groups that a pod names and no others.
+    strict_groups: Cell<bool>,
     /// What was last seen; the sync loop writes it.
     seen: Rc<RefCell<ObservedCache>>,
     /// The ConfigMaps and Secrets of the pods; the sync loop writes them.
@@ -90,6 +92,7 @@ impl PodRuntime {
             inbox,
             cgroup_driver: Cell::new(None),
             recursive_read_only: RefCell::default(),
+            strict_groups: Cell::new(false),
             seen,
             objects: RefCell::default(),
         }
@@ -109,6 +112,11 @@ impl PodRuntime {
     pub(crate) fn mounts_read_only_recursively(&self, pod: &Pod) -> bool {
         let handler = pod.spec.runtime_class_name.as_deref().unwrap_or_default();
         self.recursive_read_only.borrow().iter().any(|able| able == handler)
+    }
+
+    /// Whether the runtime can keep groups of the image from a pod that names its own.
+    pub(crate) fn keeps_to_groups(&self) -> bool {
+        self.strict_groups.get()
     }
 
     pub(crate) fn dialer(&self) -> Dialer {

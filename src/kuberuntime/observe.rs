@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::api::PodUid;
 use crate::api::annotations::CONFIG_SOURCE;
+use crate::api::{PodUid, grace_of_seconds};
 use crate::cri::v1;
 use crate::kuberuntime::labels::{ContainerMark, PodMark};
 use crate::pods::{ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, SandboxState};
@@ -193,8 +193,7 @@ fn exit_message(of_runtime: String, last_words: &str) -> String {
 }
 
 fn grace(mark: &ContainerMark<'_>) -> Option<Duration> {
-    let seconds = mark.deletion_grace.or(mark.termination_grace)?;
-    u64::try_from(seconds).ok().map(Duration::from_secs)
+    grace_of_seconds(mark.deletion_grace.or(mark.termination_grace)?)
 }
 
 fn sandbox_state(state: v1::PodSandboxState) -> SandboxState {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::api::RestartPolicy;
+use crate::api::{AfterExit, ContainerRestartRule, RestartPolicy};
 use crate::kuberuntime::garbage::{Garbage, garbage};
 use crate::pods::{ContainerState, ObservedContainer, ObservedPod, ObservedSandbox, ProbeKind, SandboxState};
 
@@ -13,6 +13,7 @@ pub(crate) struct Situation<'a> {
     pub(crate) host_network: bool,
     pub(crate) init: Vec<Wanted<'a>>,
     pub(crate) main: Vec<Wanted<'a>>,
+    pub(crate) ephemeral: Vec<Wanted<'a>>,
     pub(crate) observed: &'a ObservedPod,
     pub(crate) now: Instant,
 }
@@ -25,6 +26,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) hash: u32,
     /// The container's own policy, where it has one.
     pub(crate) restart_policy: Option<RestartPolicy>,
+    /// The exceptions to it.
+    pub(crate) restart_rules: &'a [ContainerRestartRule],
     /// Crash-loop back-off: no start before this moment.
     pub(crate) not_before: Option<Instant>,
     /// The last try to start it failed: no other try before this moment.
@@ -48,6 +51,7 @@ pub(crate) enum Health {
 pub(crate) enum Place {
     Init(usize),
     Main(usize),
+    Ephemeral(usize),
 }
 
 /// One step; each is one or two calls to the runtime.
@@ -59,6 +63,8 @@ pub(crate) enum Action {
     CreateSandbox { attempt: u32 },
     /// Stop one container; with `restarts` its place is to be filled again.
     KillContainer { id: String, place: Place, why: KillReason, restarts: bool },
+    /// Forget one container that has ended: its place is filled as if it had never been.
+    RemoveContainer { id: String },
     /// Pull the image if it must be, create the container, start it.
     StartContainer { place: Place, restart_count: u32 },
     /// Start a container that was created before this process knew it.
@@ -69,6 +75,8 @@ pub(crate) enum Action {
 pub(crate) enum KillReason {
     DefinitionChanged,
     FailedProbe(ProbeKind),
+    /// Another container has ended in a way that has all of them begin anew.
+    RestartsAll,
     /// The runtime does not know what became of it.
     StateUnknown,
 }
@@ -92,8 +100,14 @@ pub(crate) fn compute_pod_actions(pod: &Situation<'_>) -> Plan {
     let mut plan = Plan::default();
     match usable_sandbox(pod) {
         Some(sandbox) => {
+            if plan_restart_of_all(pod, sandbox, &mut plan) {
+                return plan;
+            }
             if plan_init_containers(pod, sandbox, &mut plan) {
                 plan_main_containers(pod, sandbox, &mut plan);
+            }
+            if !plan.completed {
+                plan_ephemeral_containers(pod, sandbox, &mut plan);
             }
         }
         None => plan_new_sandbox(pod, &mut plan),
@@ -118,17 +132,11 @@ fn usable_sandbox<'a>(pod: &Situation<'a>) -> Option<&'a ObservedSandbox> {
 
 fn plan_new_sandbox(pod: &Situation<'_>, plan: &mut Plan) {
     let attempt = pod.observed.sandboxes.iter().map(|sandbox| sandbox.attempt.saturating_add(1)).max().unwrap_or(0);
-    let never = pod.restart_policy == RestartPolicy::Never;
-    if never && attempt != 0 && !pod.observed.containers.is_empty() {
-        // Such a pod has had its run. What is left of it is stopped.
-        plan.completed = true;
-        return;
-    }
+    // A pod that is never restarted has had its run, but for containers with a word of their own. What is left of it is
+    // stopped.
+    let has_run = pod.restart_policy == RestartPolicy::Never && attempt != 0 && !pod.observed.containers.is_empty();
     let starts: Vec<usize> = (0..pod.main.len())
-        .filter(|index| {
-            let succeeded = pod.main.get(*index).is_some_and(|wanted| has_succeeded(pod, wanted));
-            !(pod.restart_policy == RestartPolicy::OnFailure && succeeded)
-        })
+        .filter(|index| pod.main.get(*index).is_some_and(|wanted| starts_in_new_sandbox(pod, wanted, has_run)))
         .collect();
     if starts.is_empty() {
         plan.completed = true;
@@ -187,8 +195,7 @@ fn plan_init_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &m
                 if exit.code == 0 && !sidecar {
                     continue;
                 }
-                let policy = wanted.restart_policy.unwrap_or(pod.restart_policy);
-                if policy == RestartPolicy::Never {
+                if wanted.after_exit(pod.restart_policy, exit.code) == AfterExit::Stay {
                     plan.completed = true;
                     return false;
                 }
@@ -226,8 +233,7 @@ fn plan_main_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &m
             }
             ContainerState::Created => plan_start(pod, place, plan),
             ContainerState::Exited(exit) => {
-                let policy = wanted.restart_policy.unwrap_or(pod.restart_policy);
-                if restarts(policy, exit.code) {
+                if wanted.after_exit(pod.restart_policy, exit.code) != AfterExit::Stay {
                     plan_start(pod, place, plan);
                 }
             }
@@ -236,12 +242,47 @@ fn plan_main_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &m
     plan.completed = !kept && !plan.waits_or_acts();
 }
 
-fn restarts(policy: RestartPolicy, code: i32) -> bool {
-    match policy {
-        RestartPolicy::Always => true,
-        RestartPolicy::OnFailure => code != 0,
-        RestartPolicy::Never => false,
+/// A container has ended that has everything begin anew: what runs is ended, and then all is forgotten, the one that has
+/// asked for it last. Until then it is seen, whatever comes between. True if there is one.
+fn plan_restart_of_all(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) -> bool {
+    let places = (0..pod.main.len()).map(Place::Main).chain((0..pod.init.len()).rev().map(Place::Init));
+    let instances: Vec<(Place, &ObservedContainer)> =
+        places.filter_map(|place| Some((place, in_sandbox(pod, pod.wanted(place)?, sandbox)?))).collect();
+    let asks = |(place, container): &&(Place, &ObservedContainer)| {
+        let after = |code| pod.wanted(*place).map(|wanted| wanted.after_exit(pod.restart_policy, code));
+        container.exit().is_some_and(|exit| after(exit.code) == Some(AfterExit::RestartAll))
+    };
+    let Some((_, asking)) = instances.iter().find(asks) else { return false };
+    for (place, container) in instances.iter().filter(|(_, container)| container.exit().is_none()) {
+        if container.state != ContainerState::Created {
+            let (id, why) = (container.id.clone(), KillReason::RestartsAll);
+            plan.actions.push(Action::KillContainer { id, place: *place, why, restarts: true });
+        }
     }
+    let is_named = |container: &&ObservedContainer| instances.iter().any(|(_, other)| other.name == container.name);
+    let all = pod.observed.containers.iter().filter(is_named).filter(|container| container.id != asking.id);
+    let remove = |container: &ObservedContainer| Action::RemoveContainer { id: container.id.clone() };
+    plan.actions.extend(all.map(remove));
+    plan.actions.push(remove(asking));
+    true
+}
+
+/// Each is started once, also before the others have begun, and the pod waits for none of them.
+fn plan_ephemeral_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &mut Plan) {
+    let mut own = Plan::default();
+    for (index, wanted) in pod.ephemeral.iter().enumerate() {
+        let place = Place::Ephemeral(index);
+        match pod.observed.container(wanted.name) {
+            None => plan_start(pod, place, &mut own),
+            Some(container) if container.state == ContainerState::Created && container.sandbox_id == sandbox.id => {
+                plan_created(pod, container, wanted, place, &mut own);
+            }
+            Some(_) => {}
+        }
+    }
+    own.actions.append(&mut plan.actions);
+    plan.actions = own.actions;
+    plan.held_until = plan.held_until.into_iter().chain(own.held_until).min();
 }
 
 fn plan_start(pod: &Situation<'_>, place: Place, plan: &mut Plan) {
@@ -302,8 +343,12 @@ fn plan_created(
     }
 }
 
-fn has_succeeded(pod: &Situation<'_>, wanted: &Wanted<'_>) -> bool {
-    pod.observed.container(wanted.name).and_then(ObservedContainer::exit).is_some_and(|exit| exit.code == 0)
+fn starts_in_new_sandbox(pod: &Situation<'_>, wanted: &Wanted<'_>, pod_has_run: bool) -> bool {
+    if pod_has_run && wanted.restart_policy.is_none() {
+        return false;
+    }
+    let exit = pod.observed.container(wanted.name).and_then(ObservedContainer::exit);
+    exit.is_none_or(|exit| wanted.after_exit(pod.restart_policy, exit.code) != AfterExit::Stay)
 }
 
 fn in_sandbox<'a>(
@@ -317,7 +362,10 @@ fn in_sandbox<'a>(
 impl Plan {
     /// It makes anew what was made before, sandbox or container, though no container has ended by itself.
     pub(crate) fn remakes(&self) -> bool {
-        self.actions.iter().any(|action| matches!(action, Action::CreateSandbox { .. } | Action::KillContainer { .. }))
+        self.actions.iter().any(|action| match action {
+            Action::CreateSandbox { .. } | Action::KillContainer { .. } | Action::RemoveContainer { .. } => true,
+            Action::KillPod | Action::StartContainer { .. } | Action::StartCreated { .. } => false,
+        })
     }
 
     pub(crate) fn creates_sandbox(&self) -> bool {
@@ -336,11 +384,18 @@ impl Plan {
     }
 }
 
+impl Wanted<'_> {
+    fn after_exit(&self, pod: RestartPolicy, code: i32) -> AfterExit {
+        AfterExit::of(self.restart_policy, self.restart_rules, pod, code)
+    }
+}
+
 impl<'a> Situation<'a> {
     pub(crate) fn wanted(&self, place: Place) -> Option<&Wanted<'a>> {
         match place {
             Place::Init(index) => self.init.get(index),
             Place::Main(index) => self.main.get(index),
+            Place::Ephemeral(index) => self.ephemeral.get(index),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::hostname::kernel_hostname;
 use super::labels::{Written, sandbox_annotations, sandbox_labels};
 use super::resources::{overhead, sandbox_resources};
 use super::security_context::sandbox_security_context;
-use crate::api::{Container, ContainerPort, Pod, PodSpec, Protocol, qos_class};
+use crate::api::{Container, ContainerPort, Pod, PodSpec, Protocol, dotted_sysctl, qos_class};
 use crate::cgroups::CgroupName;
 use crate::cri::v1::{self, DnsConfig, LinuxPodSandboxConfig, PodSandboxConfig, PodSandboxMetadata, PortMapping};
 use crate::node::NodeSettings;
@@ -73,20 +73,7 @@ fn identity(port: &ContainerPort) -> (&str, &str, &str, i32, i32) {
 
 fn sysctls(spec: &PodSpec) -> Written {
     let sysctls = spec.security_context.iter().flat_map(|own| &own.sysctls);
-    sysctls.map(|sysctl| (dotted(&sysctl.name), sysctl.value.clone())).collect()
-}
-
-/// The name with dots between its parts. Where slashes part it, a dot is part of a name and becomes a slash.
-fn dotted(name: &str) -> String {
-    if name.find(['.', '/']).is_none_or(|first| name.get(first..).is_some_and(|rest| rest.starts_with('.'))) {
-        return name.to_owned();
-    }
-    let swap = |c| match c {
-        '.' => '/',
-        '/' => '.',
-        c => c,
-    };
-    name.chars().map(swap).collect()
+    sysctls.map(|sysctl| (dotted_sysctl(&sysctl.name), sysctl.value.clone())).collect()
 }
 
 #[cfg(test)]
@@ -99,15 +86,6 @@ mod tests {
 
     #[test]
     fn sysctls_are_written_with_dots() {
-        for (name, expected) in [
-            ("net.ipv4.ip_forward", "net.ipv4.ip_forward"),
-            ("net/ipv4/ip_forward", "net.ipv4.ip_forward"),
-            ("net/ipv4/conf/eno2.100/rp_filter", "net.ipv4.conf.eno2/100.rp_filter"),
-            ("net.ipv4.conf.eno2/100.rp_filter", "net.ipv4.conf.eno2/100.rp_filter"),
-            ("plain", "plain"),
-        ] {
-            assert_eq!(dotted(name), expected);
-        }
         let mut pod = Pod::default();
         let sysctls = vec![Sysctl { name: "kernel/shm_rmid_forced".to_owned(), value: "1".to_owned() }];
         pod.spec.security_context = Some(Box::new(PodSecurityContext { sysctls, ..PodSecurityContext::default() }));

@@ -376,4 +376,6 @@ impl fmt::Display for Warning {
 }
 
 #[cfg(test)]
+mod bad_input;
+#[cfg(test)]
 mod tests;

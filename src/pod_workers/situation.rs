@@ -34,6 +34,7 @@ pub(crate) fn plan<'a>(
             name: &container.name,
             hash: api::container_hash(container),
             restart_policy: container.restart_policy,
+            restart_rules: &container.restart_policy_rules,
             not_before,
             held_until: held_until(&container.name),
             health,
@@ -41,11 +42,13 @@ pub(crate) fn plan<'a>(
     };
     let init = pod.spec.init_containers.iter().map(&mut wanted).collect();
     let main = pod.spec.containers.iter().map(&mut wanted).collect();
+    let ephemeral = pod.spec.ephemeral_containers.iter().map(&mut wanted).collect();
     let situation = Situation {
         restart_policy: pod.spec.restart_policy,
         host_network: pod.spec.host_network,
         init,
         main,
+        ephemeral,
         observed,
         now,
     };
@@ -88,9 +91,11 @@ fn newest_exited<'a>(observed: &'a ObservedPod, name: &str) -> Option<&'a Observ
 pub(crate) fn restarts(pod: &Pod, plan: &Plan, observed: &ObservedPod) -> Vec<Key> {
     let starts = plan.actions.iter().filter_map(|action| match action {
         Action::StartContainer { place, .. } => place.of(pod),
-        Action::CreateSandbox { .. } | Action::KillContainer { .. } | Action::KillPod | Action::StartCreated { .. } => {
-            None
-        }
+        Action::CreateSandbox { .. }
+        | Action::KillContainer { .. }
+        | Action::KillPod
+        | Action::RemoveContainer { .. }
+        | Action::StartCreated { .. } => None,
     });
     let again = starts.filter(|container| newest_exited(observed, &container.name).is_some());
     again.map(|container| key(pod, container)).collect()
@@ -100,7 +105,10 @@ pub(crate) fn restarts(pod: &Pod, plan: &Plan, observed: &ObservedPod) -> Vec<Ke
 pub(crate) fn hooked(pod: &Pod, plan: &Plan) -> Vec<String> {
     let started = plan.actions.iter().filter_map(|action| match action {
         Action::StartContainer { place, .. } | Action::StartCreated { place, .. } => place.of(pod),
-        Action::KillPod | Action::CreateSandbox { .. } | Action::KillContainer { .. } => None,
+        Action::KillPod
+        | Action::CreateSandbox { .. }
+        | Action::KillContainer { .. }
+        | Action::RemoveContainer { .. } => None,
     });
     let has_hook = |container: &&Container| container.lifecycle.as_ref().is_some_and(|all| all.post_start.is_some());
     started.filter(has_hook).map(|container| container.name.clone()).collect()

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::admission::Rejection;
 use crate::api::{EventKind, ObjectKind, Pod, PodUid, Reason};
 use crate::host::clock;
 use crate::objects::ObjectKey;
@@ -15,7 +16,7 @@ use crate::pods::{
 };
 use crate::rt;
 use crate::server::Doing;
-use crate::status::{StatusInput, deadline_exceeded, pod_status};
+use crate::status::{Failed, StatusInput, deadline_exceeded, pod_status};
 use crate::sync_loop::{SyncLoop, strays, takeover};
 
 impl SyncLoop {
@@ -83,10 +84,26 @@ impl SyncLoop {
         for pod in changes.added.iter().chain(&changes.updated) {
             let pod = self.under_its_running_uid(pod);
             self.workers.wanted(&pod);
+            self.admit(&pod);
             self.dirty.insert(pod.metadata.uid.clone());
         }
         self.weigh = true;
         self.end_orphans();
+    }
+
+    /// A pod that the node does not take has failed, and ends before it has begun.
+    fn admit(&mut self, pod: &Pod) {
+        let uid = &pod.metadata.uid;
+        let Err(Rejection { reason, message }) = self.admission.admit(pod, self.runtime.keeps_to_groups()) else {
+            return;
+        };
+        if self.failed.contains_key(uid) {
+            return;
+        }
+        let failed = Failed { reason: reason.clone(), message: format!("Pod was rejected: {message}").into() };
+        self.on_happened(PodEvent::of_pod(uid, EventKind::Warning, reason, message), Instant::now());
+        self.failed.insert(uid.clone(), failed);
+        self.workers.end(uid);
     }
 
     /// The pod as it is, or under the uid that another kubelet started it with.

@@ -17,6 +17,7 @@ use std::time::Instant;
 
 use async_channel::{Receiver, RecvError, Sender};
 
+use crate::admission::Admission;
 use crate::api::PodUid;
 use crate::config::Config;
 use crate::container_manager::ContainerManager;
@@ -57,6 +58,7 @@ pub(crate) struct SyncLoop {
     /// Why the node ends pods that their source still has.
     failed: BTreeMap<PodUid, Failed>,
     deadlines: ActiveDeadlines,
+    admission: Admission,
     /// The removal of what earlier pods left on disk: once, when it is known which pods there are.
     strays: Option<rt::Task<()>>,
     /// The groups above the pods are being looked after.
@@ -100,6 +102,7 @@ impl SyncLoop {
             dirty: BTreeSet::new(),
             failed: BTreeMap::new(),
             deadlines: ActiveDeadlines::default(),
+            admission: Admission::new(config),
             strays: None,
             node_groups: None,
             weighing: None,

@@ -3,7 +3,7 @@
 use crate::node::{Events, Manifest, Node, PATIENCE, STAY, wait_for};
 
 impl Node {
-    fn events(&self, pod: &str) -> Events {
+    pub(crate) fn events(&self, pod: &str) -> Events {
         self.ask(&["events", pod, "-o", "json"]).map(|text| Events::parse(&text)).unwrap_or_default()
     }
 }

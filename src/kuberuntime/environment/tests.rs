@@ -220,5 +220,34 @@ fn services_come_last_and_the_containers_own_words_may_refer_to_them() {
     assert_eq!(value("API").as_deref(), Some("10.96.0.1"));
     assert_eq!(value("KUBERNETES_PORT").as_deref(), Some("x"));
     assert_eq!(value("KUBERNETES_SERVICE_PORT").as_deref(), Some("443"));
-    assert_eq!(found.expand("$(KUBERNETES_SERVICE_HOST)"), "10.96.0.1");
+    let expanded = found.expand_all(&["$(KUBERNETES_SERVICE_HOST)".to_owned()], &mut 0).unwrap();
+    assert_eq!(expanded, ["10.96.0.1"]);
+}
+
+#[test]
+fn variables_that_double_each_other_are_refused_before_they_fill_the_memory() {
+    let double = |index: usize| json!({"name": format!("V{index}"), "value": format!("$(V{0})$(V{0})", index - 1)});
+    let first = json!({"name": "V0", "value": "x".repeat(100)});
+    let env = |count: usize| std::iter::once(first.clone()).chain((1..count).map(double)).collect::<Vec<_>>();
+    let error = environment(json!({"name": "main", "env": env(60)}), &[]).unwrap_err().to_string();
+    assert!(error.starts_with("environment variable \"V11\" is longer than the kernel gives"), "{error}");
+    let found = environment(json!({"name": "main", "env": env(11)}), &[]).unwrap();
+    let mut bytes = found.bytes();
+    let most = vec!["$(V10)".to_owned(); 100];
+    let error = found.expand_all(&most, &mut bytes).unwrap_err().to_string();
+    assert_eq!(error, "command and args are longer than the kernel gives to a program");
+    let error = found.expand_all(&["$(V10)$(V10)".to_owned()], &mut 0).unwrap_err().to_string();
+    assert_eq!(error, "command and args are longer than the kernel gives to a program");
+}
+
+#[test]
+fn variables_that_refer_to_themselves_or_in_a_circle_stay_as_they_are_written() {
+    let env = json!([
+        {"name": "SELF", "value": "$(SELF)"},
+        {"name": "A", "value": "$(B)"},
+        {"name": "B", "value": "$(A)"},
+    ]);
+    let found = environment(json!({"name": "main", "env": env}), &[]).unwrap();
+    let values: Vec<_> = found.into_variables().into_iter().map(|(_, value)| value).collect();
+    assert_eq!(values, [&b"$(SELF)"[..], b"$(B)", b"$(B)"]);
 }

@@ -2,7 +2,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use super::*;
-use crate::api::PodUid;
+use crate::api::{ExitCodesOperator, PodUid, RestartRuleAction, RestartRuleOnExitCodes};
 use crate::pods::Exit;
 
 const HASH: u32 = 7;
@@ -48,7 +48,15 @@ fn exited(code: i32) -> ContainerState {
 }
 
 fn wanted(name: &str) -> Wanted<'_> {
-    Wanted { name, hash: HASH, restart_policy: None, not_before: None, held_until: None, health: Health::Started }
+    Wanted {
+        name,
+        hash: HASH,
+        restart_policy: None,
+        restart_rules: &[],
+        not_before: None,
+        held_until: None,
+        health: Health::Started,
+    }
 }
 
 fn sidecar(name: &str) -> Wanted<'_> {
@@ -72,7 +80,8 @@ fn situation<'a>(
     init: Vec<Wanted<'a>>,
     main: Vec<Wanted<'a>>,
 ) -> Situation<'a> {
-    Situation { restart_policy: policy, host_network: false, init, main, observed, now: Instant::now() }
+    let ephemeral = Vec::new();
+    Situation { restart_policy: policy, host_network: false, init, main, ephemeral, observed, now: Instant::now() }
 }
 
 #[track_caller]
@@ -363,4 +372,104 @@ fn a_sidecar_that_is_started_again_does_not_hold_back_what_has_come_after_it() {
     check_sidecars((running(), Health::Starting), Some(running()), &[start(Place::Main(0), 0)]);
     let ended = [start(Place::Init(0), 1), start(Place::Main(0), 0)];
     check_sidecars((exited(1), Health::Started), Some(running()), &ended);
+}
+
+fn on_code(code: i32, action: RestartRuleAction) -> Vec<ContainerRestartRule> {
+    let codes = RestartRuleOnExitCodes { operator: ExitCodesOperator::In, values: vec![code] };
+    vec![ContainerRestartRule { action, exit_codes: Some(codes) }]
+}
+
+#[test]
+fn a_rule_for_an_exit_code_goes_before_the_containers_own_policy_and_that_before_the_pods() {
+    let rules = on_code(42, RestartRuleAction::Restart);
+    let own = |policy| Wanted { restart_policy: Some(policy), restart_rules: &rules, ..wanted("a") };
+    for (policy, code, expected) in [
+        (RestartPolicy::Never, 42, true),
+        (RestartPolicy::Never, 1, false),
+        (RestartPolicy::OnFailure, 42, true),
+        (RestartPolicy::OnFailure, 0, false),
+        (RestartPolicy::Always, 0, true),
+    ] {
+        let (pod, _) = with_states(&[Some(exited(code))]);
+        for of_pod in [RestartPolicy::Never, RestartPolicy::Always] {
+            let plan = compute_pod_actions(&situation(&pod, of_pod, Vec::new(), vec![own(policy)]));
+            let actions = if expected { vec![start(Place::Main(0), 1)] } else { Vec::new() };
+            assert_eq!((plan.actions, plan.completed), (actions, !expected), "{policy} {code}");
+        }
+    }
+}
+
+#[test]
+fn an_init_container_that_is_never_to_fail_ends_its_pod_but_for_the_codes_of_its_rules() {
+    let rules = on_code(7, RestartRuleAction::Restart);
+    let init = || Wanted { restart_policy: Some(RestartPolicy::Never), restart_rules: &rules, ..wanted("i") };
+    for (code, expected) in [(7, vec![start(Place::Init(0), 1)]), (8, Vec::new())] {
+        let (mut pod, _) = with_states(&[]);
+        pod.containers.push(container("i", "s", exited(code)));
+        let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, vec![init()], vec![wanted("a")]));
+        assert_eq!((plan.completed, plan.actions), (expected.is_empty(), expected));
+    }
+}
+
+#[test]
+fn when_one_has_all_begin_anew_what_runs_is_ended_and_the_one_that_asked_is_forgotten_last() {
+    let rules = on_code(42, RestartRuleAction::RestartAllContainers);
+    let main = || {
+        vec![Wanted { restart_policy: Some(RestartPolicy::Never), restart_rules: &rules, ..wanted("a") }, wanted("b")]
+    };
+    let (mut pod, _) = with_states(&[Some(exited(42)), Some(running())]);
+    pod.containers.push(container("i", "s", exited(0)));
+    let plan =
+        |pod: &ObservedPod| compute_pod_actions(&situation(pod, RestartPolicy::Always, vec![wanted("i")], main()));
+    let remove = |name: &str| Action::RemoveContainer { id: format!("{name}-id") };
+    let kill = Action::KillContainer {
+        id: "b-id".to_owned(),
+        place: Place::Main(1),
+        why: KillReason::RestartsAll,
+        restarts: true,
+    };
+    assert_eq!(plan(&pod).actions, [kill, remove("b"), remove("i"), remove("a")]);
+    assert!(plan(&pod).remakes());
+    // After a crash in the middle of it, the rest is done.
+    pod.containers.retain(|container| container.name == "a");
+    assert_eq!(plan(&pod).actions, [remove("a")]);
+    pod.containers.clear();
+    assert_eq!(plan(&pod).actions, [start(Place::Init(0), 0)]);
+}
+
+#[test]
+fn in_a_new_sandbox_only_those_run_again_that_would_have_been_restarted() {
+    let mut pod = observed();
+    pod.sandboxes.push(sandbox("s", 0, SandboxState::NotReady));
+    pod.containers = vec![container("a", "s", exited(137)), container("b", "s", exited(137))];
+    let b = Wanted { restart_policy: Some(RestartPolicy::Always), ..wanted("b") };
+    let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Never, Vec::new(), vec![wanted("a"), b]));
+    let actions = [Action::KillPod, Action::CreateSandbox { attempt: 1 }, start(Place::Main(1), 1)];
+    assert_eq!(plan.actions, actions);
+}
+
+fn with_debugger<'a>(pod: &'a ObservedPod, init: Vec<Wanted<'a>>, main: Vec<Wanted<'a>>) -> Plan {
+    let ephemeral = vec![wanted("debug")];
+    compute_pod_actions(&Situation { ephemeral, ..situation(pod, RestartPolicy::Never, init, main) })
+}
+
+#[test]
+fn an_ephemeral_container_starts_once_and_before_the_init_containers_are_through() {
+    let (mut pod, main) = with_states(&[None]);
+    pod.containers.push(container("i", "s", running()));
+    let plan = |pod: &ObservedPod| with_debugger(pod, vec![wanted("i")], main.clone()).actions;
+    assert_eq!(plan(&pod), [start(Place::Ephemeral(0), 0)]);
+    for state in [running(), exited(0), exited(1)] {
+        pod.containers.truncate(1);
+        pod.containers.push(container("debug", "s", state));
+        assert_eq!(plan(&pod), []);
+    }
+}
+
+#[test]
+fn a_pod_waits_for_no_ephemeral_container_when_it_is_through() {
+    let (mut pod, main) = with_states(&[Some(exited(0))]);
+    assert!(with_debugger(&pod, Vec::new(), main.clone()).completed);
+    pod.containers.push(container("debug", "s", running()));
+    assert!(with_debugger(&pod, Vec::new(), main).completed);
 }

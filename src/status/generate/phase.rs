@@ -2,8 +2,7 @@
 //!
 //! As the upstream kubelet decides (`getPhase` in pkg/kubelet/kubelet_pods.go).
 
-use crate::api::RestartPolicy;
-use crate::api::{Container, ContainerState, ContainerStatus, ExitCodesOperator, Pod, PodPhase, RestartRuleAction};
+use crate::api::{AfterExit, Container, ContainerState, ContainerStatus, Pod, PodPhase};
 
 /// What the phase depends on beside the pod.
 #[derive(Clone, Copy, Debug)]
@@ -45,21 +44,7 @@ pub(super) fn phase(pod: &Pod, progress: Progress<'_>) -> PodPhase {
 
 /// Whether a container that ended with `code` is started again.
 pub(super) fn restarts(pod: &Pod, container: &Container, code: i32) -> bool {
-    let by_rule = container.restart_policy.is_some() && {
-        let rule = container.restart_policy_rules.iter().find(|rule| {
-            rule.exit_codes.as_ref().is_some_and(|codes| match codes.operator {
-                ExitCodesOperator::In => codes.values.contains(&code),
-                ExitCodesOperator::NotIn => !codes.values.contains(&code),
-            })
-        });
-        rule.is_some_and(|rule| rule.action == RestartRuleAction::Restart)
-    };
-    by_rule
-        || match container.restart_policy.unwrap_or(pod.spec.restart_policy) {
-            RestartPolicy::Always => true,
-            RestartPolicy::OnFailure => code != 0,
-            RestartPolicy::Never => false,
-        }
+    container.after_exit(pod.spec.restart_policy, code) != AfterExit::Stay
 }
 
 /// How far the init containers are, sidecars left out.

@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
 
-pub(crate) use events::Events;
-pub(crate) use manifest::{Manifest, STAY};
-pub(crate) use pods::{NODE_NAME, Pods};
+pub(crate) use events::{Event, Events};
+pub(crate) use manifest::{BUSYBOX, Manifest, STAY};
+pub(crate) use pods::{NODE_NAME, Pod, Pods};
 pub(crate) use runtime::Task;
 
 use enclosure::{BRIDGE, Enclosure, SUBNET, images};
@@ -38,6 +38,7 @@ pub(crate) struct Node {
     agent: Option<Process>,
     containerd: Option<Process>,
     enclosure: Enclosure,
+    more_arguments: Vec<String>,
 }
 
 impl Node {
@@ -57,7 +58,7 @@ impl Node {
 
     /// Directories and configuration; nothing runs.
     pub(crate) fn bare() -> Self {
-        let node = Self { agent: None, containerd: None, enclosure: Enclosure::new() };
+        let node = Self { agent: None, containerd: None, enclosure: Enclosure::new(), more_arguments: Vec::new() };
         for folder in ["manifests", "cni", "pods", "logs"] {
             fs::create_dir(node.folder().join(folder)).unwrap();
         }
@@ -168,6 +169,11 @@ impl Node {
         fs::write(self.folder().join("config.yaml"), config).unwrap();
     }
 
+    /// Options of the agent's command line, beside those that every test has.
+    pub(crate) fn add_arguments(&mut self, arguments: &[&str]) {
+        self.more_arguments.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+    }
+
     /// Starts the agent and waits until it answers on its socket.
     pub(crate) fn start_agent(&mut self) {
         self.launch_agent();
@@ -182,7 +188,7 @@ impl Node {
     pub(crate) fn launch_agent(&mut self) {
         let endpoint = format!("unix://{}", self.runtime_socket().display());
         let arguments = settings::arguments(self.folder(), &endpoint);
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let arguments: Vec<&str> = arguments.iter().chain(&self.more_arguments).map(String::as_str).collect();
         let log = self.folder().join("coracle.log");
         self.agent = Some(self.enclosure.start(Path::new(CORACLE), &arguments, &log));
     }

@@ -34,6 +34,11 @@ impl Pod {
         self.0["metadata"]["name"].as_str().unwrap_or_default()
     }
 
+    /// All of it.
+    pub(crate) fn json(&self) -> &Value {
+        &self.0
+    }
+
     pub(crate) fn uid(&self) -> &str {
         self.0["metadata"]["uid"].as_str().unwrap_or_default()
     }

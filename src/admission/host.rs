@@ -1,0 +1,16 @@
+//! What the kernel says of itself.
+
+use std::fs;
+
+use super::app_armor::{AppArmor, loaded};
+use crate::api::{KernelVersion, kernel_version};
+
+pub(super) fn kernel() -> KernelVersion {
+    kernel_version(&fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default())
+}
+
+pub(super) fn app_armor() -> AppArmor {
+    let enabled = fs::read_to_string("/sys/module/apparmor/parameters/enabled").unwrap_or_default();
+    let profiles = fs::read_to_string("/sys/kernel/security/apparmor/profiles");
+    AppArmor { is_enabled: enabled.starts_with('Y'), profiles: profiles.ok().map(|text| loaded(&text)) }
+}

@@ -1,0 +1,186 @@
+//! Every field that the API's types know, found by walking the types. For tests.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::{
+    Bytes, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, Dropped,
+    IntOrString, Map, PodUid, Quantity, Reason, StorageMedium, Time,
+};
+
+/// What a field takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Whatever is given.
+    Any,
+    Bool,
+    Int32,
+    Int64,
+    IntOrText,
+    List,
+    /// An object with keys of one's own.
+    Map,
+    Object,
+    Quantity,
+    Text,
+    Time,
+    Words(&'static [&'static str]),
+}
+
+/// One step of the way to a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Key(String),
+    /// The first element of a list.
+    First,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Field {
+    pub(crate) path: Vec<Step>,
+    pub(crate) kind: Kind,
+}
+
+/// A type whose fields can be told.
+pub(crate) trait Known {
+    fn visit(fields: &mut Fields);
+}
+
+/// The fields found so far, and the way to where the walk is.
+#[derive(Debug, Default)]
+pub(crate) struct Fields {
+    path: Vec<Step>,
+    found: Vec<Field>,
+}
+
+/// All of them, the object itself first.
+pub(crate) fn fields_of<T: Known>() -> Vec<Field> {
+    let mut fields = Fields::default();
+    T::visit(&mut fields);
+    fields.found
+}
+
+impl Fields {
+    pub(crate) fn note(&mut self, kind: Kind) {
+        self.found.push(Field { path: self.path.clone(), kind });
+    }
+
+    /// `name` is the key, or the name of a field that is its key in camelCase.
+    pub(crate) fn under(&mut self, name: &str, visit: impl FnOnce(&mut Self)) {
+        self.step(Step::Key(camel_case(name)), visit);
+    }
+
+    fn step(&mut self, step: Step, visit: impl FnOnce(&mut Self)) {
+        self.path.push(step);
+        visit(self);
+        self.path.pop();
+    }
+}
+
+impl Field {
+    /// As errors have it: `spec.containers[0].name`.
+    pub(crate) fn written(&self) -> String {
+        let mut path = String::new();
+        for step in &self.path {
+            match step {
+                Step::Key(key) if path.is_empty() => path.push_str(key),
+                Step::Key(key) => path.extend([".", key]),
+                Step::First => path.push_str("[0]"),
+            }
+        }
+        path
+    }
+}
+
+fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let mut key = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let mut letters = word.chars();
+        key.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        key.extend(letters);
+    }
+    key
+}
+
+macro_rules! plain {
+    ($($type:ty = $kind:ident;)*) => { $(
+        impl Known for $type {
+            fn visit(fields: &mut Fields) {
+                fields.note(Kind::$kind);
+            }
+        }
+    )* };
+}
+
+plain! {
+    bool = Bool;
+    i32 = Int32;
+    i64 = Int64;
+    String = Text;
+    Bytes = Text;
+    Cow<'static, str> = Text;
+    Dropped = Any;
+    IntOrString = IntOrText;
+    PodUid = Text;
+    Quantity = Quantity;
+    Reason = Text;
+    StorageMedium = Text;
+    Time = Time;
+    Value = Any;
+}
+
+impl<T: Known> Known for Box<T> {
+    fn visit(fields: &mut Fields) {
+        T::visit(fields);
+    }
+}
+
+impl<T: Known> Known for Option<T> {
+    fn visit(fields: &mut Fields) {
+        T::visit(fields);
+    }
+}
+
+impl<T: Known> Known for Vec<T> {
+    fn visit(fields: &mut Fields) {
+        fields.note(Kind::List);
+        fields.step(Step::First, T::visit);
+    }
+}
+
+impl<T: Known> Known for Map<T> {
+    fn visit(fields: &mut Fields) {
+        fields.note(Kind::Map);
+        fields.under("key", T::visit);
+    }
+}
+
+impl Known for ContainerState {
+    fn visit(fields: &mut Fields) {
+        fields.note(Kind::Object);
+        fields.under("waiting", ContainerStateWaiting::visit);
+        fields.under("running", ContainerStateRunning::visit);
+        fields.under("terminated", ContainerStateTerminated::visit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Pod;
+
+    #[test]
+    fn a_pod_is_walked_to_its_last_field() {
+        let fields = fields_of::<Pod>();
+        let kind = |path: &str| fields.iter().find(|field| field.written() == path).map(|field| field.kind);
+        assert_eq!(kind("spec.containers"), Some(Kind::List));
+        assert_eq!(kind("spec.setHostnameAsFQDN"), Some(Kind::Bool));
+        assert_eq!(kind("spec.containers[0].livenessProbe.httpGet.port"), Some(Kind::IntOrText));
+        assert_eq!(kind("spec.volumes[0].projected.sources[0].configMap.items[0].mode"), Some(Kind::Int32));
+        assert_eq!(kind("metadata.labels.key"), Some(Kind::Text));
+        assert_eq!(kind("spec.restartPolicy"), Some(Kind::Words(&["Always", "Never", "OnFailure"])));
+        assert!(fields.len() > 500, "{}", fields.len());
+    }
+}

@@ -1,0 +1,172 @@
+//! Every field of a pod that the types know, with everything in it that it does not take.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::api::fields::{Field, Kind, Step, fields_of};
+use crate::kuberuntime::golden;
+
+const ORIGIN: Origin<'_> =
+    Origin { source: SourceName::File, path: "/manifests/x.yaml", node_name: "node1", seen: "2026-11-20T20:03:54Z" };
+
+fn pod() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+        "spec": {"containers": [{"name": "a", "image": "b"}]}
+    })
+}
+
+/// A pod that is whole but for this field. What stands on the way to it is made.
+fn pod_with(field: &Field, value: Value) -> Value {
+    let mut pod = pod();
+    let mut at = &mut pod;
+    for step in &field.path {
+        at = match step {
+            Step::Key(key) => {
+                if !at.is_object() {
+                    *at = json!({});
+                }
+                at.as_object_mut().unwrap().entry(key.clone()).or_insert(Value::Null)
+            }
+            Step::First => {
+                if !at.is_array() {
+                    *at = json!([{}]);
+                }
+                &mut at.as_array_mut().unwrap()[0]
+            }
+        };
+    }
+    *at = value;
+    pod
+}
+
+/// The pod of the manifest, or what is wrong with it.
+fn read(manifest: &Value) -> Result<Box<Pod>, ObjectError> {
+    let mut objects = read_manifest(manifest.to_string().as_bytes(), &ORIGIN).expect("it is YAML");
+    assert_eq!(objects.len(), 1);
+    match objects.remove(0).object? {
+        Object::Pod(pod) => Ok(pod),
+        Object::Config(config) => panic!("{config:?}"),
+    }
+}
+
+/// What is no value of this kind at all.
+fn misfits(kind: Kind) -> Vec<Value> {
+    let (list, object, text, number, yes) = (json!([1]), json!({"x": 1}), json!("\u{1}no"), json!(7), json!(true));
+    match kind {
+        Kind::Any => vec![],
+        Kind::Bool => vec![list, object, text, number],
+        Kind::Int32 => vec![list, object, text, yes, json!(1.5), json!(1_i64 << 31), json!(i64::MIN), json!(1e300)],
+        Kind::Int64 => vec![list, object, text, yes, json!(1.5), json!(u64::MAX), json!(-1e300)],
+        Kind::IntOrText => vec![list, object, yes, json!(1.5), json!(1_i64 << 31)],
+        Kind::List => vec![object, text, number, yes],
+        Kind::Map | Kind::Object => vec![list, text, number, yes],
+        Kind::Quantity => vec![list, object, text, yes, json!("1Xi"), json!("--1"), json!("1e99999999999999999999")],
+        Kind::Text => vec![list, object, number, yes],
+        Kind::Time => vec![list, object, text, number, yes, json!("2026-13-45T99:99:99Z")],
+        Kind::Words(_) => vec![list, object, json!("NoSuchWord"), number, yes],
+    }
+}
+
+/// What is a value of this kind and mostly makes no sense.
+fn extremes(kind: Kind) -> Vec<Value> {
+    match kind {
+        Kind::Any => vec![json!([[[]]]), json!({"": {"": null}}), json!("x"), json!(-1)],
+        Kind::Bool => vec![json!(true), json!(false)],
+        Kind::Int32 => vec![json!(i32::MIN), json!(-1), json!(0), json!(i32::MAX)],
+        Kind::Int64 => vec![json!(i64::MIN), json!(-1), json!(0), json!(i64::MAX)],
+        Kind::IntOrText => vec![json!(i32::MIN), json!(i32::MAX), json!(""), json!("no-such-port"), json!("%")],
+        Kind::List => vec![json!([]), Value::Array(vec![json!({}); 300]), json!([null])],
+        Kind::Map => vec![json!({"": ""}), json!({"a/b/c": "\n"}), json!({"k": null})],
+        Kind::Object => vec![json!({}), Value::Null],
+        Kind::Quantity => {
+            vec![
+                json!("-1"),
+                json!("0"),
+                json!("9223372036854775807Ei"),
+                json!("1e18"),
+                json!("0.000000001n"),
+                json!(-5),
+            ]
+        }
+        Kind::Text => vec![
+            json!(""),
+            json!("\0"),
+            json!(".."),
+            json!("../../x"),
+            json!("/"),
+            json!("$(A)$$(B)$("),
+            json!("\u{1F6A3}\u{202e}"),
+            json!("x".repeat(70_000)),
+        ],
+        Kind::Time => vec![json!("0000-01-01T00:00:00Z"), json!("9999-12-31T23:59:59Z")],
+        Kind::Words(words) => words.iter().map(|word| json!(word)).collect(),
+    }
+}
+
+/// All but what says that this is a pod: without it there is none.
+fn fields() -> impl Iterator<Item = Field> {
+    fields_of::<Pod>().into_iter().filter(|field| !["", "apiVersion", "kind"].contains(&field.written().as_str()))
+}
+
+#[test]
+fn every_field_refuses_what_does_not_fit_it_and_is_named() {
+    let mut tried = 0;
+    for field in fields() {
+        for value in misfits(field.kind) {
+            let shown = value.to_string();
+            match read(&pod_with(&field, value)) {
+                Err(ObjectError::Decode(error)) => {
+                    // What is wrong inside of it is named down to where it is.
+                    assert!(error.path().starts_with(&field.written()), "{}: {shown}: {error}", field.written());
+                }
+                other => panic!("{}: {shown}: {other:?}", field.written()),
+            }
+            tried += 1;
+        }
+    }
+    assert!(tried > 2000, "{tried}");
+}
+
+#[test]
+fn whatever_fits_a_field_is_refused_with_a_path_or_can_be_told_to_a_runtime() {
+    let (mut accepted, mut refused) = (0, 0);
+    for field in fields() {
+        for value in extremes(field.kind) {
+            match read(&pod_with(&field, value)) {
+                Ok(pod) => {
+                    golden::tell_everything(&pod);
+                    accepted += 1;
+                }
+                Err(ObjectError::Decode(error)) => {
+                    assert!(!error.path().is_empty(), "{}: {error}", field.written());
+                    refused += 1;
+                }
+                Err(ObjectError::Invalid(faults)) => {
+                    for fault in &faults {
+                        let told = fault.to_string();
+                        let known = told.starts_with("metadata.") || told.starts_with("spec.");
+                        assert!(known, "{}: {told}", field.written());
+                    }
+                    refused += 1;
+                }
+                Err(other) => panic!("{}: {other:?}", field.written()),
+            }
+        }
+    }
+    assert!(accepted > 500 && refused > 500, "{accepted} {refused}");
+}
+
+#[test]
+fn aliases_that_hold_each_other_or_themselves_are_refused_at_once() {
+    let nested: String = (1..40).map(|n| format!("a{n}: &a{n} [*a{0},*a{0},*a{0},*a{0}]\n", n - 1)).collect();
+    let bomb = format!("a0: &a0 [x,x,x,x]\n{nested}");
+    for text in [
+        bomb.as_str(),
+        "apiVersion: v1\nkind: Pod\nmetadata: &m {name: web, labels: *m}\n",
+        "apiVersion: v1\nkind: Pod\nspec: &s\n  <<: *s\n",
+        "&a [*a]",
+    ] {
+        assert!(read_manifest(text.as_bytes(), &ORIGIN).is_err(), "{text}");
+    }
+}

@@ -1,0 +1,104 @@
+//! The pods of the recordings, run here: what the runtime was told, what is shown, what is seen from inside. Each is
+//! what the upstream kubelet 1.36 made of the same manifest on the same runtime.
+
+mod comparable;
+mod inside;
+mod recording;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::node::{BUSYBOX, Node};
+use comparable::differences;
+use recording::{PODS, Recording};
+
+/// All of them beside each other, on a busy machine.
+const ALL_AT_ONCE: Duration = Duration::from_secs(300);
+/// The image of the manifests.
+const IMAGE: &str = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1";
+/// As the recording node had it, but for its address.
+const SETTINGS: &str = "clusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\n";
+const NODE_IP: &str = "10.88.0.1";
+
+#[test]
+fn every_recorded_pod_becomes_here_what_it_became_upstream() {
+    let mut node = Node::with_runtime();
+    node.ctr(&["images", "tag", BUSYBOX, IMAGE]);
+    node.configure_agent(SETTINGS);
+    // The pod of the host's network has the host's resolver, and this is what the recording's said.
+    std::fs::write(node.folder().join("resolv.conf"), "nameserver 10.96.0.10\n").unwrap();
+    node.add_arguments(&["--node-ip", NODE_IP]);
+    node.start_agent();
+    node.write_manifest("00-objects", &recording::objects());
+    for pod in PODS {
+        node.write_manifest(pod, &recording::manifest(pod));
+    }
+    let recordings: Vec<Recording> = PODS.iter().map(|pod| Recording::read(pod)).collect();
+    let mut left: BTreeMap<&str, String> = PODS.iter().map(|pod| (*pod, "never looked at".to_owned())).collect();
+    let until = Instant::now() + ALL_AT_ONCE;
+    while !left.is_empty() && Instant::now() < until {
+        let pods = node.pods();
+        for recording in &recordings {
+            if left.contains_key(recording.name) {
+                let Some(pod) = pods.get(recording.manifest()) else { continue };
+                let configs =
+                    if recording.has_configs() { node.configurations(recording.manifest()) } else { Vec::new() };
+                let told = node.events(recording.manifest());
+                match differences(recording, pod, &configs, &told) {
+                    found if found.is_empty() => drop(left.remove(recording.name)),
+                    found => drop(left.insert(recording.name, found.join("\n  "))),
+                }
+            }
+        }
+    }
+    let told: Vec<String> = left.iter().map(|(pod, found)| format!("{pod}:\n  {found}")).collect();
+    assert!(left.is_empty(), "not as recorded:\n{}", told.join("\n"));
+    let seen: Vec<String> = inside::RECORDED.iter().flat_map(|pod| inside::differences(&node, pod)).collect();
+    assert!(seen.is_empty(), "not as recorded from inside:\n{}", seen.join("\n"));
+}
+
+/// What containerd keeps of a sandbox or a container: the configuration that it was made with.
+pub(crate) struct Configuration {
+    /// Empty for a sandbox.
+    pub(crate) container: String,
+    pub(crate) config: Value,
+}
+
+impl Node {
+    /// The configurations of a manifest's pod, as they were sent.
+    fn configurations(&self, manifest: &str) -> Vec<Configuration> {
+        let tasks = self.tasks_of(manifest).into_iter();
+        tasks
+            .filter_map(|task| Some(Configuration { config: self.configuration(&task.id)?, container: task.container }))
+            .collect()
+    }
+
+    /// `None` where it went while it was looked at.
+    fn configuration(&self, id: &str) -> Option<Value> {
+        let done = self.ctr_command(&["containers", "info", id]).output().unwrap();
+        let info: Value = serde_json::from_slice(&done.stdout).ok()?;
+        let extensions = info["Extensions"].as_object()?;
+        let metadata = extensions.values().find_map(|extension| extension["value"].as_str())?;
+        let mut metadata: Value = serde_json::from_slice(&from_base64(metadata)).ok()?;
+        Some(metadata["Metadata"]["Config"].take())
+    }
+}
+
+fn from_base64(text: &str) -> Vec<u8> {
+    let digits = text.bytes().filter_map(|byte| match byte {
+        b'A'..=b'Z' => Some(byte - b'A'),
+        b'a'..=b'z' => Some(byte - b'a' + 26),
+        b'0'..=b'9' => Some(byte - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    });
+    let digits: Vec<u32> = digits.map(u32::from).collect();
+    let bytes = digits.chunks(4).flat_map(|four| {
+        let word = four.iter().enumerate().fold(0, |word, (place, digit)| word | digit << (18 - 6 * place));
+        word.to_be_bytes().into_iter().skip(1).take(four.len() * 6 / 8)
+    });
+    bytes.collect()
+}

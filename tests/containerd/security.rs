@@ -1,0 +1,118 @@
+//! As whom containers run, what is kept from them, and pods that the node does not take.
+
+use std::fs;
+
+use crate::node::{Manifest, Node, STAY};
+
+/// What a script says, run in a container with this security context in a pod with that one.
+#[track_caller]
+fn said(node: &Node, name: &str, script: &str, of_container: &str, of_pod: &str) -> Vec<String> {
+    let fields = format!("securityContext: {{{of_container}}}");
+    let pod = Manifest::new(name).spec("restartPolicy: Never").spec(&format!("securityContext: {{{of_pod}}}"));
+    node.apply(&pod.container_with("main", script, &fields));
+    node.wait_until("the script has ended", |pods| pods.has(name, |pod| pod.container("main").exit_code().is_some()));
+    node.container_log(name, "main").into_iter().map(|line| line.text).collect()
+}
+
+/// What the kernel says of the process.
+const STATUS: &str =
+    "grep -E '^(Groups|CapEff|NoNewPrivs|Seccomp):' /proc/self/status | tr -s '\\t ' ' '; id -u; id -g";
+
+#[test]
+fn a_container_has_the_users_groups_and_rights_that_it_and_its_pod_name() {
+    let node = Node::start();
+    let plain = said(&node, "plain", STATUS, "", "");
+    assert!(plain.contains(&"Seccomp: 0".to_owned()) && plain.contains(&"NoNewPrivs: 0".to_owned()), "{plain:?}");
+    let of_pod = "runAsUser: 1000, runAsGroup: 1001, fsGroup: 2000, supplementalGroups: [2001], \
+                  seccompProfile: {type: RuntimeDefault}";
+    let narrow = "capabilities: {drop: [ALL], add: [NET_BIND_SERVICE]}, allowPrivilegeEscalation: false";
+    let expected =
+        ["Groups: 1001 2000 2001 ", "CapEff: 0000000000000000", "NoNewPrivs: 1", "Seccomp: 2", "1000", "1001"];
+    assert_eq!(said(&node, "narrow", STATUS, narrow, of_pod), expected);
+    // The container's own word goes before its pod's.
+    let own = said(&node, "own", STATUS, "runAsUser: 0, seccompProfile: {type: Unconfined}", of_pod);
+    assert!(own.contains(&"0".to_owned()) && own.contains(&"Seccomp: 0".to_owned()), "{own:?}");
+    let wide = said(&node, "wide", STATUS, "privileged: true", "");
+    assert!(wide.iter().any(|line| line.starts_with("CapEff: ") && line.ends_with("ffff")), "{wide:?}");
+}
+
+#[test]
+fn a_container_cannot_write_where_it_must_not() {
+    let node = Node::start();
+    let script = "touch /x 2>/dev/null && echo root; (echo 1 > /proc/sys/kernel/domainname) 2>/dev/null && echo sys; \
+                  [ -s /proc/keys ] && echo keys; echo done";
+    assert_eq!(said(&node, "closed", script, "readOnlyRootFilesystem: true", ""), ["done"]);
+    assert_eq!(said(&node, "open", "touch /x && echo root", "", ""), ["root"]);
+}
+
+#[test]
+fn a_seccomp_profile_of_the_node_keeps_calls_from_a_container() {
+    let node = Node::start();
+    let folder = node.folder().join("pods/seccomp/mine");
+    fs::create_dir_all(&folder).unwrap();
+    let profile = r#"{"defaultAction": "SCMP_ACT_ALLOW",
+        "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO"}]}"#;
+    fs::write(folder.join("no-mkdir.json"), profile).unwrap();
+    let local = "seccompProfile: {type: Localhost, localhostProfile: mine/no-mkdir.json}";
+    assert_eq!(said(&node, "local", "mkdir /d 2>/dev/null || echo refused", local, ""), ["refused"]);
+    assert_eq!(said(&node, "without", "mkdir /d && echo made", "", ""), ["made"]);
+}
+
+#[test]
+fn a_pod_sets_safe_sysctls_and_others_only_where_the_node_allows_them() {
+    let mut node = Node::with_runtime();
+    node.configure_agent("allowedUnsafeSysctls: ['kernel.msg*']\n");
+    node.start_agent();
+    let sysctls = "sysctls: [{name: kernel/shm_rmid_forced, value: '1'}, {name: kernel.msgmax, value: '4242'}]";
+    let script = "cat /proc/sys/kernel/shm_rmid_forced /proc/sys/kernel/msgmax";
+    assert_eq!(said(&node, "allowed", script, "", sysctls), ["1", "4242"]);
+    let forbidden = "securityContext: {sysctls: [{name: net.core.somaxconn, value: '10'}]}";
+    check_rejected(
+        &node,
+        Manifest::new("forbidden").spec(forbidden),
+        "SysctlForbidden",
+        "forbidden sysctl: \"net.core.somaxconn\" not allowlisted",
+    );
+}
+
+#[test]
+fn a_pod_that_the_node_cannot_confine_as_it_asks_is_not_taken() {
+    let node = Node::start();
+    if fs::read_to_string("/sys/module/apparmor/parameters/enabled").is_ok_and(|enabled| enabled.starts_with('Y')) {
+        let profile = "securityContext: {appArmorProfile: {type: Localhost, localhostProfile: no-such-profile}}";
+        let message = "Cannot enforce AppArmor: profile \"no-such-profile\" is not loaded";
+        check_rejected(&node, Manifest::new("confined").spec(profile), "AppArmor", message);
+    } else {
+        let profile = "securityContext: {appArmorProfile: {type: RuntimeDefault}}";
+        let message = "Cannot enforce AppArmor: AppArmor is not enabled on the host";
+        check_rejected(&node, Manifest::new("confined").spec(profile), "AppArmor", message);
+    }
+}
+
+#[test]
+fn a_pod_that_wants_its_groups_alone_is_taken_only_by_a_runtime_that_can_do_that() {
+    let node = Node::start();
+    let strict = "securityContext: {supplementalGroups: [7], supplementalGroupsPolicy: Strict}";
+    let pod = Manifest::new("strict").spec(strict).spec("restartPolicy: Never");
+    if node.ctr(&["version"]).contains("Version:  1.") {
+        let message = "SupplementalGroupsPolicy=Strict is not supported in this node";
+        check_rejected(&node, pod, "SupplementalGroupsPolicyNotSupported", message);
+    } else {
+        node.apply(&pod.container("main", "id -G"));
+        node.wait_for_output("strict", "main", "0 7");
+    }
+}
+
+/// The pod has failed for this reason, says so, and nothing of it was ever made.
+#[track_caller]
+fn check_rejected(node: &Node, pod: Manifest, reason: &str, message: &str) {
+    let name = pod.name().to_owned();
+    node.apply(&pod.container("main", STAY));
+    let pods = node.wait_until("the pod has failed", |pods| pods.has(&name, |pod| pod.phase() == "Failed"));
+    let status = &pods.get(&name).unwrap().json()["status"];
+    assert_eq!(status["reason"], reason);
+    assert_eq!(status["message"], format!("Pod was rejected: {message}"));
+    let told = node.events(&name).find(reason, message).map(|event| event.0["type"].clone());
+    assert_eq!(told, Some("Warning".into()));
+    assert_eq!(node.tasks_of(&name), []);
+}
