@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# guests: x86_64-systemd aarch64-systemd
+# guests: x86_64-systemd
 start_agent
 apply guaranteed <<END
 $(simple_pod guaranteed "$STAY" "      resources:

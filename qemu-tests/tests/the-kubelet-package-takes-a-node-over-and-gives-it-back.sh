@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# guests: x86_64-systemd aarch64-systemd
+# guests: x86_64-systemd
 # packages
 # limit: 400
 # full

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# guests: x86_64-systemd aarch64-systemd
+# guests: x86_64-systemd
 # limit: 180
 # It is held before it can say a word: what runs is not yet what is ready.
 # shellcheck disable=SC2016
