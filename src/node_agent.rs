@@ -127,7 +127,8 @@ fn pod_runtime(config: &Config, node: NodeSettings, inbox: Sender<SyncEvent>) ->
 fn file_source(config: &Config, sender: Sender<SyncEvent>) -> Option<rt::Task<()>> {
     let path = config.static_pod_path.clone()?;
     log!(info, "pods from manifests", path = path.display());
-    Some(rt::spawn(static_file::run(path, config.node_name.clone(), config.file_check_frequency, sender)))
+    let boot_over = static_file::boot_over();
+    Some(rt::spawn(static_file::run(path, config.node_name.clone(), config.file_check_frequency, boot_over, sender)))
 }
 
 fn failed(doing: &str, error: &(dyn std::error::Error + 'static)) -> ExitCode {

@@ -4,6 +4,7 @@ pub(crate) mod clock;
 pub(crate) mod directories;
 pub(crate) mod file;
 pub(crate) mod mounts;
+pub(crate) mod open_inside;
 pub(crate) mod pidfd;
 pub(crate) mod process;
 pub(crate) mod remove_tree;

@@ -10,12 +10,13 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fchmod, fstat, mkdirat, openat, openat2};
+use rustix::fs::{CWD, Mode, OFlags, fchmod, fstat, mkdirat, openat};
 use rustix::io::Errno;
 
 use super::error::Error;
 use super::mounts::Part;
 use crate::host::directories;
+use crate::host::open_inside::{Outside, open_inside};
 
 /// Binds `part` to its target, and makes it a directory of the volume if there is nothing. Done already is well done.
 pub(super) fn bind(part: &Part) -> Result<(), Error> {
@@ -69,7 +70,7 @@ fn clear(target: &Path) -> io::Result<()> {
 /// Opens `path` below `root`; a directory that is missing is made with the mode of the root.
 fn find(root: &Path, path: &Path) -> io::Result<OwnedFd> {
     let root = openat(CWD, root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    match open_inside(&root, path) {
+    match hold_inside(&root, path) {
         Err(Errno::NOENT) => {}
         result => return Ok(result?),
     }
@@ -78,7 +79,7 @@ fn find(root: &Path, path: &Path) -> io::Result<OwnedFd> {
     let mut walked = PathBuf::new();
     for part in path.components().filter(|part| matches!(part, Component::Normal(_))) {
         walked.push(part);
-        here = match open_inside(&root, &walked) {
+        here = match hold_inside(&root, &walked) {
             Err(Errno::NOENT) => {
                 match mkdirat(&here, part.as_os_str(), mode) {
                     // The umask has taken from the mode.
@@ -86,7 +87,7 @@ fn find(root: &Path, path: &Path) -> io::Result<OwnedFd> {
                     Err(Errno::EXIST) => {}
                     Err(error) => return Err(error.into()),
                 }
-                open_inside(&root, &walked)?
+                hold_inside(&root, &walked)?
             }
             result => result?,
         };
@@ -97,9 +98,8 @@ fn find(root: &Path, path: &Path) -> io::Result<OwnedFd> {
 /// The text of a file below `root`, up to `limit` bytes. A link in the volume leads to something in the volume.
 pub(super) fn read(root: &Path, path: &Path, limit: usize) -> io::Result<String> {
     let root = openat(CWD, root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let file = File::from(openat2(&root, path, flags, Mode::empty(), resolve)?);
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+    let file = File::from(open_inside(root.as_fd(), path, flags, Outside::IsRoot)?);
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not a file"));
     }
@@ -108,9 +108,8 @@ pub(super) fn read(root: &Path, path: &Path, limit: usize) -> io::Result<String>
     Ok(text)
 }
 
-fn open_inside(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
+fn hold_inside(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
+    open_inside(root.as_fd(), path, OFlags::PATH, Outside::Refused)
 }
 
 const MADE: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);

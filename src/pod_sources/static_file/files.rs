@@ -39,6 +39,10 @@ pub(super) struct Files {
     lost: bool,
     /// Another directory came in its place at this moment.
     replaced: Option<Instant>,
+    /// When the machine has started as a whole: until then a directory that was empty at first may yet be mounted or filled.
+    boot_over: Instant,
+    /// It was empty at first, and the machine was starting.
+    doubted: bool,
     /// Files whose writer has closed them, or which were moved in whole.
     closed: BTreeSet<OsString>,
     /// When a file that is open for writing was written to last.
@@ -143,9 +147,11 @@ const REPLACED: Duration = Duration::from_secs(10);
 const MAX_PROBLEMS: usize = 20;
 
 impl Files {
-    pub(super) fn new(path: PathBuf) -> Self {
+    pub(super) fn new(path: PathBuf, boot_over: Instant) -> Self {
         Self {
             path,
+            boot_over,
+            doubted: false,
             single: false,
             files: BTreeMap::new(),
             directory: None,
@@ -204,12 +210,14 @@ impl Files {
         if replaced {
             self.replaced = Some(now);
         }
+        let empty_at_first = self.directory.is_none() && listing.files.is_empty();
+        self.doubted = (self.doubted || empty_at_first) && now < self.boot_over;
         self.directory = Some(listing.directory);
         self.lost = false;
         self.single = listing.single;
         self.problem = None;
 
-        let mut look = Look::default();
+        let mut look = Look { again: self.doubted.then_some(self.boot_over), ..Look::default() };
         for (name, stamp) in &listing.files {
             self.look_at(name, stamp, first, now, time, &mut look);
         }
@@ -338,6 +346,7 @@ impl Files {
             objects: self.files.values().flat_map(|file| &file.objects).cloned().collect(),
             problems: problems.cloned().collect(),
             complete: self.directory.is_some()
+                && !self.doubted
                 && self.problem.is_none()
                 && self.settling.is_empty()
                 && !self.files.values().any(|file| file.broken),

@@ -2,7 +2,8 @@
 //!
 //! A manifest that its writer has closed or moved into place is read at once. One that cannot be read or is wrong keeps
 //! the pods it gave last; only a file that a good listing does not have, and still does not have a moment later, takes
-//! its pods with it. A directory that is gone, unreadable or empty all of a sudden removes nothing.
+//! its pods with it. A directory that is gone, unreadable or empty all of a sudden removes nothing; nor does one that is
+//! empty while the machine starts: what it should hold may not be mounted yet.
 //!
 //! ```text
 //!   inotify or the interval -> list (blocking) -> Files::look -> read (blocking) -> Files::take -> SyncEvent::Sources
@@ -31,12 +32,24 @@ use crate::rt;
 /// Tells `inbox` of the pods at `path` (a directory of manifests, or one manifest) whenever they change, until nobody
 /// listens. The first time is after the first look.
 ///
-/// The directory is looked at again after `interval` at the latest: `fileCheckFrequency`.
-pub(crate) async fn run(path: PathBuf, node_name: String, interval: Duration, inbox: Sender<SyncEvent>) {
-    let files = Files::new(path.clone());
+/// The directory is looked at again after `interval` at the latest: `fileCheckFrequency`. Before `boot_over` it is not
+/// believed if it is empty at first.
+pub(crate) async fn run(
+    path: PathBuf,
+    node_name: String,
+    interval: Duration,
+    boot_over: Instant,
+    inbox: Sender<SyncEvent>,
+) {
+    let files = Files::new(path.clone(), boot_over);
     let watcher = Watcher { watch: None, failure_told: false };
     let mut running = Running { path, node_name, interval, inbox, files, watcher, sent: None };
     while running.round().await.is_ok() {}
+}
+
+/// The moment from which the machine is taken to have mounted what it mounts.
+pub(crate) fn boot_over() -> Instant {
+    Instant::now() + BOOT.saturating_sub(clock::uptime())
 }
 
 struct Running {
@@ -208,6 +221,9 @@ fn tell_problems(old: &[SourceProblem], new: &[SourceProblem]) {
 
 /// A directory that does not answer for so long is told as a problem.
 const LIST_DEADLINE: Duration = Duration::from_secs(30);
+
+/// So long after it was turned on, a machine has mounted what it mounts: a card that must be checked first takes a while.
+const BOOT: Duration = Duration::from_secs(180);
 
 #[cfg(test)]
 mod tests;

@@ -47,7 +47,12 @@ impl Bench {
         // An hour: what these tests see comes from events.
         let interval = Duration::from_secs(3600);
         let (sender, inbox) = async_channel::bounded(16);
-        Self { root, inbox, always: Vec::new(), task: rt::spawn(run(path, "n".to_owned(), interval, sender)) }
+        Self {
+            root,
+            inbox,
+            always: Vec::new(),
+            task: rt::spawn(run(path, "n".to_owned(), interval, Instant::now(), sender)),
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -438,7 +443,7 @@ fn without_a_watch_the_interval_does() {
         fs::create_dir(&path).unwrap();
         let (inbox, received) = async_channel::bounded(16);
         let mut running = Running {
-            files: Files::new(path.clone()),
+            files: Files::new(path.clone(), Instant::now()),
             path,
             node_name: "n".to_owned(),
             interval: Duration::from_millis(20),

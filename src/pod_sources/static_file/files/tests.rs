@@ -14,7 +14,7 @@ impl Desk {
         let start = Instant::now();
         let directory = DirectoryId { device: 1, inode: 1, born: None };
         let listing = Listing { directory, single: false, files: BTreeMap::new() };
-        Self { files: Files::new(PathBuf::from("/m")), start, now: start, listing }
+        Self { files: Files::new(PathBuf::from("/m"), start), start, now: start, listing }
     }
 
     /// A desk whose first look is done, at a directory with `name` in it.
@@ -388,6 +388,48 @@ fn a_directory_that_comes_back_empty_removes_nothing_also_when_it_looks_like_the
     desk.put("a", 1);
     desk.look();
     assert_eq!((desk.pods(), desk.problems()), (vec!["web-n".to_owned()], Vec::new()));
+}
+
+#[test]
+fn a_directory_that_is_empty_while_the_machine_starts_says_nothing_of_what_ran_before() {
+    let mut desk = Desk::new();
+    desk.files.boot_over = desk.now + Duration::from_secs(100);
+    assert_eq!(desk.again(), Some(100_000));
+    assert!(!desk.files.update().complete);
+    // The card is mounted, and may still be being filled.
+    desk.listing.directory.device = 2;
+    desk.put("a", 1);
+    assert_eq!(desk.again(), Some(100));
+    desk.pass(100);
+    assert_eq!(desk.look(), ["a"]);
+    desk.read("a", 1, &pod("web"));
+    assert_eq!(desk.pods(), ["web-n"]);
+    assert!(!desk.files.update().complete);
+    desk.pass(99_900);
+    assert_eq!(desk.again(), None);
+    assert!(desk.files.update().complete);
+    // What goes later is gone.
+    desk.remove("a");
+    desk.look();
+    desk.pass(50);
+    desk.look();
+    assert_eq!(desk.pods(), [] as [&str; 0]);
+}
+
+#[test]
+fn what_is_removed_while_the_machine_starts_is_gone_at_once() {
+    let mut desk = Desk::new();
+    desk.files.boot_over = desk.now + Duration::from_secs(100);
+    desk.put("a", 1);
+    assert_eq!(desk.look(), ["a"]);
+    desk.read("a", 1, &pod("web"));
+    assert!(desk.files.update().complete, "it was not empty at first");
+    desk.remove("a");
+    desk.look();
+    desk.pass(50);
+    desk.look();
+    assert_eq!(desk.pods(), [] as [&str; 0]);
+    assert!(desk.files.update().complete);
 }
 
 #[test]

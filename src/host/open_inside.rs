@@ -1,0 +1,229 @@
+//! Opening a path below a directory: whatever the links on the way say, nothing outside of it is reached.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
+use rustix::io::Errno;
+
+/// What a link means that leads out of the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outside {
+    /// The open fails.
+    Refused,
+    /// The directory stands for the root, as it does in a container.
+    IsRoot,
+}
+
+/// Opens `path` below `root`. The kernel looks for it in one step; before Linux 5.6 it cannot, and each part is opened
+/// by itself.
+pub(crate) fn open_inside(
+    root: BorrowedFd<'_>,
+    path: &Path,
+    flags: OFlags,
+    outside: Outside,
+) -> Result<OwnedFd, Errno> {
+    let resolve = match outside {
+        Outside::Refused => ResolveFlags::BENEATH,
+        Outside::IsRoot => ResolveFlags::IN_ROOT,
+    };
+    match openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve | ResolveFlags::NO_MAGICLINKS) {
+        // The latter is the answer of a system call filter that does not know it.
+        Err(Errno::NOSYS | Errno::PERM) => walk(root, path, flags, outside),
+        result => result,
+    }
+}
+
+/// The same without help: no link is followed by the kernel, and `..` goes back to a directory that is held open, so that
+/// nobody who moves directories meanwhile leads the way out.
+fn walk(root: BorrowedFd<'_>, path: &Path, flags: OFlags, outside: Outside) -> Result<OwnedFd, Errno> {
+    if path.as_os_str().is_empty() {
+        return Err(Errno::NOENT);
+    }
+    let mut inside = Vec::new();
+    let mut ahead = Vec::new();
+    put_ahead(&mut ahead, path);
+    let mut links = 0;
+    while let Some(part) = ahead.pop() {
+        match part {
+            Part::Root if outside == Outside::Refused => return Err(Errno::XDEV),
+            Part::Root => inside.clear(),
+            Part::Up if inside.pop().is_none() && outside == Outside::Refused => return Err(Errno::XDEV),
+            Part::Up => {}
+            Part::Down(name) => {
+                let here = inside.last().map_or(root, OwnedFd::as_fd);
+                let found = openat(here, &name, STEP, Mode::empty())?;
+                if FileType::from_raw_mode(fstat(&found)?.st_mode) == FileType::Symlink {
+                    links += 1;
+                    let target = readlinkat(&found, "", Vec::new())?;
+                    put_ahead(&mut ahead, Path::new(OsStr::from_bytes(target.to_bytes())));
+                } else {
+                    inside.push(found);
+                }
+            }
+        }
+        if links > MAX_LINKS || inside.len() > MAX_DEPTH {
+            return Err(Errno::LOOP);
+        }
+    }
+    reopen(inside.last().map_or(root, OwnedFd::as_fd), flags)
+}
+
+enum Part {
+    Root,
+    Up,
+    Down(OsString),
+}
+
+/// The parts of a path become those that come next; the next one is the last.
+fn put_ahead(ahead: &mut Vec<Part>, path: &Path) {
+    ahead.extend(path.components().rev().filter_map(|part| match part {
+        Component::RootDir => Some(Part::Root),
+        Component::ParentDir => Some(Part::Up),
+        Component::Normal(name) => Some(Part::Down(name.to_owned())),
+        Component::CurDir | Component::Prefix(_) => None,
+    }));
+}
+
+/// The very file that was found, whatever has its name by now.
+fn reopen(found: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
+    openat(CWD, format!("/proc/self/fd/{}", found.as_raw_fd()), flags | OFlags::CLOEXEC, Mode::empty())
+}
+
+const STEP: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// As many as the kernel follows.
+const MAX_LINKS: usize = 40;
+/// Each level is a file that is held open.
+const MAX_DEPTH: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    use rustix::fs::Stat;
+
+    use super::*;
+
+    /// A directory `v` with links of all kinds, and beside it what must not be reached.
+    fn volume(name: &str) -> PathBuf {
+        let top = std::env::temp_dir().join(format!("coracle-open-inside-{name}-{}", std::process::id()));
+        let root = top.join("v");
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::create_dir_all(root.join("..2026")).unwrap();
+        fs::write(root.join("a/b/file"), "inside").unwrap();
+        fs::write(root.join("..2026/key"), "value").unwrap();
+        fs::write(top.join("secret"), "outside").unwrap();
+        for (target, link) in [
+            ("..2026", "..data"),
+            ("..data/key", "key"),
+            ("a/b", "short"),
+            ("../a/./b/../b/file", "a/round"),
+            ("../secret", "out"),
+            ("../../../../../../secret", "a/b/far-out"),
+            ("/secret", "absolute"),
+            ("/a/b/file", "absolute-inside"),
+            ("nowhere", "broken"),
+            ("loop", "loop"),
+            ("..", "up"),
+        ] {
+            symlink(target, root.join(link)).unwrap();
+        }
+        top
+    }
+
+    const PATHS: [&str; 24] = [
+        "a",
+        "a/b/file",
+        "a/b/../b/file",
+        "./a/./b",
+        ".",
+        "",
+        "..",
+        "a/../..",
+        "a/../../v/a",
+        "/",
+        "/a",
+        "key",
+        "short/file",
+        "short/..",
+        "a/round",
+        "out",
+        "a/b/far-out",
+        "absolute",
+        "absolute-inside",
+        "broken",
+        "loop",
+        "up",
+        "up/secret",
+        "a/b/file/below",
+    ];
+
+    fn identity(fd: &OwnedFd) -> (u64, u64) {
+        let Stat { st_dev, st_ino, .. } = fstat(fd).unwrap();
+        (st_dev, st_ino)
+    }
+
+    #[test]
+    fn without_help_of_the_kernel_the_same_is_found_and_the_same_refused() {
+        let top = volume("same");
+        let root = openat(CWD, top.join("v"), STEP, Mode::empty()).unwrap();
+        for (outside, resolve) in [(Outside::Refused, ResolveFlags::BENEATH), (Outside::IsRoot, ResolveFlags::IN_ROOT)]
+        {
+            for path in PATHS {
+                let kernel = openat2(&root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve);
+                if kernel.as_ref().err() == Some(&Errno::NOSYS) {
+                    continue;
+                }
+                let own = walk(root.as_fd(), Path::new(path), OFlags::PATH, outside);
+                let own = own.as_ref().map(identity);
+                assert_eq!(own, kernel.as_ref().map(identity), "{path:?} {outside:?}");
+            }
+        }
+        fs::remove_dir_all(&top).unwrap();
+    }
+
+    #[test]
+    fn what_lies_beside_the_directory_is_never_reached() {
+        let top = volume("beside");
+        let root = openat(CWD, top.join("v"), STEP, Mode::empty()).unwrap();
+        let secret = identity(&openat(CWD, top.join("secret"), STEP, Mode::empty()).unwrap());
+        for outside in [Outside::Refused, Outside::IsRoot] {
+            for path in PATHS {
+                for open in [open_inside, walk] {
+                    let found = open(root.as_fd(), Path::new(path), OFlags::PATH, outside);
+                    assert_ne!(found.as_ref().map(identity), Ok(secret), "{path:?} {outside:?}");
+                }
+            }
+        }
+        fs::remove_dir_all(&top).unwrap();
+    }
+
+    #[test]
+    fn what_was_found_without_help_can_be_read() {
+        use std::io::Read as _;
+        let top = volume("read");
+        let root = openat(CWD, top.join("v"), STEP, Mode::empty()).unwrap();
+        for (path, expected) in [("key", "value"), ("absolute-inside", "inside")] {
+            let found = walk(root.as_fd(), Path::new(path), OFlags::RDONLY, Outside::IsRoot).unwrap();
+            let mut text = String::new();
+            fs::File::from(found).read_to_string(&mut text).unwrap();
+            assert_eq!(text, expected);
+        }
+        fs::remove_dir_all(&top).unwrap();
+    }
+
+    #[test]
+    fn a_path_of_any_depth_takes_a_bounded_number_of_open_files() {
+        let top = volume("deep");
+        let deep = "d/".repeat(MAX_DEPTH + 1);
+        fs::create_dir_all(top.join("v").join(&deep)).unwrap();
+        let root = openat(CWD, top.join("v"), STEP, Mode::empty()).unwrap();
+        let found = walk(root.as_fd(), Path::new(&deep), OFlags::PATH, Outside::Refused);
+        assert_eq!(found.err(), Some(Errno::LOOP));
+        fs::remove_dir_all(&top).unwrap();
+    }
+}
