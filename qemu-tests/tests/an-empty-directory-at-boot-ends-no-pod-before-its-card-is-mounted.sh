@@ -1,5 +1,6 @@
 # shellcheck shell=sh
 # guests: x86_64 armv7
+# short: x86_64
 # boots: 2
 kept_starts() { cat /var/lib/kubelet/pods/*/volumes/kubernetes.io~empty-dir/data/starts 2>/dev/null | wc -l; }
 if [ "$BOOT" = 1 ]; then

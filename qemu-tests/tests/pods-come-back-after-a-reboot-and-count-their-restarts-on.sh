@@ -1,4 +1,5 @@
 # shellcheck shell=sh
+# short: x86_64
 # boots: 2
 if [ "$BOOT" = 1 ]; then
     simple_pod kept | apply kept

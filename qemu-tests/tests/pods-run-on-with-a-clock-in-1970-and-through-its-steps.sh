@@ -1,5 +1,6 @@
 # shellcheck shell=sh
 # guests: x86_64 aarch64 armv7
+# short: x86_64
 # clock: 100
 start_agent
 for number in 1 2 3; do simple_pod "pod$number" | apply "pod$number"; done

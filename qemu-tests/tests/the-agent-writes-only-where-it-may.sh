@@ -1,5 +1,6 @@
 # shellcheck shell=sh
 # guests: x86_64 aarch64 armv7
+# short: x86_64
 # limit: 200
 # The root file system is read-only on all of these machines; whatever is tried elsewhere shows in the calls.
 trace=/var/log/coracle-tests/$TEST/calls

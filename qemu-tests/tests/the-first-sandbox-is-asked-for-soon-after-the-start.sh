@@ -1,5 +1,6 @@
 # shellcheck shell=sh
 # guests: x86_64 aarch64 armv7
+# short: x86_64
 # nanoseconds: 8
 # limit: 300
 simple_pod first | apply first

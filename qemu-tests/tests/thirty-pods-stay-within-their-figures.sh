@@ -1,4 +1,5 @@
 # shellcheck shell=sh
+# short: x86_64
 # alone
 # limit: 400
 start_agent

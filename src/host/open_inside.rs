@@ -203,15 +203,19 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_without_help_can_be_read() {
+    fn what_was_found_can_be_read_however_large_it_is() {
         use std::io::Read as _;
         let top = volume("read");
         let root = openat(CWD, top.join("v"), STEP, Mode::empty()).unwrap();
-        for (path, expected) in [("key", "value"), ("absolute-inside", "inside")] {
-            let found = walk(root.as_fd(), Path::new(path), OFlags::RDONLY, Outside::IsRoot).unwrap();
-            let mut text = String::new();
-            fs::File::from(found).read_to_string(&mut text).unwrap();
-            assert_eq!(text, expected);
+        fs::write(top.join("v/large"), "larger than 4 GiB").unwrap();
+        fs::File::options().write(true).open(top.join("v/large")).unwrap().set_len(5 << 30).unwrap();
+        for (path, expected) in [("key", "value"), ("absolute-inside", "inside"), ("large", "larger than 4 GiB")] {
+            for open in [open_inside, walk] {
+                let found = open(root.as_fd(), Path::new(path), OFlags::RDONLY, Outside::IsRoot).unwrap();
+                let mut head = vec![0; expected.len()];
+                fs::File::from(found).read_exact(&mut head).unwrap();
+                assert_eq!(head, expected.as_bytes());
+            }
         }
         fs::remove_dir_all(&top).unwrap();
     }

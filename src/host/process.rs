@@ -38,6 +38,8 @@ mod tests {
     fn a_program_may_be_called_anything() {
         let stat = "7 (a) b ) 1 (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12345 2 3";
         assert_eq!(started_after_boot(stat), Some(Duration::from_millis(123_450)));
+        let late = stat.replace("12345", "5000000000");
+        assert_eq!(started_after_boot(&late), Some(Duration::from_secs(50_000_000)), "after 497 days");
         for bad in ["", "7 (a", "7 (a) S", "7 (a) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 x"] {
             assert_eq!(started_after_boot(bad), None, "{bad}");
         }

@@ -107,3 +107,29 @@ pub(super) fn read_all<N>(files: Vec<(N, PathBuf)>, node_name: &str) -> Vec<(N, 
 
 /// More files than any node has pods.
 const MAX_FILES: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn sizes_beyond_4_gib_and_times_beyond_2038_are_told_as_they_are() {
+        let dir = std::env::temp_dir().join(format!("coracle-large-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("m.yaml");
+        let file = File::create(&path).unwrap();
+        file.set_len((5 << 30) + 1).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(4_070_908_800)).unwrap();
+        let listing = list(&dir, false);
+        let content = read(&path, "n");
+        fs::remove_dir_all(&dir).unwrap();
+        let listed = listing.unwrap().files.remove(OsStr::new("m.yaml")).unwrap().unwrap();
+        let Content::Read(seen, Err(_)) = content else { panic!("{content:?}") };
+        for stamp in [listed, seen] {
+            assert_eq!((stamp.size, stamp.times[0]), ((5 << 30) + 1, 4_070_908_800));
+        }
+    }
+}
