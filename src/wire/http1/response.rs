@@ -18,8 +18,8 @@ pub struct Response {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Head,
-    /// So many bytes of the body are left.
-    Counted(usize),
+    /// So many bytes of the body are left: more, perhaps, than this machine can count in memory.
+    Counted(u64),
     /// The body ends with the connection.
     UntilEnd,
     Chunk(Chunk),
@@ -29,7 +29,7 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chunk {
     Size,
-    Data(usize),
+    Data(u64),
     /// The line that ends a chunk's data.
     DataEnd,
     Trailers,
@@ -105,7 +105,9 @@ impl Response {
                 let taken = self.take_body(left);
                 self.state = if taken == left { State::Done } else { State::Counted(left - taken) };
             }
-            State::UntilEnd => drop(self.take_body(usize::MAX)),
+            State::UntilEnd => {
+                self.take_body(u64::MAX);
+            }
             State::Chunk(part) => return self.step_chunk(part),
             State::Done => return Ok(false),
         }
@@ -150,12 +152,12 @@ impl Response {
     }
 
     /// Moves up to `most` bytes into the body, as far as that takes any; how many bytes of the body they were.
-    fn take_body(&mut self, most: usize) -> usize {
-        let taken = self.unread.len().min(most);
+    fn take_body(&mut self, most: u64) -> u64 {
+        let taken = self.unread.len().min(usize::try_from(most).unwrap_or(usize::MAX));
         let room = self.limit.saturating_sub(self.body.len());
         let bytes = self.unread.drain(..taken);
         self.body.extend(bytes.take(room));
-        taken
+        u64::try_from(taken).unwrap_or(u64::MAX)
     }
 
     fn stop_at_limit(&mut self) -> bool {
@@ -200,7 +202,7 @@ impl Response {
             let (name, value) = line.split_once(':').ok_or(Malformed::Header)?;
             let value = value.trim();
             if name.eq_ignore_ascii_case("content-length") {
-                length = Some(value.parse::<usize>().map_err(|_| Malformed::Header)?);
+                length = Some(value.parse::<u64>().map_err(|_| Malformed::Header)?);
             } else if name.eq_ignore_ascii_case("transfer-encoding") {
                 chunked = value.eq_ignore_ascii_case("chunked");
             } else if name.eq_ignore_ascii_case("location") {
@@ -254,11 +256,11 @@ fn first_line(bytes: &[u8]) -> String {
 /// Of what is no response.
 const MOST_SHOWN: usize = 100;
 
-fn chunk_size(line: &[u8]) -> Option<usize> {
+fn chunk_size(line: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(line).ok()?;
     let size = text.split(';').next()?.trim();
     // A sign would be read too.
-    if size.starts_with('+') { None } else { usize::from_str_radix(size, 16).ok() }
+    if size.starts_with('+') { None } else { u64::from_str_radix(size, 16).ok() }
 }
 
 /// In the words of the upstream kubelet, which users know from events.
