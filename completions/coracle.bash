@@ -17,7 +17,7 @@ _coracle() {
             --container-runtime-endpoint | --image-service-endpoint)
             mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
         --config-dir | --root-dir) mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
-        -n | --namespace | --file-check-frequency | --max-pods | --pod-max-pids | --runtime-request-timeout | --registry-qps | \
+        -c | --container | --tail | --since | --limit-bytes | -n | --namespace | --file-check-frequency | --max-pods | --pod-max-pids | --runtime-request-timeout | --registry-qps | \
             --registry-burst | --hostname-override | --node-ip | --cluster-dns | --cluster-domain | --healthz-port | \
             --healthz-bind-address | -v | --v)
             return ;;
@@ -25,6 +25,11 @@ _coracle() {
 
     if [[ -z $words ]]; then
         case $command in
+            describe) words='-n --namespace --local-socket -h --help' ;;
+            logs)
+                words='-c --container -f --follow -p --previous --tail --since --timestamps --limit-bytes -n --namespace
+                    --local-socket -h --help'
+                ;;
             events | pods) words='-o --output -n --namespace --local-socket -h --help' ;;
             status) words='-o --output --local-socket -h --help' ;;
             validate)
@@ -32,7 +37,7 @@ _coracle() {
                 [[ $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
                 ;;
             version) words='-h --help' ;;
-            help) words='events pods status validate version' ;;
+            help) words='describe events logs pods status validate version' ;;
             *)
                 words='--pod-manifest-path --file-check-frequency --max-pods --pod-max-pids --seccomp-default
                     --container-runtime-endpoint --image-service-endpoint --runtime-request-timeout --serialize-image-pulls
@@ -40,7 +45,7 @@ _coracle() {
                     --resolv-conf --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --config-dir
                     --root-dir --local-socket --healthz-port --healthz-bind-address --lock-file --watchdog-device -v --v
                     -h --help --version'
-                [[ -n $command || $current == -* ]] || words='pods events status validate version help'
+                [[ -n $command || $current == -* ]] || words='pods describe logs events status validate version help'
                 ;;
         esac
     fi

@@ -1,7 +1,9 @@
 # fish completion of coracle(8). tests/manual.rs holds it against the program's own help.
 
-set -l commands events help pods status validate version
+set -l commands describe events help logs pods status validate version
 complete -c coracle -f
+complete -c coracle -n __fish_use_subcommand -a describe -d 'Everything about one pod'
+complete -c coracle -n __fish_use_subcommand -a logs -d 'What a container has written'
 complete -c coracle -n __fish_use_subcommand -a events -d 'What has happened of late'
 complete -c coracle -n __fish_use_subcommand -a help -d 'What --help says'
 complete -c coracle -n __fish_use_subcommand -a pods -d 'The pods of this node'
@@ -10,11 +12,19 @@ complete -c coracle -n __fish_use_subcommand -a validate -d 'Check manifests bef
 complete -c coracle -n __fish_use_subcommand -a version -d 'The version'
 
 complete -c coracle -s h -l help -d 'What there is'
-complete -c coracle -n '__fish_seen_subcommand_from help' -a 'events pods status validate version'
+complete -c coracle -n '__fish_seen_subcommand_from help' -a 'describe events logs pods status validate version'
 complete -c coracle -n '__fish_seen_subcommand_from validate' -F
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s o -l output -x -a 'wide json yaml' -d 'How they are shown'
 complete -c coracle -n '__fish_seen_subcommand_from events status' -s o -l output -x -a 'json yaml' -d 'How it is shown'
-complete -c coracle -n '__fish_seen_subcommand_from events pods' -s n -l namespace -x -d 'Only what is in this one'
+complete -c coracle -n '__fish_seen_subcommand_from describe events logs pods' -s n -l namespace -x -d 'Only what is in this one'
+set -l logs '__fish_seen_subcommand_from logs'
+complete -c coracle -n $logs -s c -l container -x -d 'The container'
+complete -c coracle -n $logs -s f -l follow -d 'Go on with what comes'
+complete -c coracle -n $logs -s p -l previous -d 'Of the run before this one'
+complete -c coracle -n $logs -l tail -x -d 'Only so many of the last lines'
+complete -c coracle -n $logs -l since -x -d 'Only what is younger'
+complete -c coracle -n $logs -l timestamps -d 'With the moment before each line'
+complete -c coracle -n $logs -l limit-bytes -x -d 'No more than this'
 complete -c coracle -n "not __fish_seen_subcommand_from help validate version" -l local-socket -r -F -d 'Where coracle listens'
 
 set -l agent "not __fish_seen_subcommand_from $commands"

@@ -6,6 +6,16 @@ _coracle() {
     socket=('--local-socket[where coracle listens]:socket:_files')
     if (( CURRENT > 2 )); then
         case $words[2] in
+            describe)
+                _arguments '2::pod:' '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help}
+                return ;;
+            logs)
+                _arguments '2::pod:' '(-c --container)'{-c,--container}'[the container]:container:' \
+                    '(-f --follow)'{-f,--follow}'[go on with what comes]' '(-p --previous)'{-p,--previous}'[of the run before]' \
+                    '--tail[only so many of the last lines]:lines:' '--since[only what is younger]:duration:' \
+                    '--timestamps[with the moment before each line]' '--limit-bytes[no more than this]:bytes:' \
+                    '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help}
+                return ;;
             events)
                 _arguments '2::pod:' '(-o --output)'{-o,--output}'[how they are shown]:output:(json yaml)' \
                     '(-n --namespace)'{-n,--namespace}'[only what is in this one]:namespace:' $socket '(-h --help)'{-h,--help}
@@ -24,12 +34,14 @@ _coracle() {
                 _arguments '2:: :' '(-h --help)'{-h,--help}
                 return ;;
             help)
-                _values command events pods status validate version
+                _values command describe events logs pods status validate version
                 return ;;
         esac
     fi
     local -a commands flags
     commands=(
+        'describe:everything about one pod'
+        'logs:what a container has written'
         'events:what has happened of late'
         'help:what --help says'
         'pods:the pods of this node'

@@ -31,6 +31,7 @@ mod admission;
 mod container_manager;
 mod images;
 mod kuberuntime;
+mod logs;
 mod node;
 mod probes;
 mod status;

@@ -62,10 +62,13 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let sources: &[SourceName] = if config.static_pod_path.is_some() { &[SourceName::File] } else { &[] };
     let books = Rc::new(RefCell::new(Books::new(Sources::new(sources))));
     let watchdog = Watchdog::start(&config, health.pulse(), sender.clone());
+    let (seen, dirs) = (runtime.seen(), runtime.dirs.clone());
     let sync_loop = SyncLoop::new(&config, runtime, groups, Rc::clone(&books), health.clone(), (sender.clone(), inbox));
     let (config_shown, watchdog_shown) = (Rc::clone(&config), watchdog.clone());
     let view = LocalBooks {
         books,
+        seen,
+        dirs,
         config: config_shown,
         addresses,
         health: health.clone(),

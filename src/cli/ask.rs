@@ -86,7 +86,7 @@ mod tests {
     use crate::api::Event;
     use crate::error::ErrorChain;
     use crate::rt::{block_on, blocking, either};
-    use crate::server::{LocalApi, LocalServer, NodeStatus, PodEntry};
+    use crate::server::{LocalApi, LocalServer, LogQuery, LogSource, NodeStatus, PodEntry};
 
     struct Empty;
 
@@ -98,6 +98,10 @@ mod tests {
         fn pods(&self, _each: &mut dyn FnMut(PodEntry)) {}
 
         fn events(&self, _each: &mut dyn FnMut(Event)) {}
+
+        fn log(&self, _asked: &LogQuery) -> Result<LogSource, String> {
+            Err("no such log".to_owned())
+        }
     }
 
     #[test]

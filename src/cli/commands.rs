@@ -3,11 +3,12 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use argh::FromArgs;
 
 use super::help;
-use crate::config::{LOCAL_SOCKET, nearest};
+use crate::config::{LOCAL_SOCKET, nearest, parse_duration};
 
 /// What a command line asks for.
 #[derive(Debug, PartialEq)]
@@ -28,11 +29,64 @@ struct Coracle {
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand)]
 pub(super) enum Command {
+    Describe(Describe),
     Events(Events),
+    Logs(Logs),
     Pods(Pods),
     Status(Status),
     Validate(Validate),
     Version(Version),
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "describe")]
+/// Show everything about one pod.
+pub(super) struct Describe {
+    /// the pod, by its name or that in its manifest
+    #[argh(positional)]
+    pub(super) pod: String,
+    /// the pod's namespace
+    #[argh(option, short = 'n')]
+    pub(super) namespace: Option<String>,
+    /// where the agent listens (default /run/coracle/coracle.sock)
+    #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
+    pub(super) local_socket: PathBuf,
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "logs")]
+/// Show what a container has written.
+pub(super) struct Logs {
+    /// the pod, by its name or that in its manifest
+    #[argh(positional)]
+    pub(super) pod: String,
+    /// the container (default: the pod's first)
+    #[argh(option, short = 'c')]
+    pub(super) container: Option<String>,
+    /// go on with what comes
+    #[argh(switch, short = 'f')]
+    pub(super) follow: bool,
+    /// of the run before this one
+    #[argh(switch, short = 'p')]
+    pub(super) previous: bool,
+    /// only so many of the last lines
+    #[argh(option)]
+    pub(super) tail: Option<i64>,
+    /// only what is younger, as 90s or 2h
+    #[argh(option)]
+    pub(super) since: Option<Age>,
+    /// with the moment before each line
+    #[argh(switch)]
+    pub(super) timestamps: bool,
+    /// no more than this
+    #[argh(option)]
+    pub(super) limit_bytes: Option<u64>,
+    /// the pod's namespace
+    #[argh(option, short = 'n')]
+    pub(super) namespace: Option<String>,
+    /// where the agent listens (default /run/coracle/coracle.sock)
+    #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
+    pub(super) local_socket: PathBuf,
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
@@ -107,6 +161,25 @@ pub(super) enum StatusOutput {
     Text,
     Json,
     Yaml,
+}
+
+/// How long ago, as Go writes durations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Age(Duration);
+
+impl Age {
+    /// Whole seconds, as kubectl rounds them.
+    pub(super) fn seconds(self) -> u64 {
+        self.0.as_secs() + u64::from(self.0.subsec_nanos() > 0)
+    }
+}
+
+impl FromStr for Age {
+    type Err = &'static str;
+
+    fn from_str(word: &str) -> Result<Self, &'static str> {
+        parse_duration(word).filter(|age| !age.is_zero()).map(Self).ok_or("expected a duration as 90s or 2h")
+    }
 }
 
 impl FromStr for PodsOutput {
@@ -193,7 +266,7 @@ fn split(argument: &str) -> impl Iterator<Item = &str> {
     std::iter::once(name).chain(value)
 }
 
-const COMMANDS: [&str; 6] = ["events", "help", "pods", "status", "validate", "version"];
+const COMMANDS: [&str; 8] = ["describe", "events", "help", "logs", "pods", "status", "validate", "version"];
 
 #[cfg(test)]
 mod tests {
@@ -237,6 +310,10 @@ mod tests {
             (&["pods", "-o"], "pods: No value provided for option '-o'."),
             (&["pods", "--frob"], "pods: Unrecognized argument: --frob"),
             (&["pods", "x"], "pods: Unrecognized argument: x"),
+            (
+                &["logs", "web", "--since", "soon"],
+                "logs: Error parsing option '--since' with value 'soon': expected a duration as 90s or 2h",
+            ),
             (&["validate"], "validate: expected a FILE, found nothing"),
         ] {
             assert_eq!(parsed(line), Err(message.to_owned()));
@@ -245,7 +322,7 @@ mod tests {
 
     #[test]
     fn each_command_has_its_help() {
-        for command in ["events", "pods", "status", "validate", "version"] {
+        for command in ["describe", "events", "logs", "pods", "status", "validate", "version"] {
             let Ok(Asked::Help(text)) = parsed(&[command, "--help"]) else { panic!("{command}") };
             assert!(text.starts_with(&format!("Usage: coracle {command}")), "{text}");
             assert_eq!(parsed(&["help", command]), Ok(Asked::Help(text)));

@@ -19,7 +19,9 @@ pub(super) fn text() -> String {
 /// The help of one command; that of the whole program where there is no such command.
 pub(super) fn of_command(name: &str) -> String {
     let help = match name {
+        "describe" => DESCRIBE,
         "events" => EVENTS,
+        "logs" => LOGS,
         "pods" => PODS,
         "status" => STATUS,
         "validate" => VALIDATE,
@@ -28,6 +30,33 @@ pub(super) fn of_command(name: &str) -> String {
     };
     help.to_owned()
 }
+
+const DESCRIBE: &str = "\
+Usage: coracle describe POD [-n NAMESPACE]
+
+Everything about one pod: its containers, their states, conditions, volumes, and what has happened to it. A pod goes by
+its name, or by the name in its manifest.
+
+  -n, --namespace NAMESPACE     the pod's
+  --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+";
+
+const LOGS: &str = "\
+Usage: coracle logs [-f] [-p] [--tail N] [--since DURATION] [--timestamps] POD [-c CONTAINER]
+
+What a container has written, over all files that its log has been parted into. A pod goes by its name, or by the name in
+its manifest.
+
+  -c, --container CONTAINER     [the pod's first]
+  -f, --follow                  go on with what comes, until the container ends
+  -p, --previous                of the run before this one
+  --tail N                      only so many of the last lines
+  --since DURATION              only what is younger, as 90s or 2h
+  --timestamps                  with the moment before each line
+  --limit-bytes N               no more than this
+  -n, --namespace NAMESPACE     the pod's
+  --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+";
 
 const EVENTS: &str = "\
 Usage: coracle events [POD] [-o json|yaml] [-n NAMESPACE]
@@ -77,6 +106,8 @@ Usage:
   coracle [FLAGS]             run the pods of this node until told to stop
   coracle status              the node, its runtime, its manifests, and what went wrong last
   coracle pods [-o wide]      the pods of this node
+  coracle describe POD        everything about one pod
+  coracle logs [-f] POD       what a container has written
   coracle events [POD]        what has happened of late
   coracle validate FILE...    check manifests before they are put in place
   coracle version

@@ -6,8 +6,11 @@
 mod agent;
 mod ask;
 mod commands;
+mod describe;
 mod events;
+mod find_pod;
 mod help;
+mod logs;
 mod pod_name;
 mod pod_row;
 mod pods;
@@ -32,7 +35,9 @@ pub fn main() -> ExitCode {
         Ok(Asked::Agent) => agent::run(&arguments, is_kubelet(&program)),
         Ok(Asked::Help(text)) => print(&text),
         Ok(Asked::Command(command)) => match command {
+            Command::Describe(command) => describe::run(&command),
             Command::Events(command) => events::run(&command),
+            Command::Logs(command) => logs::run(&command),
             Command::Pods(command) => pods::run(&command),
             Command::Status(command) => status::run(&command),
             Command::Validate(command) => validate::run(&command),

@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::ask::ask;
 use super::commands::{Pods, PodsOutput};
+use super::find_pod::Answer;
 use super::pod_row::PodRow;
 use super::table::table;
 use super::{failed, print};
@@ -23,11 +23,6 @@ pub(super) fn run(command: &Pods) -> ExitCode {
         }
         Err(error) => failed(&ErrorChain(&error).to_string()),
     }
-}
-
-#[derive(Debug, Deserialize)]
-struct Answer {
-    pods: Vec<PodEntry>,
 }
 
 fn shown(mut entries: Vec<PodEntry>, output: PodsOutput, namespace: Option<&str>, now: i64) -> String {

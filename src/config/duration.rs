@@ -9,6 +9,11 @@ pub(crate) fn go_duration(duration: Duration) -> String {
     Signed { negative: false, size: Duration::from_millis(millis) }.to_string()
 }
 
+/// A duration as Go writes it; none that is negative.
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
+    parse(text).filter(|duration| !duration.negative).map(|duration| duration.size)
+}
+
 /// Reads what Go's `time.ParseDuration` reads; `None` for anything else, and for what does not fit 64 bits of
 /// nanoseconds.
 pub(super) fn parse(text: &str) -> Option<Signed> {

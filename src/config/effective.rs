@@ -87,6 +87,8 @@ pub(crate) struct Config {
     // Logs of containers.
     pub(crate) container_log_max_bytes: u64,
     pub(crate) container_log_max_files: u32,
+    pub(crate) container_log_max_workers: u32,
+    pub(crate) container_log_monitor_interval: Duration,
 
     // This process.
     /// `None`: no health endpoint.
@@ -181,6 +183,8 @@ impl Default for Config {
             enforced: Enforced { pods: true, ..Enforced::default() },
             container_log_max_bytes: 10 << 20,
             container_log_max_files: 5,
+            container_log_max_workers: 1,
+            container_log_monitor_interval: Duration::from_secs(10),
             healthz: Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10248)),
             oom_score_adj: -999,
             shutdown_grace: ShutdownGrace::default(),
@@ -341,6 +345,8 @@ impl Config {
             self.container_log_max_bytes = bytes;
         }
         fields.replace("containerLogMaxFiles", Fields::positive, &mut self.container_log_max_files);
+        fields.replace("containerLogMaxWorkers", Fields::positive, &mut self.container_log_max_workers);
+        fields.replace("containerLogMonitorInterval", Fields::duration, &mut self.container_log_monitor_interval);
     }
 
     fn take_process(&mut self, fields: &Fields<'_>) -> Result<(), Problem> {

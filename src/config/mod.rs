@@ -17,7 +17,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-pub(crate) use duration::go_duration;
+pub(crate) use duration::{go_duration, parse_duration};
 pub(crate) use effective::{CgroupDriver, Config, Enforced, SwapBehavior};
 
 pub(crate) use effective::LOCAL_SOCKET;

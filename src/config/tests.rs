@@ -369,16 +369,23 @@ fn every_setting_in_force_reaches_the_configuration() {
 }
 
 #[test]
-fn bounds_of_logs_and_of_a_shutdown_are_read_though_they_are_not_in_force() {
+fn bounds_of_logs_are_in_force_and_those_of_a_shutdown_are_read_though_they_are_not() {
     let (config, warnings) = file_loaded(
-        r#""containerLogMaxSize":"1Mi","containerLogMaxFiles":3,"shutdownGracePeriod":"30s",
+        r#""containerLogMaxSize":"1Mi","containerLogMaxFiles":3,"containerLogMaxWorkers":2,
+           "containerLogMonitorInterval":"5s","shutdownGracePeriod":"30s",
            "shutdownGracePeriodCriticalPods":"10s""#,
     );
     let shutdown_grace = ShutdownGrace { total: Duration::from_secs(30), critical: Duration::from_secs(10) };
-    let expected =
-        Config { container_log_max_bytes: 1 << 20, container_log_max_files: 3, shutdown_grace, ..defaults() };
+    let expected = Config {
+        container_log_max_bytes: 1 << 20,
+        container_log_max_files: 3,
+        container_log_max_workers: 2,
+        container_log_monitor_interval: Duration::from_secs(5),
+        shutdown_grace,
+        ..defaults()
+    };
     assert_eq!(config, expected);
-    let fields = "containerLogMaxFiles, containerLogMaxSize, shutdownGracePeriod, shutdownGracePeriodCriticalPods";
+    let fields = "shutdownGracePeriod, shutdownGracePeriodCriticalPods";
     assert_eq!(warnings, [format!("not supported yet, without effect: {fields}")]);
 }
 

@@ -1,11 +1,10 @@
 //! Removing from the runtime what has ended.
 
-use std::path::PathBuf;
-
 use crate::cri;
 use crate::error::ErrorChain;
 use crate::kuberuntime::kill::gone_is_fine;
 use crate::kuberuntime::{Garbage, PodRuntime};
+use crate::logs::{remove_dead_links, remove_log};
 use crate::pods::{ObservedContainer, ObservedPod};
 use crate::rt;
 
@@ -42,13 +41,12 @@ impl PodRuntime {
     async fn remove_container(&self, pod: &ObservedPod, id: &str, log: &str) -> Result<(), cri::Error> {
         gone_is_fine(self.cri.remove_container(id).await)?;
         let log = self.dirs.logs(&pod.namespace, &pod.name, &pod.uid).join(log);
-        rt::blocking(move || remove_log(&log)).await;
+        let links = self.dirs.log_links();
+        rt::blocking(move || {
+            remove_log(&log);
+            remove_dead_links(&links);
+        })
+        .await;
         Ok(())
     }
-}
-
-/// The log and what rotation made of it: `0.log`, `0.log.20260102-030405`.
-fn remove_log(log: &PathBuf) {
-    // A log that is gone already, or that cannot go now, goes with its pod.
-    let _ = std::fs::remove_file(log);
 }

@@ -5,7 +5,9 @@ use std::error::Error;
 use crate::container_manager::ContainerManager;
 use crate::error::ErrorChain;
 use crate::kuberuntime::PodRuntime;
+use crate::logs::remove_dead_links;
 use crate::pods::{Observation, ObservedPod, WorkDone, WorkResult};
+use crate::rt;
 use crate::volumes;
 
 /// Volumes always go. With `purge` the containers, sandboxes, directories and logs go too: no source wants the pod.
@@ -49,5 +51,7 @@ async fn try_clean_up(
     }
     groups.remove_pod(&observed.uid).await?;
     volumes::remove(&runtime.dirs, &observed.namespace, &observed.name, &observed.uid).await?;
+    let links = runtime.dirs.log_links();
+    rt::blocking(move || remove_dead_links(&links)).await;
     Ok(Some(left))
 }

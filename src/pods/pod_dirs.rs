@@ -27,6 +27,23 @@ impl PodDirs {
         &self.logs
     }
 
+    /// The log of a container's start after so many others.
+    pub(crate) fn log(
+        &self,
+        namespace: &str,
+        name: &str,
+        uid: &PodUid,
+        container: &str,
+        restart_count: u32,
+    ) -> PathBuf {
+        self.logs(namespace, name, uid).join(component(container)).join(format!("{restart_count}.log"))
+    }
+
+    /// Holds a link to the log of each container: `/var/log/containers`, beside the directory of the logs.
+    pub(crate) fn log_links(&self) -> PathBuf {
+        self.logs.with_file_name("containers")
+    }
+
     pub(crate) fn pod(&self, uid: &PodUid) -> PathBuf {
         self.pods.join(component(uid.as_str()))
     }
@@ -98,6 +115,7 @@ mod tests {
         assert_eq!(dirs().etc_hosts(&uid), Path::new("/var/lib/kubelet/pods/1-2/etc-hosts"));
         assert_eq!(dirs().container(&uid, "main"), Path::new("/var/lib/kubelet/pods/1-2/containers/main"));
         assert_eq!(dirs().logs("default", "web", &uid), Path::new("/var/log/pods/default_web_1-2"));
+        assert_eq!(dirs().log_links(), Path::new("/var/log/containers"));
     }
 
     #[test]

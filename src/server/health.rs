@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::connections::{Connections, answer};
+use super::connections::{Connections, Reply, answer};
 use super::http::{Response, Status};
 use super::pulse::{Doing, Pulse};
 use crate::error::ErrorChain;
@@ -84,7 +84,8 @@ async fn accept(listener: &TcpListener, health: &SyncHealth) {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let health = health.clone();
-                connections.add(answer(stream, move |path| respond(path, health.stalled(Instant::now()))));
+                connections
+                    .add(answer(stream, move |path, _| Reply::Whole(respond(path, health.stalled(Instant::now())))));
             }
             // The client has gone already.
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}

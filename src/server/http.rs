@@ -8,8 +8,8 @@
 pub(super) enum Head<'a> {
     /// Come back with more bytes.
     Partial,
-    /// A GET or HEAD of this path, without its query.
-    Get { path: &'a str, head_only: bool },
+    /// A GET or HEAD of this path, and its query.
+    Get { path: &'a str, query: &'a str, head_only: bool },
     /// A request of another kind.
     OtherMethod,
     /// No HTTP, or too much of it.
@@ -28,11 +28,11 @@ pub(super) fn parse_head(bytes: &[u8]) -> Head<'_> {
     else {
         return Head::Malformed;
     };
-    let path = target.split_once('?').map_or(target, |(path, _)| path);
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
     match method {
         _ if !path.starts_with('/') => Head::Malformed,
-        "GET" => Head::Get { path, head_only: false },
-        "HEAD" => Head::Get { path, head_only: true },
+        "GET" => Head::Get { path, query, head_only: false },
+        "HEAD" => Head::Get { path, query, head_only: true },
         _ => Head::OtherMethod,
     }
 }
@@ -108,6 +108,18 @@ impl Response {
     }
 }
 
+/// The head of an answer that comes in chunks, each as long as the line before it says: [`chunk`].
+pub(super) const STREAM_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n\
+    X-Content-Type-Options: nosniff\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
+
+/// One chunk; an empty one is the end.
+pub(super) fn chunk(bytes: &[u8]) -> Vec<u8> {
+    let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
+    chunk.extend_from_slice(bytes);
+    chunk.extend_from_slice(b"\r\n");
+    chunk
+}
+
 /// Splits an answer of this server into its status line and its body; `None` if it is none.
 pub(crate) fn parse_response(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
@@ -128,13 +140,13 @@ mod tests {
         for cut in 0..whole.len() {
             assert_eq!(parse_head(&whole[..cut]), Head::Partial, "{cut}");
         }
-        assert_eq!(parse_head(whole), Head::Get { path: "/healthz", head_only: false });
+        assert_eq!(parse_head(whole), Head::Get { path: "/healthz", query: "verbose", head_only: false });
     }
 
     #[test]
     fn only_a_get_or_head_of_a_path_is_answered() {
         for (line, head) in [
-            ("HEAD /x HTTP/1.0", Head::Get { path: "/x", head_only: true }),
+            ("HEAD /x HTTP/1.0", Head::Get { path: "/x", query: "", head_only: true }),
             ("POST /x HTTP/1.1", Head::OtherMethod),
             ("GET /x", Head::Malformed),
             ("GET /x HTTP/2.0", Head::Malformed),

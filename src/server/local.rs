@@ -1,25 +1,32 @@
 //! The local door: what this node runs, for root on this machine, without a cluster and without a certificate.
 //!
-//! HTTP/1.1 on a Unix socket, one GET a connection, answered in JSON:
+//! HTTP/1.1 on a Unix socket, one GET a connection, answered in JSON, or for a log in its text:
 //!
 //! ```text
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/status    a NodeStatus
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/pods      {"pods": [PodEntry, ...]}
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/events    a v1.EventList
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/containerLogs/default/web-node1/main?follow=true
 //! ```
 
-use std::path::Path;
+use std::future::Future;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::connections::{Connections, answer};
-use super::http::Response;
+use super::connections::{Connections, Reply, Text, answer};
+use super::http::{Response, Status};
 use super::local_socket::{LocalError, LocalSocket, is_trusted};
+use super::log_query::{self, LogQuery};
 use super::watchdog::{Stall, WatchdogStatus};
 use crate::api::{self, Event};
 use crate::error::ErrorChain;
+use crate::host::clock;
+use crate::logs::{LogReader, LogRequest};
 use crate::rt;
 use crate::time::Backoff;
 
@@ -32,6 +39,16 @@ pub(crate) trait LocalApi {
 
     /// Gives every event, oldest first.
     fn events(&self, each: &mut dyn FnMut(Event));
+
+    /// Where a container's log is, or why there is none.
+    fn log(&self, asked: &LogQuery) -> Result<LogSource, String>;
+}
+
+/// A log on disk.
+pub(crate) struct LogSource {
+    pub(crate) log: PathBuf,
+    /// Whether its container does not run any more.
+    pub(crate) ended: Box<dyn Fn() -> bool>,
 }
 
 /// The answer of `/status`.
@@ -118,7 +135,7 @@ impl LocalServer {
                     backoff.reset();
                     if is_trusted(&stream) {
                         let api = Rc::clone(&api);
-                        connections.add(answer(stream, move |path| respond(path, &*api)));
+                        connections.add(answer(stream, move |path, query| respond(path, query, &*api)));
                     }
                 }
                 Err(error) => {
@@ -130,7 +147,61 @@ impl LocalServer {
     }
 }
 
-fn respond(path: &str, api: &dyn LocalApi) -> Response {
+fn respond(path: &str, query: &str, api: &dyn LocalApi) -> Reply {
+    let asked = match log_query::parse(path, query, clock::timestamp()) {
+        None => return Reply::Whole(respond_whole(path, api)),
+        Some(asked) => asked,
+    };
+    let asked = asked.map_err(|error| Response::text(Status::BadRequest, error + "\n"));
+    let found = asked.and_then(|asked| match api.log(&asked) {
+        Ok(source) => Ok(LogText { source, request: asked.request, reader: None }),
+        Err(error) => Err(Response::text(Status::NotFound, error + "\n")),
+    });
+    match found {
+        Ok(text) => Reply::Text(Box::new(text)),
+        Err(response) => Reply::Whole(response),
+    }
+}
+
+/// A container's log on its way out.
+struct LogText {
+    source: LogSource,
+    request: LogRequest,
+    reader: Option<LogReader>,
+}
+
+impl Text for LogText {
+    fn open(&mut self) -> Pin<Box<dyn Future<Output = Result<(), Response>> + '_>> {
+        Box::pin(async {
+            match LogReader::open(self.source.log.clone(), self.request.clone()).await {
+                Ok(reader) => self.reader = Some(reader),
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    return Err(Response::text(Status::NotFound, "the log of this container is gone\n"));
+                }
+                Err(error) => {
+                    let what = format!("read {}: {}\n", self.source.log.display(), ErrorChain(&error));
+                    return Err(Response::text(Status::InternalServerError, what));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Option<Vec<u8>>> + '_>> {
+        Box::pin(async {
+            let reader = self.reader.as_mut()?;
+            match reader.next(&*self.source.ended).await {
+                Ok(part) => part,
+                Err(error) => {
+                    log!(warn, "log not read on", log = self.source.log.display(), error = ErrorChain(&error));
+                    None
+                }
+            }
+        })
+    }
+}
+
+fn respond_whole(path: &str, api: &dyn LocalApi) -> Response {
     match path {
         "/status" => Response::json(json(&api.status())),
         "/pods" => {

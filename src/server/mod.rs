@@ -5,13 +5,17 @@ pub(crate) mod health;
 mod http;
 mod local;
 mod local_socket;
+mod log_query;
 mod pulse;
 pub(crate) mod systemd;
 mod watchdog;
 
 pub(crate) use health::SyncHealth;
 pub(crate) use http::parse_response;
-pub(crate) use local::{LocalApi, LocalServer, NodeStatus, PodEntry, RecentError, RuntimeStatus, SourceStatus};
+pub(crate) use local::{
+    LocalApi, LocalServer, LogSource, NodeStatus, PodEntry, RecentError, RuntimeStatus, SourceStatus,
+};
+pub(crate) use log_query::LogQuery;
 pub(crate) use pulse::Doing;
 #[cfg(test)]
 pub(crate) use watchdog::DeviceStatus;

@@ -4,6 +4,7 @@
 
 mod active_deadline;
 mod generate;
+mod log_source;
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -12,6 +13,7 @@ use crate::api::{PodStatus, PodUid};
 
 pub(crate) use active_deadline::{ActiveDeadlines, deadline_exceeded};
 pub(crate) use generate::{Failed, StatusInput, pod_status};
+pub(crate) use log_source::run_to_read;
 
 /// The newest status of each pod.
 #[derive(Debug, Default)]

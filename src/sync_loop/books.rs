@@ -9,9 +9,11 @@ use std::time::Instant;
 use crate::api::{self, Event, Pod, PodStatus, PodUid, Time};
 use crate::config::Config;
 use crate::pod_sources::merge::{SourceView, Sources};
-use crate::pods::{EventRing, RuntimeState};
-use crate::server::{LocalApi, NodeStatus, PodEntry, RecentError, RuntimeStatus, SourceStatus, SyncHealth, Watchdog};
-use crate::status::StatusBook;
+use crate::pods::{EventRing, ObservedCache, PodDirs, RuntimeState};
+use crate::server::{
+    LocalApi, LogQuery, LogSource, NodeStatus, PodEntry, RecentError, RuntimeStatus, SourceStatus, SyncHealth, Watchdog,
+};
+use crate::status::{StatusBook, run_to_read};
 
 /// Errors that are kept to be shown.
 const ERRORS: usize = 20;
@@ -66,6 +68,8 @@ impl Books {
 /// The books as the local socket's answers.
 pub(crate) struct LocalBooks {
     pub(crate) books: Rc<RefCell<Books>>,
+    pub(crate) seen: Rc<RefCell<ObservedCache>>,
+    pub(crate) dirs: PodDirs,
     pub(crate) config: Rc<Config>,
     pub(crate) addresses: Vec<String>,
     pub(crate) health: SyncHealth,
@@ -107,6 +111,30 @@ impl LocalApi for LocalBooks {
         for pod in books.ending.values() {
             each(books.entry(pod, ""));
         }
+    }
+
+    fn log(&self, asked: &LogQuery) -> Result<LogSource, String> {
+        let LogQuery { namespace, pod: name, container, previous, .. } = asked;
+        let books = self.books.borrow();
+        let pods = books.sources.pods().map(|source| &source.pod).chain(books.ending.values());
+        let mut named = pods.filter(|pod| pod.metadata.namespace == *namespace && pod.metadata.name == *name);
+        let Some(pod) = named.next() else { return Err(format!("pod {name:?} does not exist")) };
+        let uid = books.takeovers.get(&pod.metadata.uid).unwrap_or(&pod.metadata.uid);
+        let nothing = Arc::default();
+        let id = run_to_read(name, books.statuses.status(uid).unwrap_or(&nothing), container, *previous)?;
+        let seen = self.seen.borrow().pod(uid).cloned();
+        let mut runs = seen.iter().flat_map(|pod| &pod.containers);
+        let Some(run) = runs.find(|run| run.id == id) else {
+            return Err(format!("the runtime has container {container:?} of pod {name:?} no more"));
+        };
+        let log = self.dirs.log(namespace, name, uid, container, run.restart_count);
+        let (seen, uid, id) = (Rc::clone(&self.seen), uid.clone(), id.to_owned());
+        let ended = move || {
+            let seen = seen.borrow();
+            let mut runs = seen.pod(&uid).into_iter().flat_map(|pod| &pod.containers);
+            !runs.any(|run| run.id == id && run.exit().is_none())
+        };
+        Ok(LogSource { log, ended: Box::new(ended) })
     }
 
     fn events(&self, each: &mut dyn FnMut(Event)) {

@@ -8,11 +8,12 @@ use std::time::Instant;
 use crate::admission::Rejection;
 use crate::api::{EventKind, ObjectKind, Pod, PodUid, Reason};
 use crate::host::clock;
+use crate::logs::{KeptLog, link_name};
 use crate::objects::ObjectKey;
 use crate::pod_workers::{Identity, Kind, State};
 use crate::pods::{
-    EventObject, Look, NodeEvent, ObservedPod, PodEvent, ProbeResult, Relist, RuntimeState, SourceProblem,
-    SourceUpdate, SyncEvent, Taken, Told, WorkDone, WorkResult,
+    EventObject, Look, NodeEvent, ObservedContainer, ObservedPod, PodDirs, PodEvent, ProbeResult, Relist, RuntimeState,
+    SourceProblem, SourceUpdate, SyncEvent, Taken, Told, WorkDone, WorkResult,
 };
 use crate::rt;
 use crate::server::Doing;
@@ -242,8 +243,14 @@ impl SyncLoop {
             return;
         }
         match self.seen.borrow().pod(&uid) {
-            Some(pod) => self.pleg.watch(pod),
-            None => self.pleg.forget(&uid),
+            Some(pod) => {
+                self.pleg.watch(pod);
+                self.logs.keep(&uid, kept_logs(&self.runtime.dirs, pod));
+            }
+            None => {
+                self.pleg.forget(&uid);
+                self.logs.keep(&uid, Vec::new());
+            }
         }
         self.workers.touch(&uid);
         self.dirty.insert(uid);
@@ -375,6 +382,18 @@ impl SyncLoop {
         });
         books.statuses.set(uid, status);
     }
+}
+
+/// The log of each container that the runtime has of a pod.
+fn kept_logs(dirs: &PodDirs, pod: &ObservedPod) -> Vec<KeptLog> {
+    let (namespace, name) = (&pod.namespace, &pod.name);
+    let kept = |run: &ObservedContainer| KeptLog {
+        container_id: run.id.clone(),
+        log: dirs.log(namespace, name, &pod.uid, &run.name, run.restart_count),
+        link: dirs.log_links().join(link_name(namespace, name, &run.name, &run.id)),
+        runs: run.is_running(),
+    };
+    pod.containers.iter().map(kept).collect()
 }
 
 /// What is told of the loop when it does not come back from this event.

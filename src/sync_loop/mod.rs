@@ -22,6 +22,7 @@ use crate::api::PodUid;
 use crate::config::Config;
 use crate::container_manager::ContainerManager;
 use crate::kuberuntime::PodRuntime;
+use crate::logs::{LogKeeper, LogLimits};
 use crate::pleg::Pleg;
 use crate::pod_workers::PodWorkers;
 use crate::pods::{ObservedCache, SyncEvent};
@@ -47,6 +48,7 @@ pub(crate) struct SyncLoop {
     groups: Rc<ContainerManager>,
     workers: PodWorkers,
     pleg: Pleg,
+    logs: LogKeeper,
     probes: Probes,
     /// What was told of pods, so that it is not told again and again.
     happenings: Happenings,
@@ -85,6 +87,13 @@ impl SyncLoop {
             sender.clone(),
         );
         let probes = Probes::new(runtime.cri(), runtime.dialer(), runtime.node.own_address(), sender.clone());
+        let limits = LogLimits {
+            file_bytes: config.container_log_max_bytes,
+            files: config.container_log_max_files,
+            workers: config.container_log_max_workers,
+            interval: config.container_log_monitor_interval,
+        };
+        let logs = LogKeeper::start(runtime.cri(), limits);
         let pleg = Pleg::new(Rc::clone(&runtime), config.sync_frequency, sender.clone());
         Self {
             inbox,
@@ -95,6 +104,7 @@ impl SyncLoop {
             groups,
             workers,
             pleg,
+            logs,
             probes,
             happenings: Happenings::default(),
             health,

@@ -13,6 +13,7 @@ mod crash_safety;
 mod events;
 mod golden;
 mod hooks;
+mod logs;
 mod manifests;
 mod node;
 mod power_cut;

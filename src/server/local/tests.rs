@@ -48,6 +48,13 @@ impl LocalApi for TwoPods {
             each(Event { message: message.to_owned(), ..Event::default() });
         }
     }
+
+    fn log(&self, asked: &LogQuery) -> Result<LogSource, String> {
+        match asked.container.as_str() {
+            "none" => Err("no such container".to_owned()),
+            name => Ok(LogSource { log: PathBuf::from(format!("/nowhere/{name}")), ended: Box::new(|| true) }),
+        }
+    }
 }
 
 /// Everything that the door answers to these bytes.
@@ -102,6 +109,9 @@ fn events_are_answered_as_the_api_lists_them() {
 fn what_is_no_known_get_is_refused() {
     for (request, line) in [
         (&b"GET / HTTP/1.1\r\n\r\n"[..], "404 Not Found"),
+        (b"GET /containerLogs/d/p/none HTTP/1.1\r\n\r\n", "404 Not Found"),
+        (b"GET /containerLogs/d/p/gone HTTP/1.1\r\n\r\n", "404 Not Found"),
+        (b"GET /containerLogs/d/p/c?follow=x HTTP/1.1\r\n\r\n", "400 Bad Request"),
         (b"POST /pods HTTP/1.1\r\n\r\n", "405 Method Not Allowed"),
         (b"hello\r\n\r\n", "400 Bad Request"),
     ] {

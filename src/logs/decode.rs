@@ -1,0 +1,238 @@
+//! From the lines that a runtime writes to the text that a container wrote. Pure.
+//!
+//! A line is `2026-01-02T03:04:05.6Z stdout F the text`, with `P` for a part of a line that goes on in the next one. It
+//! is taken apart as it comes, so that a line may have any length. What is no such line is left out.
+
+use jiff::Timestamp;
+
+/// Takes a log apart, from the beginning of a line on.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    since: Option<Timestamp>,
+    timestamps: bool,
+    /// Bytes of text that may still be given.
+    left: Option<u64>,
+    state: State,
+    /// The line before this one goes on in it.
+    goes_on: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Before the text: what of the head has come.
+    Head(Vec<u8>),
+    Text {
+        partial: bool,
+    },
+    /// Nothing until the line's end.
+    Skip,
+}
+
+/// More than any head has.
+pub(super) const LONGEST_HEAD: usize = 128;
+
+impl Decoder {
+    pub(super) fn new(since: Option<Timestamp>, timestamps: bool, limit: Option<u64>) -> Self {
+        Self { since, timestamps, left: limit, state: State::Head(Vec::new()), goes_on: false }
+    }
+
+    /// All has been given that may be given.
+    pub(super) fn is_full(&self) -> bool {
+        self.left == Some(0)
+    }
+
+    /// Another file comes next; what was cut off at the end of the last one is left out.
+    pub(super) fn next_file(&mut self) {
+        self.state = State::Head(Vec::new());
+    }
+
+    /// Adds to `text` what `bytes` hold.
+    pub(super) fn take(&mut self, mut bytes: &[u8], text: &mut Vec<u8>) {
+        while !bytes.is_empty() {
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            let (line, rest) = match end {
+                Some(end) => (bytes.get(..end).unwrap_or_default(), bytes.get(end + 1..).unwrap_or_default()),
+                None => (bytes, &[][..]),
+            };
+            self.take_part(line, text);
+            if end.is_some() {
+                self.end_line(text);
+            }
+            bytes = rest;
+        }
+    }
+
+    /// A part of one line, without its end.
+    fn take_part(&mut self, part: &[u8], text: &mut Vec<u8>) {
+        match &mut self.state {
+            State::Skip => {}
+            State::Text { .. } => self.give(part, text),
+            State::Head(head) => {
+                let known = head.len();
+                head.extend_from_slice(part.get(..LONGEST_HEAD.saturating_sub(known)).unwrap_or(part));
+                match Head::of(head) {
+                    Found::Head { head, length } => {
+                        let (partial, prefix) = (head.partial, head.fixed_time());
+                        let wanted = self.since.is_none_or(|since| head.is_since(since));
+                        if !wanted {
+                            self.state = State::Skip;
+                            return;
+                        }
+                        self.state = State::Text { partial };
+                        if self.timestamps && !self.goes_on {
+                            self.give(&prefix, text);
+                        }
+                        self.give(part.get(length.saturating_sub(known)..).unwrap_or_default(), text);
+                    }
+                    Found::Part => {}
+                    Found::Malformed => self.state = State::Skip,
+                }
+            }
+        }
+    }
+
+    fn end_line(&mut self, text: &mut Vec<u8>) {
+        if let State::Text { partial } = self.state {
+            if !partial {
+                self.give(b"\n", text);
+            }
+            self.goes_on = partial;
+        }
+        self.state = State::Head(Vec::new());
+    }
+
+    fn give(&mut self, bytes: &[u8], text: &mut Vec<u8>) {
+        let given = match &mut self.left {
+            Some(left) => {
+                let most = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+                *left = left.saturating_sub(u64::try_from(most).unwrap_or(u64::MAX));
+                bytes.get(..most).unwrap_or(bytes)
+            }
+            None => bytes,
+        };
+        text.extend_from_slice(given);
+    }
+}
+
+/// What stands before a line's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head<'a> {
+    time: &'a str,
+    pub(super) partial: bool,
+}
+
+pub(super) enum Found<'a> {
+    Head {
+        head: Head<'a>,
+        length: usize,
+    },
+    /// It may become one.
+    Part,
+    Malformed,
+}
+
+impl<'a> Head<'a> {
+    /// The head at the beginning of `line`.
+    pub(super) fn of(line: &'a [u8]) -> Found<'a> {
+        let mut words = line.splitn(4, |byte| *byte == b' ');
+        let (Some(time), Some(stream), Some(tag), Some(_)) = (words.next(), words.next(), words.next(), words.next())
+        else {
+            return if line.len() < LONGEST_HEAD { Found::Part } else { Found::Malformed };
+        };
+        // A tag may have others behind it, parted by colons.
+        let partial = match tag.split(|byte| *byte == b':').next() {
+            Some(b"P") => true,
+            Some(b"F") => false,
+            _ => return Found::Malformed,
+        };
+        match std::str::from_utf8(time) {
+            Ok(time) if matches!(stream, b"stdout" | b"stderr") && time.contains('T') => {
+                Found::Head { head: Self { time, partial }, length: time.len() + stream.len() + tag.len() + 3 }
+            }
+            _ => Found::Malformed,
+        }
+    }
+
+    fn is_since(&self, since: Timestamp) -> bool {
+        self.time.parse::<Timestamp>().is_ok_and(|time| time >= since)
+    }
+
+    /// The time with nine digits behind the second, so that lines stand under each other, and a space.
+    fn fixed_time(&self) -> Vec<u8> {
+        let zone = self.time.rfind(['Z', '+', '-']).unwrap_or(self.time.len());
+        let (time, zone) = self.time.split_at_checked(zone).unwrap_or((self.time, ""));
+        let (whole, part) = time.split_once('.').unwrap_or((time, ""));
+        format!("{whole}.{part:0<9}{zone} ").into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "\
+2026-01-02T03:04:05.6Z stdout F one
+2026-01-02T03:04:06Z stderr P tw
+2026-01-02T03:04:06.000000001+01:00 stderr F:x o
+not a line of a log
+2026-01-02T03:04:07Z stdout X three
+2026-01-02T03:04:08Z stdout F 
+2026-01-02T03:04:09Z stdout F  four
+";
+
+    fn decoded(mut decoder: Decoder, log: &str, chunk: usize) -> String {
+        let mut text = Vec::new();
+        log.as_bytes().chunks(chunk).for_each(|bytes| decoder.take(bytes, &mut text));
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn parts_are_joined_and_what_is_no_line_is_left_out_wherever_it_is_cut() {
+        for chunk in 1..LOG.len() {
+            assert_eq!(decoded(Decoder::new(None, false, None), LOG, chunk), "one\ntwo\n\n four\n", "{chunk}");
+        }
+    }
+
+    #[test]
+    fn timestamps_have_nine_digits_and_stand_before_whole_lines_only() {
+        let text = "\
+2026-01-02T03:04:05.600000000Z one
+2026-01-02T03:04:06.000000000Z two
+2026-01-02T03:04:08.000000000Z 
+2026-01-02T03:04:09.000000000Z  four
+";
+        assert_eq!(decoded(Decoder::new(None, true, None), LOG, 7), text);
+    }
+
+    #[test]
+    fn lines_before_the_moment_are_left_out() {
+        let since = "2026-01-02T03:04:08Z".parse().unwrap();
+        assert_eq!(decoded(Decoder::new(Some(since), false, None), LOG, 50), "\n four\n");
+    }
+
+    #[test]
+    fn a_limit_cuts_off_what_is_beyond_it() {
+        for limit in 0..12u64 {
+            let text = decoded(Decoder::new(None, false, Some(limit)), LOG, 9);
+            assert_eq!(text.as_bytes(), &b"one\ntwo\n\n four\n"[..usize::try_from(limit).unwrap()]);
+        }
+        let mut decoder = Decoder::new(None, false, Some(3));
+        decoder.take(LOG.as_bytes(), &mut Vec::new());
+        assert!(decoder.is_full());
+    }
+
+    #[test]
+    fn a_line_of_any_length_is_not_kept() {
+        let mut decoder = Decoder::new(None, false, None);
+        let mut text = Vec::new();
+        decoder.take(b"2026-01-02T03:04:05Z stdout F ", &mut text);
+        for _ in 0..1000 {
+            decoder.take(&[b'x'; 1000], &mut text);
+            assert_eq!(std::mem::take(&mut text).len(), 1000);
+        }
+        decoder.take(b"\n", &mut text);
+        decoder.take(&[b'y'; 100_000], &mut text);
+        assert_eq!(text, b"\n");
+        assert!(matches!(decoder.state, State::Skip));
+    }
+}

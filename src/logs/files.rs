@@ -1,0 +1,59 @@
+//! The files of one run's log: the current one, and those that are full.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::stamps::stamp_in;
+
+#[derive(Clone, Debug)]
+pub(super) struct LogFile {
+    pub(super) path: PathBuf,
+    /// None for the current one.
+    pub(super) stamp: Option<String>,
+    pub(super) inode: u64,
+    pub(super) size: u64,
+    /// In seconds since 1970.
+    pub(super) modified: i64,
+}
+
+/// The files of the log at `log`, oldest first; the current one, if it is there, is the last. Links and other files that
+/// are no files are left out.
+pub(super) fn list(log: &Path) -> io::Result<Vec<LogFile>> {
+    let (Some(folder), Some(name)) = (log.parent(), log.file_name().and_then(|name| name.to_str())) else {
+        return Err(ErrorKind::InvalidInput.into());
+    };
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let file = entry?.file_name();
+        let Some(file) = file.to_str() else { continue };
+        let stamp = stamp_in(file, name).map(str::to_owned);
+        if stamp.is_none() && file != name {
+            continue;
+        }
+        let path = folder.join(file);
+        match fs::symlink_metadata(&path) {
+            Ok(found) if found.is_file() => {
+                files.push(LogFile { path, stamp, inode: found.ino(), size: found.len(), modified: found.mtime() })
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    files.sort_by(|a, b| (a.stamp.is_none(), &a.stamp).cmp(&(b.stamp.is_none(), &b.stamp)));
+    Ok(files)
+}
+
+/// Removes a log and what rotation made of it.
+pub(crate) fn remove_log(log: &Path) {
+    // What is gone already, or cannot go now, goes with its pod.
+    for file in list(log).unwrap_or_default() {
+        let _ = fs::remove_file(file.path);
+    }
+}

@@ -1,0 +1,282 @@
+//! Keeps the logs of all containers within their limits.
+//!
+//! ```text
+//!            written (told once)            the time is over
+//!   resting ---------------------> waiting ------------------> looked at --+-> resting, with the kernel to tell
+//!                                                                          +-> seen to: room made, file renamed
+//! ```
+//!
+//! A log that nobody writes to costs nothing. One that is written to is looked at before it can have grown beyond its
+//! limit, however fast it grows.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use async_channel::{Receiver, Sender};
+use nix::sys::inotify::WatchDescriptor;
+
+use super::links::link;
+use super::rotate::{RotateError, Standing, see_to};
+use super::sizes::LogLimits;
+use super::watch::Watch;
+use crate::api::PodUid;
+use crate::cri::RuntimeService;
+use crate::error::ErrorChain;
+use crate::rt;
+
+/// The log of one container, and where the link to it belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeptLog {
+    pub(crate) container_id: String,
+    pub(crate) log: PathBuf,
+    pub(crate) link: PathBuf,
+    /// The log of one that has ended does not grow any more.
+    pub(crate) runs: bool,
+}
+
+/// The logs of this node. It ends when it is dropped.
+pub(crate) struct LogKeeper {
+    /// What the task has yet to take in: of each pod the newest.
+    changes: Rc<RefCell<Changes>>,
+    changed: Sender<()>,
+    /// What the task has been told, so that it is told news only.
+    known: RefCell<Changes>,
+    _task: rt::Task<()>,
+}
+
+type Changes = BTreeMap<PodUid, Vec<KeptLog>>;
+
+impl LogKeeper {
+    pub(crate) fn start(cri: RuntimeService, limits: LogLimits) -> Self {
+        let (changed, inbox) = async_channel::bounded(1);
+        let changes = Rc::default();
+        let task = rt::spawn(Keeper::new(cri, limits).run(Rc::clone(&changes), inbox));
+        Self { changes, changed, known: RefCell::default(), _task: task }
+    }
+
+    /// The pod has these logs, and no others.
+    pub(crate) fn keep(&self, pod: &PodUid, logs: Vec<KeptLog>) {
+        let mut known = self.known.borrow_mut();
+        if known.get(pod).map_or(logs.is_empty(), |known| *known == logs) {
+            return;
+        }
+        if logs.is_empty() {
+            known.remove(pod);
+        } else {
+            known.insert(pod.clone(), logs.clone());
+        }
+        self.changes.borrow_mut().insert(pod.clone(), logs);
+        // When it is full, the task has yet to look.
+        let _ = self.changed.try_send(());
+    }
+}
+
+struct Keeper {
+    cri: RuntimeService,
+    limits: LogLimits,
+    /// `None`: the kernel does not tell; logs are looked at by the clock.
+    watch: Option<Watch>,
+    /// By container id.
+    logs: HashMap<String, Entry>,
+    watched: HashMap<WatchDescriptor, String>,
+    workers: Rc<rt::Semaphore>,
+    done: (Sender<Done>, Receiver<Done>),
+}
+
+struct Entry {
+    pod: PodUid,
+    log: Rc<PathBuf>,
+    standing: Standing,
+    looked: Instant,
+    next: Option<Instant>,
+    /// Its file has been there.
+    seen: bool,
+    seeing_to: Option<rt::Task<()>>,
+    /// A failure is told once.
+    failing: bool,
+}
+
+type Done = (String, Result<Standing, RotateError>);
+
+enum Woken {
+    Changed,
+    Told(std::io::Result<Option<Vec<WatchDescriptor>>>),
+    Done(Done),
+    Due,
+    Over,
+}
+
+/// After a failure.
+const RETRY: Duration = Duration::from_secs(1);
+/// For a log that its runtime does not write.
+const AWAY: Duration = Duration::from_secs(60);
+/// What the workers have done and is not taken in yet; they wait when it is full.
+const DONE: usize = 16;
+
+impl Keeper {
+    fn new(cri: RuntimeService, limits: LogLimits) -> Self {
+        let watch = Watch::new().inspect_err(|error| {
+            log!(warn, "logs are looked at by the clock", error = ErrorChain(error));
+        });
+        let workers = usize::try_from(limits.workers.max(1)).unwrap_or(1);
+        Self {
+            cri,
+            limits,
+            watch: watch.ok(),
+            logs: HashMap::new(),
+            watched: HashMap::new(),
+            workers: Rc::new(rt::Semaphore::new(workers)),
+            done: async_channel::bounded(DONE),
+        }
+    }
+
+    async fn run(mut self, changes: Rc<RefCell<Changes>>, changed: Receiver<()>) {
+        loop {
+            match self.woken(&changed).await {
+                Woken::Over => return,
+                Woken::Changed => {
+                    for (pod, logs) in changes.take() {
+                        self.change(&pod, logs).await;
+                    }
+                }
+                Woken::Told(Ok(Some(told))) => told.iter().for_each(|watch| self.written(watch)),
+                Woken::Told(Ok(None)) => self.look_at_all(),
+                Woken::Told(Err(error)) => {
+                    log!(warn, "logs are looked at by the clock", error = ErrorChain(&error));
+                    self.watch = None;
+                    self.look_at_all();
+                }
+                Woken::Done((id, standing)) => self.seen_to(&id, standing),
+                Woken::Due => {}
+            }
+            self.look_at_due();
+        }
+    }
+
+    async fn woken(&self, changed: &Receiver<()>) -> Woken {
+        let changed = async { changed.recv().await.map_or(Woken::Over, |()| Woken::Changed) };
+        let done = async { self.done.1.recv().await.map_or(Woken::Over, Woken::Done) };
+        let told = async {
+            match &self.watch {
+                Some(watch) => Woken::Told(watch.told().await),
+                None => std::future::pending().await,
+            }
+        };
+        let due = async {
+            match self.logs.values().filter_map(|entry| entry.next).min() {
+                Some(moment) => rt::sleep_until(moment).await,
+                None => std::future::pending().await,
+            }
+            Woken::Due
+        };
+        rt::either(rt::either(changed, done), rt::either(told, due)).await
+    }
+
+    async fn change(&mut self, pod: &PodUid, logs: Vec<KeptLog>) {
+        let runs = |id: &String| logs.iter().any(|log| log.runs && log.container_id == *id);
+        self.logs.retain(|id, entry| entry.pod != *pod || runs(id));
+        let kept = &self.logs;
+        self.watched.retain(|_, id| kept.contains_key(id));
+        for log in &logs {
+            let now = Instant::now();
+            if log.runs && !self.logs.contains_key(&log.container_id) {
+                let entry = Entry {
+                    pod: pod.clone(),
+                    log: Rc::new(log.log.clone()),
+                    standing: Standing { size: 0, full: u64::MAX, away: true },
+                    seen: false,
+                    looked: now,
+                    next: Some(now),
+                    seeing_to: None,
+                    failing: false,
+                };
+                self.logs.insert(log.container_id.clone(), entry);
+            }
+        }
+        rt::blocking(move || {
+            for kept in logs.iter().filter(|kept| kept.log.exists()) {
+                if let Err(error) = link(&kept.link, &kept.log) {
+                    log!(debug, "log not linked", link = kept.link.display(), error = ErrorChain(&error));
+                }
+            }
+        })
+        .await;
+    }
+
+    fn written(&mut self, watch: &WatchDescriptor) {
+        let Some(id) = self.watched.remove(watch) else { return };
+        let Some(entry) = self.logs.get_mut(&id) else { return };
+        let threshold = self.limits.threshold(entry.standing.full);
+        entry.next = Some(entry.looked + self.limits.next_look(entry.standing.size, threshold));
+    }
+
+    fn look_at_all(&mut self) {
+        let now = Instant::now();
+        self.logs.values_mut().for_each(|entry| entry.next = Some(now));
+    }
+
+    fn look_at_due(&mut self) {
+        let now = Instant::now();
+        for (id, entry) in &mut self.logs {
+            if entry.next.is_none_or(|next| next > now) {
+                continue;
+            }
+            entry.next = None;
+            if entry.seeing_to.is_some() {
+                // When it is done it is looked at anyhow.
+                continue;
+            }
+            // From here on every write is told: none is missed between this look and the next.
+            let told = self.watch.as_ref().and_then(|watch| watch.next_write(&entry.log).ok());
+            let size = std::fs::symlink_metadata(&*entry.log).ok().map(|found| found.len());
+            entry.looked = now;
+            entry.seen |= size.is_some();
+            match size {
+                Some(size) if size < self.limits.threshold(entry.standing.full) => {
+                    entry.standing.size = size;
+                    match told {
+                        Some(watch) => drop(self.watched.insert(watch, id.clone())),
+                        None => entry.next = Some(now + self.limits.interval),
+                    }
+                }
+                Some(_) | None => {
+                    let (id, log, limits, cri) = (id.clone(), Rc::clone(&entry.log), self.limits, self.cri.clone());
+                    let (done, workers, seen) = (self.done.0.clone(), Rc::clone(&self.workers), entry.seen);
+                    entry.seeing_to = Some(rt::spawn(async move {
+                        let turn = workers.acquire().await;
+                        let standing = see_to(&cri, &id, &log, limits, seen).await;
+                        drop(turn);
+                        // The keeper outlives its tasks.
+                        let _ = done.send((id, standing)).await;
+                    }));
+                }
+            }
+        }
+    }
+
+    fn seen_to(&mut self, id: &str, standing: Result<Standing, RotateError>) {
+        let Some(entry) = self.logs.get_mut(id) else { return };
+        entry.seeing_to = None;
+        let now = Instant::now();
+        match standing {
+            Ok(standing) => {
+                entry.standing = standing;
+                entry.failing = false;
+                entry.next = Some(match standing.away {
+                    true => now + if entry.seen { RETRY } else { AWAY },
+                    false => now,
+                });
+            }
+            Err(error) => {
+                if !entry.failing {
+                    log!(warn, "log not rotated", log = entry.log.display(), error = ErrorChain(&error));
+                }
+                entry.failing = true;
+                entry.next = Some(now + RETRY);
+            }
+        }
+    }
+}

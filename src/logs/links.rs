@@ -1,0 +1,84 @@
+//! `/var/log/containers`: a link to each container's log, under the name that log collectors read.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+/// The link's name: `<pod>_<namespace>_<container>-<id>.log`, cut as the upstream kubelet cuts it (`logSymlink`).
+pub(crate) fn link_name(namespace: &str, pod: &str, container: &str, id: &str) -> String {
+    let mut name = format!("{pod}_{namespace}_{container}-{id}").replace(['/', '\0'], "~");
+    let end = (0..=LONGEST - SUFFIX.len()).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
+    name.truncate(end);
+    name + SUFFIX
+}
+
+/// Makes the link where it is not there yet.
+pub(super) fn link(link: &Path, log: &Path) -> io::Result<()> {
+    match fs::read_link(link) {
+        Ok(there) if there == log => return Ok(()),
+        Ok(_) => fs::remove_file(link)?,
+        Err(_) => {}
+    }
+    if let Some(folder) = link.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    match symlink(log, link) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
+/// Removes the links in `folder` that lead to a log of which nothing is left. While a log is rotated its current file
+/// may be away for a moment; the full ones are there then.
+pub(crate) fn remove_dead_links(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.extension().is_none_or(|end| end != "log") {
+            continue;
+        }
+        let Ok(target) = fs::read_link(&path) else { continue };
+        let is_there = super::files::list(&target).is_ok_and(|files| !files.is_empty());
+        if !is_there {
+            // What cannot go now goes with the next one.
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
+/// `NAME_MAX` of the usual file systems.
+const LONGEST: usize = 255;
+const SUFFIX: &str = ".log";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_has_the_name_that_collectors_read_and_no_longer_one() {
+        assert_eq!(link_name("default", "web-n", "main", "abc"), "web-n_default_main-abc.log");
+        let name = link_name("n", &"é".repeat(200), "c", "i");
+        assert!(name.len() <= 255 && name.ends_with(".log"), "{name}");
+        assert_eq!(link_name("..", "/", "c", "i"), "~_.._c-i.log");
+    }
+
+    #[test]
+    fn a_dead_link_goes_and_one_whose_log_is_being_rotated_stays() {
+        let dir = std::env::temp_dir().join(format!("coracle-links-{}", std::process::id()));
+        let (logs, links) = (dir.join("logs"), dir.join("links"));
+        fs::create_dir_all(&logs).unwrap();
+        for name in ["0.log", "1.log.20260102-030405"] {
+            fs::write(logs.join(name), "x").unwrap();
+        }
+        for run in ["0", "1", "2"] {
+            link(&links.join(format!("{run}.log")), &logs.join(format!("{run}.log"))).unwrap();
+        }
+        link(&links.join("0.log"), &logs.join("0.log")).unwrap();
+        fs::write(links.join("other"), "x").unwrap();
+        remove_dead_links(&links);
+        let mut left: Vec<_> = fs::read_dir(&links).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(left, ["0.log", "1.log", "other"]);
+    }
+}

@@ -1,0 +1,210 @@
+//! Reads a log as one text, over all its files, and goes on with what comes.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::decode::Decoder;
+use super::files::{self, LogFile};
+use super::stamps::is_compressed;
+use super::tail::start_of_tail;
+use super::watch::Watch;
+use crate::rt;
+
+/// What is wanted of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogRequest {
+    /// Go on with what comes, until the container has ended.
+    pub(crate) follow: bool,
+    /// Only so many of the last lines.
+    pub(crate) tail: Option<u64>,
+    /// Only what was written from then on.
+    pub(crate) since: Option<Timestamp>,
+    /// With the moment before each line.
+    pub(crate) timestamps: bool,
+    pub(crate) limit_bytes: Option<u64>,
+}
+
+/// A log that is being read.
+pub(crate) struct LogReader {
+    log: PathBuf,
+    request: LogRequest,
+    decoder: Decoder,
+    at: Option<Position>,
+    /// Without following, what is written after the beginning is not read: the last file, and its size then.
+    end: Option<(u64, u64)>,
+    watch: Option<Watch>,
+}
+
+/// How far it has been read.
+#[derive(Clone, Debug)]
+struct Position {
+    file: Arc<File>,
+    inode: u64,
+    /// None for the file that was the current one when it was opened.
+    stamp: Option<String>,
+    offset: u64,
+}
+
+/// What is read at once.
+const CHUNK: usize = 64 << 10;
+/// How often is asked whether the container has ended, where nothing is written.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl LogReader {
+    /// The log that is at `log`. It fails when there is nothing of it.
+    pub(crate) async fn open(log: PathBuf, request: LogRequest) -> io::Result<Self> {
+        // Before the files are looked at: nothing that happens from here on is missed.
+        let watch = match log.parent() {
+            Some(folder) if request.follow => Some(Watch::new()?).filter(|watch| watch.folder(folder).is_ok()),
+            _ => None,
+        };
+        let (path, wanted) = (log.clone(), request.clone());
+        let (at, end) = rt::blocking(move || begin(&path, &wanted)).await?;
+        let decoder = Decoder::new(request.since, request.timestamps, request.limit_bytes);
+        Ok(Self { log, decoder, at: Some(at), end: end.filter(|_| !request.follow), watch, request })
+    }
+
+    /// The next part of the text; `None` at its end. `ended` tells whether nothing more will be written.
+    pub(crate) async fn next(&mut self, ended: &dyn Fn() -> bool) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            if self.decoder.is_full() {
+                return Ok(None);
+            }
+            // Asked before: what was written until then is read.
+            let over = !self.request.follow || ended();
+            let bytes = self.read().await?;
+            if !bytes.is_empty() {
+                let mut text = Vec::new();
+                self.decoder.take(&bytes, &mut text);
+                if !text.is_empty() {
+                    return Ok(Some(text));
+                }
+            } else if self.is_at_end() {
+                return Ok(None);
+            } else if self.next_file().await? {
+                self.decoder.next_file();
+            } else if over {
+                return Ok(None);
+            } else {
+                self.wait().await?;
+            }
+        }
+    }
+
+    /// The next bytes of the file, none where it ends at present.
+    async fn read(&mut self) -> io::Result<Vec<u8>> {
+        let Some(at) = &mut self.at else { return Ok(Vec::new()) };
+        let most = match self.end {
+            Some((inode, size)) if inode == at.inode => size.saturating_sub(at.offset),
+            Some(_) | None => u64::MAX,
+        };
+        let most = usize::try_from(most).unwrap_or(CHUNK).min(CHUNK);
+        let (file, offset) = (Arc::clone(&at.file), at.offset);
+        let bytes = rt::blocking(move || {
+            let mut bytes = vec![0; most];
+            let read = file.read_at(&mut bytes, offset)?;
+            bytes.truncate(read);
+            Ok::<_, io::Error>(bytes)
+        })
+        .await?;
+        at.offset = at.offset.saturating_add(u64::try_from(bytes.len()).unwrap_or(0));
+        Ok(bytes)
+    }
+
+    fn is_at_end(&self) -> bool {
+        let place = self.at.as_ref().map(|at| at.inode);
+        self.end.is_some_and(|(inode, _)| place == Some(inode))
+    }
+
+    /// Goes to the file after this one, if there is one.
+    async fn next_file(&mut self) -> io::Result<bool> {
+        let (log, at) = (self.log.clone(), self.at.clone());
+        match rt::blocking(move || after(&log, at.as_ref())).await? {
+            Some(next) => {
+                self.at = Some(next);
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Until something is written, a file comes or goes, or it is time to look.
+    async fn wait(&self) -> io::Result<()> {
+        let told = async {
+            match &self.watch {
+                Some(watch) => watch.told().await.map(drop),
+                None => std::future::pending().await,
+            }
+        };
+        let late = async {
+            rt::sleep(LOOK).await;
+            Ok(())
+        };
+        rt::either(told, late).await
+    }
+}
+
+/// The files that can be read, oldest first.
+fn readable(log: &Path) -> io::Result<Vec<LogFile>> {
+    let mut files = files::list(log)?;
+    files.retain(|file| !file.stamp.as_deref().is_some_and(is_compressed));
+    Ok(files)
+}
+
+/// Where to begin, and the inode and size of the last file.
+fn begin(log: &Path, request: &LogRequest) -> io::Result<(Position, Option<(u64, u64)>)> {
+    let mut files = readable(log)?;
+    let end = files.last().map(|file| (file.inode, file.size));
+    if let Some(since) = request.since {
+        let first = files.iter().position(|file| file.modified >= since.as_second());
+        files.drain(..first.unwrap_or(files.len().saturating_sub(1)));
+    }
+    let (place, mut offset) = match request.tail {
+        Some(lines) => start_of_tail(&files, lines)?,
+        None => (0, 0),
+    };
+    for file in files.iter().skip(place) {
+        if let Some(position) = open(file, offset)? {
+            return Ok((position, end));
+        }
+        offset = 0;
+    }
+    Err(io::ErrorKind::NotFound.into())
+}
+
+/// `None`: it has gone meanwhile.
+fn open(log: &LogFile, offset: u64) -> io::Result<Option<Position>> {
+    let file = match File::open(&log.path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    // It may be another one by now.
+    let inode = file.metadata()?.ino();
+    Ok(Some(Position { file: Arc::new(file), inode, stamp: log.stamp.clone(), offset }))
+}
+
+/// The file after the one at this position.
+fn after(log: &Path, at: Option<&Position>) -> io::Result<Option<Position>> {
+    let files = readable(log)?;
+    let place = at.and_then(|at| files.iter().position(|file| file.inode == at.inode));
+    let is_later = |file: &&LogFile| match (at, place) {
+        // The oldest go first: where it is gone itself, what is there came after it.
+        (Some(at), None) => at.stamp.is_none() || file.stamp.is_none() || file.stamp > at.stamp,
+        _ => true,
+    };
+    for file in files.iter().skip(place.map_or(0, |place| place + 1)).filter(is_later) {
+        if let Some(position) = open(file, 0)? {
+            return Ok(Some(position));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests;

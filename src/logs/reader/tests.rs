@@ -1,0 +1,146 @@
+//! Logs that are rotated and removed while they are read.
+
+use std::cell::Cell;
+use std::fs;
+use std::io::Write;
+
+use super::*;
+
+struct Log(PathBuf);
+
+impl Log {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("coracle-reader-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+
+    fn log(&self) -> PathBuf {
+        self.0.join("0.log")
+    }
+
+    /// Adds these lines to the log.
+    fn write(&self, lines: &[&str]) {
+        let mut file = File::options().create(true).append(true).open(self.log()).unwrap();
+        for line in lines {
+            writeln!(file, "2026-01-02T03:04:05.6Z stdout F {line}").unwrap();
+        }
+    }
+
+    fn rotate(&self, stamp: &str) {
+        fs::rename(self.log(), self.0.join(format!("0.log.{stamp}"))).unwrap();
+    }
+
+    fn open(&self, request: LogRequest) -> LogReader {
+        rt::block_on(LogReader::open(self.log(), request)).unwrap()
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// All of it, where the container has ended.
+fn rest(reader: &mut LogReader) -> String {
+    let mut text = Vec::new();
+    while let Some(part) = rt::block_on(reader.next(&|| true)).unwrap() {
+        text.extend(part);
+    }
+    String::from_utf8(text).unwrap()
+}
+
+const FIRST: &str = "20260102-030405";
+const SECOND: &str = "20260102-030406";
+
+#[test]
+fn all_files_of_a_log_are_one_text() {
+    let log = Log::new("all");
+    for (lines, stamp) in [(["a", "b"], FIRST), (["c", "d"], SECOND)] {
+        log.write(&lines);
+        log.rotate(stamp);
+    }
+    fs::write(log.0.join("0.log.20250102-030405.gz"), "of an upstream kubelet").unwrap();
+    log.write(&["e"]);
+    assert_eq!(rest(&mut log.open(LogRequest::default())), "a\nb\nc\nd\ne\n");
+    assert_eq!(rest(&mut log.open(LogRequest { tail: Some(2), ..LogRequest::default() })), "d\ne\n");
+    assert_eq!(rest(&mut log.open(LogRequest { limit_bytes: Some(3), ..LogRequest::default() })), "a\nb");
+}
+
+#[test]
+fn what_is_written_after_the_beginning_is_read_only_by_who_follows() {
+    let log = Log::new("after");
+    log.write(&["a"]);
+    let mut once = log.open(LogRequest::default());
+    let mut follows = log.open(LogRequest { follow: true, ..LogRequest::default() });
+    log.write(&["b"]);
+    log.rotate(FIRST);
+    log.write(&["c"]);
+    assert_eq!(rest(&mut once), "a\n");
+    assert_eq!(rest(&mut follows), "a\nb\nc\n");
+}
+
+#[test]
+fn who_follows_gets_what_comes_and_the_end_when_the_container_has_ended() {
+    let log = Log::new("follow");
+    log.write(&["a"]);
+    let mut reader = log.open(LogRequest { follow: true, tail: Some(0), ..LogRequest::default() });
+    let ended = Cell::new(false);
+    let text = rt::block_on(async {
+        let mut text = Vec::new();
+        let follow = async {
+            while let Some(part) = reader.next(&|| ended.get()).await.unwrap() {
+                text.extend(part);
+            }
+        };
+        let write = async {
+            for (line, stamp) in [("b", FIRST), ("c", SECOND)] {
+                log.write(&[line]);
+                rt::sleep(Duration::from_millis(5)).await;
+                log.rotate(stamp);
+            }
+            log.write(&["d"]);
+            ended.set(true);
+            std::future::pending().await
+        };
+        rt::either(follow, write).await;
+        text
+    });
+    assert_eq!(String::from_utf8(text).unwrap(), "b\nc\nd\n");
+}
+
+#[test]
+fn a_file_that_goes_while_it_is_read_is_read_to_its_end_and_the_next_one_follows() {
+    let log = Log::new("removed");
+    log.write(&["a"]);
+    let mut reader = log.open(LogRequest { follow: true, ..LogRequest::default() });
+    assert_eq!(rt::block_on(reader.next(&|| true)).unwrap().unwrap(), b"a\n");
+    log.write(&["b"]);
+    fs::remove_file(log.log()).unwrap();
+    log.write(&["c"]);
+    log.rotate(FIRST);
+    log.write(&["d"]);
+    assert_eq!(rest(&mut reader), "b\nc\nd\n");
+    fs::remove_dir_all(&log.0).unwrap();
+    assert_eq!(rest(&mut reader), "");
+    assert_eq!(
+        rt::block_on(LogReader::open(log.log(), LogRequest::default())).err().unwrap().kind(),
+        io::ErrorKind::NotFound
+    );
+}
+
+#[test]
+fn what_was_rotated_away_before_it_was_come_to_is_left_out() {
+    let log = Log::new("away");
+    log.write(&["a"]);
+    log.rotate(FIRST);
+    log.write(&["b"]);
+    log.rotate(SECOND);
+    log.write(&["c"]);
+    let mut reader = log.open(LogRequest::default());
+    fs::remove_file(log.0.join(format!("0.log.{FIRST}"))).unwrap();
+    fs::remove_file(log.0.join(format!("0.log.{SECOND}"))).unwrap();
+    assert_eq!(rest(&mut reader), "a\nc\n");
+}

@@ -1,0 +1,213 @@
+//! Seeing to one log: the oldest files go, the full one gets its name, the runtime opens a new one.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{error, fmt};
+
+use super::files;
+use super::sizes::LogLimits;
+use super::stamps::next_stamp;
+use crate::cri::{self, RuntimeService};
+use crate::host::clock;
+use crate::rt;
+
+/// How a log stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Standing {
+    pub(super) size: u64,
+    /// Of the full files.
+    pub(super) full: u64,
+    /// There is no file that is written to.
+    pub(super) away: bool,
+}
+
+/// A runtime that hangs must not hold up other logs for long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Sees to the log of a container that runs. With `seen` its file has been there before.
+pub(super) async fn see_to(
+    cri: &RuntimeService,
+    id: &str,
+    log: &Path,
+    limits: LogLimits,
+    seen: bool,
+) -> Result<Standing, RotateError> {
+    let path = log.to_owned();
+    match rt::blocking(move || make_room(&path, limits)).await.map_err(RotateError::Files)? {
+        Found::Fits(standing) => Ok(standing),
+        // The runtime keeps its logs elsewhere, or has not begun yet.
+        Found::Away { full: 0 } if !seen => Ok(Standing { size: 0, full: 0, away: true }),
+        Found::Away { full } => {
+            // It was removed, or an earlier try was cut short: the runtime still writes to what has been renamed.
+            reopen(cri, id).await?;
+            Ok(Standing { size: 0, full, away: true })
+        }
+        Found::Renamed { to, full } => match reopen(cri, id).await {
+            Ok(()) => Ok(Standing { size: 0, full, away: false }),
+            Err(error) => {
+                let log = log.to_owned();
+                rt::blocking(move || put_back(&to, &log)).await.map_err(RotateError::Files)?;
+                Err(error)
+            }
+        },
+    }
+}
+
+async fn reopen(cri: &RuntimeService, id: &str) -> Result<(), RotateError> {
+    match rt::deadline(PATIENCE, cri.reopen_container_log(id)).await {
+        Ok(reopened) => reopened.map_err(RotateError::Runtime),
+        Err(_) => Err(RotateError::Late),
+    }
+}
+
+enum Found {
+    Fits(Standing),
+    /// The current file is not there.
+    Away {
+        full: u64,
+    },
+    Renamed {
+        to: PathBuf,
+        full: u64,
+    },
+}
+
+/// Removes what is too much, and renames the current file if it is full.
+fn make_room(log: &Path, limits: LogLimits) -> io::Result<Found> {
+    let mut files = files::list(log)?;
+    let current = if files.last().is_some_and(|file| file.stamp.is_none()) { files.pop() } else { None };
+    let size = current.as_ref().map_or(0, |file| file.size);
+    let rotates = current.is_some() && size >= limits.file_bytes;
+    let sizes: Vec<u64> = files.iter().map(|file| file.size).collect();
+    let surplus = limits.surplus(&sizes, size, rotates);
+    let last = files.last().and_then(|file| file.stamp.clone());
+    let mut failed = None;
+    for file in files.drain(..surplus.min(files.len())) {
+        // One that cannot go does not keep the log from being rotated.
+        failed = fs::remove_file(&file.path).err().or(failed);
+    }
+    let full = files.iter().fold(0u64, |sum, file| sum.saturating_add(file.size));
+    if current.is_none() {
+        return Ok(Found::Away { full });
+    }
+    if !rotates {
+        return failed.map_or(Ok(Found::Fits(Standing { size, full, away: false })), Err);
+    }
+    let mut to = log.as_os_str().to_owned();
+    to.push(".");
+    to.push(next_stamp(clock::timestamp(), last.as_deref()));
+    let to = PathBuf::from(to);
+    fs::rename(log, &to)?;
+    Ok(Found::Renamed { to, full: full.saturating_add(size) })
+}
+
+/// The runtime goes on writing to the renamed file: it gets its name back, if the runtime has not made a new one after
+/// all.
+fn put_back(renamed: &Path, log: &Path) -> io::Result<()> {
+    match fs::hard_link(renamed, log) {
+        Ok(()) => fs::remove_file(renamed),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        // Not every file system has links.
+        Err(_) if !log.exists() => fs::rename(renamed, log),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Why a log is as it was.
+#[derive(Debug)]
+pub(super) enum RotateError {
+    Files(io::Error),
+    Runtime(cri::Error),
+    Late,
+}
+
+impl fmt::Display for RotateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Files(_) => "make room",
+            Self::Runtime(_) => "have the runtime open a new file",
+            Self::Late => "the runtime has not opened a new file in time",
+        })
+    }
+}
+
+impl error::Error for RotateError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::Files(error) => Some(error),
+            Self::Runtime(error) => Some(error),
+            Self::Late => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct TempDir(PathBuf);
+
+    impl TempDir {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("coracle-rotate-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        fn names(&self) -> Vec<String> {
+            let mut names: Vec<String> =
+                fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        }
+    }
+
+    impl Drop for TempDir {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    const LIMITS: LogLimits = LogLimits { file_bytes: 10, files: 3, workers: 1, interval: Duration::from_secs(10) };
+
+    #[test]
+    fn a_full_log_is_renamed_and_the_oldest_goes() {
+        let dir = TempDir::new("full");
+        let log = dir.0.join("0.log");
+        for name in ["0.log.20990102-030405", "0.log.20260102-030405", "0.log", "1.log", "note"] {
+            fs::write(dir.0.join(name), "0123456789").unwrap();
+        }
+        let found = make_room(&log, LIMITS).unwrap();
+        assert!(matches!(found, Found::Renamed { full: 20, .. }));
+        let names = ["0.log.20990102-030405", "0.log.20990102-030406", "1.log", "note"];
+        assert_eq!(dir.names(), names, "the clock is behind the newest file");
+        assert!(matches!(make_room(&log, LIMITS).unwrap(), Found::Away { full: 20 }));
+    }
+
+    #[test]
+    fn a_log_that_is_not_full_stays_and_loses_only_what_is_too_much() {
+        let dir = TempDir::new("fits");
+        let log = dir.0.join("0.log");
+        fs::write(&log, "x").unwrap();
+        fs::write(dir.0.join("0.log.20260102-030405"), "x".repeat(30)).unwrap();
+        let found = make_room(&log, LIMITS).unwrap();
+        assert!(matches!(found, Found::Fits(Standing { size: 1, full: 0, away: false })));
+        assert_eq!(dir.names(), ["0.log"]);
+    }
+
+    #[test]
+    fn what_the_runtime_did_not_reopen_gets_its_name_back_but_never_over_a_new_file() {
+        let dir = TempDir::new("back");
+        let (log, renamed) = (dir.0.join("0.log"), dir.0.join("0.log.20260102-030405"));
+        fs::write(&renamed, "old").unwrap();
+        put_back(&renamed, &log).unwrap();
+        assert_eq!(dir.names(), ["0.log"]);
+        fs::rename(&log, &renamed).unwrap();
+        fs::write(&log, "new").unwrap();
+        put_back(&renamed, &log).unwrap();
+        assert_eq!((dir.names().len(), fs::read_to_string(&log).unwrap().as_str()), (2, "new"));
+    }
+}

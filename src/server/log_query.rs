@@ -1,0 +1,115 @@
+//! What `/containerLogs/...?...` asks for. Pure.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::logs::LogRequest;
+
+/// A container's log, as it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LogQuery {
+    pub(crate) namespace: String,
+    pub(crate) pod: String,
+    pub(crate) container: String,
+    pub(crate) previous: bool,
+    pub(crate) request: LogRequest,
+}
+
+/// Reads `/containerLogs/<namespace>/<pod>/<container>` and its query; `None`: it is no such path. The words are those of
+/// v1.PodLogOptions.
+pub(super) fn parse(path: &str, query: &str, now: Timestamp) -> Option<Result<LogQuery, String>> {
+    let mut parts = path.strip_prefix("/containerLogs/")?.split('/');
+    let (Some(namespace), Some(pod), Some(container), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return None;
+    };
+    let mut asked = LogQuery {
+        namespace: namespace.to_owned(),
+        pod: pod.to_owned(),
+        container: container.to_owned(),
+        previous: false,
+        request: LogRequest::default(),
+    };
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if let Err(expected) = take(&mut asked, key, value, now) {
+            return Some(Err(format!("{key}: expected {expected}, found {value:?}")));
+        }
+    }
+    Some(Ok(asked))
+}
+
+fn take(asked: &mut LogQuery, key: &str, value: &str, now: Timestamp) -> Result<(), &'static str> {
+    let request = &mut asked.request;
+    match key {
+        "follow" => request.follow = truth(value)?,
+        "previous" => asked.previous = truth(value)?,
+        "timestamps" => request.timestamps = truth(value)?,
+        "tailLines" => request.tail = Some(value.parse().map_err(|_| "a number")?),
+        "limitBytes" => request.limit_bytes = Some(value.parse().map_err(|_| "a number")?),
+        "sinceSeconds" => {
+            let seconds: u32 = value.parse().map_err(|_| "a number of seconds")?;
+            request.since = Some(now.checked_sub(SignedDuration::from_secs(seconds.into())).unwrap_or(Timestamp::MIN));
+        }
+        "sinceTime" => {
+            let time = value.replace("%3A", ":").replace("%3a", ":").replace("%2B", "+");
+            request.since = Some(time.parse().map_err(|_| "a time such as 2026-01-02T15:04:05Z")?);
+        }
+        // As any server does with a word that it does not know.
+        _ => {}
+    }
+    Ok(())
+}
+
+fn truth(value: &str) -> Result<bool, &'static str> {
+    match value {
+        "" | "1" | "true" => Ok(true),
+        "0" | "false" => Ok(false),
+        _ => Err("true or false"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(path: &str, query: &str) -> Option<Result<LogQuery, String>> {
+        parse(path, query, Timestamp::from_second(100).unwrap())
+    }
+
+    #[test]
+    fn every_option_is_read() {
+        let query = "follow=true&previous&timestamps=1&tailLines=7&limitBytes=9&sinceSeconds=40&other=x";
+        let asked_for = asked("/containerLogs/default/web/main", query).unwrap().unwrap();
+        let request = LogRequest {
+            follow: true,
+            tail: Some(7),
+            since: Some(Timestamp::from_second(60).unwrap()),
+            timestamps: true,
+            limit_bytes: Some(9),
+        };
+        let expected = LogQuery {
+            namespace: "default".to_owned(),
+            pod: "web".to_owned(),
+            container: "main".to_owned(),
+            previous: true,
+            request,
+        };
+        assert_eq!(asked_for, expected);
+        let since = asked("/containerLogs/d/w/m", "sinceTime=1970-01-01T01%3A00%3A01%2B01:00").unwrap().unwrap();
+        assert_eq!(since.request.since, Some(Timestamp::from_second(1).unwrap()));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        for (query, error) in [
+            ("tailLines=-1", "tailLines: expected a number, found \"-1\""),
+            ("follow=maybe", "follow: expected true or false, found \"maybe\""),
+            ("sinceTime=yesterday", "sinceTime: expected a time such as 2026-01-02T15:04:05Z, found \"yesterday\""),
+        ] {
+            assert_eq!(asked("/containerLogs/d/w/m", query), Some(Err(error.to_owned())));
+        }
+        for path in ["/containerLogs/d/w", "/containerLogs/d/w/m/x", "/pods"] {
+            assert_eq!(asked(path, ""), None);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What containers write: read, rotated, linked, removed.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+
+impl Node {
+    fn logs(&self, line: &[&str]) -> String {
+        self.ask(&[&["logs"], line].concat()).unwrap_or_default()
+    }
+
+    /// The files of a container's log and their sizes, by name.
+    fn log_files(&self, pod: &str, container: &str) -> Vec<(String, u64)> {
+        let uid = self.pods().get(pod).map(|pod| pod.uid().to_owned()).unwrap_or_default();
+        let folder = self.folder().join(format!("logs/default_{pod}-node-a_{uid}/{container}"));
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut files: Vec<(String, u64)> = entries
+            .filter_map(|entry| Some((entry.file_name().into_string().unwrap(), entry.metadata().ok()?.len())))
+            .collect();
+        files.sort();
+        files
+    }
+
+    fn links(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.folder().join("containers")).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect()
+    }
+}
+
+#[test]
+fn a_log_is_read_as_kubectl_reads_it() {
+    let node = Node::start();
+    node.apply(&Manifest::new("web").container("main", &format!("echo one; echo two >&2; echo three; {STAY}")));
+    node.wait_for_output("web", "main", "three");
+    assert_eq!(node.logs(&["web"]), "one\ntwo\nthree\n");
+    assert_eq!(node.logs(&["default/web-node-a", "-c", "main", "--tail", "1"]), "three\n");
+    assert_eq!(node.logs(&["web", "--limit-bytes=5"]), "one\nt");
+    assert_eq!(node.logs(&["web", "--since=1h", "--tail=-1"]), "one\ntwo\nthree\n");
+    let stamped = node.logs(&["web", "--timestamps"]);
+    let stamps: Vec<usize> = stamped.lines().map(|line| line.find(' ').unwrap()).collect();
+    assert_eq!(stamps, [30, 30, 30], "{stamped}");
+    for refused in [&["logs", "other"][..], &["logs", "web", "-c", "x"], &["logs", "web", "-p"]] {
+        assert_eq!(node.ask(refused), None, "{refused:?}");
+    }
+    let page = node.ask(&["describe", "web"]).unwrap();
+    assert!(page.contains("    State:         Running\n") && page.contains("Container started\n"), "{page}");
+}
+
+#[test]
+fn who_follows_sees_what_comes_until_the_container_ends_and_the_run_before_stays_readable() {
+    let node = Node::start();
+    let script = "echo begun; until [ -e /data/go ]; do sleep 0.1; done; echo done; rm /data/go";
+    let mount = "volumeMounts: [{name: data, mountPath: /data}]";
+    let manifest =
+        Manifest::new("web").container_with("main", script, mount).spec("volumes: [{name: data, emptyDir: {}}]");
+    node.apply(&manifest);
+    node.wait_for_output("web", "main", "begun");
+    let uid = node.pods().get("web").unwrap().uid().to_owned();
+    let (socket, coracle) = (node.folder().join("coracle.sock"), env!("CARGO_BIN_EXE_coracle"));
+    let follow = std::thread::spawn(move || {
+        let mut command = std::process::Command::new(coracle);
+        command.args(["logs", "-f", "web", "--local-socket"]).arg(socket).output().unwrap()
+    });
+    fs::write(node.pod_folder(&uid).join("volumes/kubernetes.io~empty-dir/data/go"), "").unwrap();
+    let followed = follow.join().unwrap();
+    assert!(followed.status.success(), "{}", String::from_utf8_lossy(&followed.stderr));
+    assert_eq!(String::from_utf8(followed.stdout).unwrap(), "begun\ndone\n");
+    node.wait_until("it runs again", |pods| {
+        pods.has("web", |pod| pod.container("main").restarts() >= 1 && pod.is_ready())
+    });
+    assert_eq!(node.logs(&["web", "-p"]), "begun\ndone\n");
+}
+
+#[test]
+fn a_storm_of_lines_keeps_its_limit_and_loses_nothing_of_what_is_kept() {
+    let mut node = Node::with_runtime();
+    node.configure_agent("containerLogMaxSize: 1Mi\ncontainerLogMaxFiles: 3\n");
+    node.start_agent();
+    // 12 MB, numbered.
+    let storm = "BEGIN { for (i = 1; i <= 200000; i++) print \"line\", i, \"of a storm that fills a disk\" }";
+    let script = format!("awk '{storm}'; echo over; {STAY}");
+    node.apply(&Manifest::new("web").container("main", &script));
+    wait_for("the storm to be over", PATIENCE, || node.logs(&["web", "--tail=1"]).starts_with("over").then_some(()));
+    let files = wait_for("the limit to hold", PATIENCE, || {
+        let files = node.log_files("web", "main");
+        (files.iter().map(|(_, size)| size).sum::<u64>() <= 3 << 20).then_some(files)
+    });
+    assert!(files.len() <= 3 && files.iter().all(|(name, _)| name.starts_with("0.log")), "{files:?}");
+    let text = node.logs(&["web"]);
+    let numbers: Vec<u32> = text.lines().filter_map(|line| line.split(' ').nth(1)?.parse().ok()).collect();
+    assert!(numbers.len() > 1000, "{files:?}");
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "a line of the kept files is missing");
+    assert_eq!(numbers.last(), Some(&200_000));
+}
+
+#[test]
+fn a_log_whose_rotation_was_cut_short_is_opened_anew_by_the_next_agent() {
+    let mut node = Node::with_runtime();
+    node.configure_agent("containerLogMaxSize: 100Ki\ncontainerLogMaxFiles: 2\n");
+    node.start_agent();
+    node.apply(&Manifest::new("web").container("main", &format!("while sleep 0.1; do echo tick; done; {STAY}")));
+    node.wait_for_output("web", "main", "tick");
+    let uid = node.pods().get("web").unwrap().uid().to_owned();
+    node.kill_agent();
+    let log = node.folder().join(format!("logs/default_web-node-a_{uid}/main/0.log"));
+    fs::rename(&log, log.with_file_name("0.log.20260102-030405")).unwrap();
+    node.start_agent();
+    wait_for("the runtime to write to a new file", PATIENCE, || {
+        fs::metadata(&log).is_ok_and(|file| file.len() > 0).then_some(())
+    });
+    assert_eq!(node.pods().get("web").unwrap().container("main").restarts(), 0);
+}
+
+#[test]
+fn a_container_is_linked_for_collectors_for_as_long_as_its_log_is_there() {
+    let node = Node::start();
+    node.apply(&Manifest::new("web").container("main", &format!("echo one; {STAY}")));
+    node.wait_for_output("web", "main", "one");
+    let pods = node.wait_until("the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));
+    let id = pods.get("web").unwrap().container("main").id().to_owned();
+    let link = node.folder().join(format!("containers/web-node-a_default_main-{id}.log"));
+    let text = wait_for("the link", PATIENCE, || fs::read_to_string(&link).ok().filter(|text| !text.is_empty()));
+    assert!(text.ends_with("stdout F one\n"), "{text}");
+    node.remove_manifest("web");
+    node.wait_until_gone("web");
+    wait_for("the link to go", PATIENCE, || node.links().is_empty().then_some(()));
+    assert!(fs::read_dir(node.folder().join("logs")).unwrap().next().is_none(), "its logs are left");
+}
