@@ -20,6 +20,7 @@ mod latency;
 #[path = "../../tests/containerd/node/mod.rs"]
 mod node;
 mod report;
+mod storm;
 
 use std::time::Duration;
 
@@ -43,5 +44,6 @@ fn main() {
     report.binary_size(env!("CARGO_BIN_EXE_coracle"));
     latency::measure(&effort, &mut report);
     at_rest::measure(&effort, &mut report);
+    storm::measure(&effort, &mut report);
     report.finish();
 }

@@ -1,11 +1,12 @@
 //! Removing from the runtime what has ended.
 
+use crate::api::{EventKind, Reason};
 use crate::cri;
 use crate::error::ErrorChain;
 use crate::kuberuntime::kill::gone_is_fine;
 use crate::kuberuntime::{Garbage, PodRuntime};
 use crate::logs::{remove_dead_links, remove_log};
-use crate::pods::{ObservedContainer, ObservedPod};
+use crate::pods::{NodeEvent, ObservedContainer, ObservedPod, SyncEvent};
 use crate::rt;
 
 impl PodRuntime {
@@ -18,7 +19,10 @@ impl PodRuntime {
                 Garbage::Sandbox { id } => (id, self.remove_sandbox(id).await),
             };
             if let Err(error) = removed {
-                log!(warn, "what has ended is not removed", pod = pod.name, id = id, error = ErrorChain(&error));
+                let message = format!("remove {id} of {}/{}: {}", pod.namespace, pod.name, ErrorChain(&error));
+                let event = NodeEvent::new(EventKind::Warning, Reason::CONTAINER_GC_FAILED, message);
+                // Nothing depends on it: when the inbox is full it is dropped.
+                let _ = self.inbox.try_send(SyncEvent::NodeHappened(event));
                 all = false;
             }
         }

@@ -274,9 +274,10 @@ impl SyncLoop {
         if !all_ready {
             return;
         }
-        if self.strays.is_none() {
+        if self.strays.as_ref().is_none_or(|task| task.is_finished() && self.strays_failed.take()) {
             let uids: Vec<PodUid> = self.workers.uids().cloned().collect();
-            self.strays = Some(rt::spawn(strays::remove(Rc::clone(&self.runtime), uids)));
+            self.strays =
+                Some(rt::spawn(strays::remove(Rc::clone(&self.runtime), uids, Rc::clone(&self.strays_failed))));
         }
     }
 

@@ -10,7 +10,7 @@ mod happenings;
 mod strays;
 mod takeover;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Instant;
@@ -63,6 +63,8 @@ pub(crate) struct SyncLoop {
     admission: Admission,
     /// The removal of what earlier pods left on disk: once, when it is known which pods there are.
     strays: Option<rt::Task<()>>,
+    /// Something of it could not be removed: it is tried again with the next relist.
+    strays_failed: Rc<Cell<bool>>,
     /// The groups above the pods are being looked after.
     node_groups: Option<rt::Task<()>>,
     /// The group of burstable pods is being given another weight.
@@ -114,6 +116,7 @@ impl SyncLoop {
             deadlines: ActiveDeadlines::default(),
             admission: Admission::new(config),
             strays: None,
+            strays_failed: Rc::default(),
             node_groups: None,
             weighing: None,
             weigh: true,

@@ -127,3 +127,23 @@ fn a_container_is_linked_for_collectors_for_as_long_as_its_log_is_there() {
     wait_for("the link to go", PATIENCE, || node.links().is_empty().then_some(()));
     assert!(fs::read_dir(node.folder().join("logs")).unwrap().next().is_none(), "its logs are left");
 }
+
+#[test]
+fn of_dead_runs_the_newest_stays_with_its_log_and_the_others_go_with_all_files_of_theirs() {
+    let mut node = Node::with_runtime();
+    node.configure_agent("crashLoopBackOff: {maxContainerRestartPeriod: 1s}\n");
+    node.start_agent();
+    node.apply(&Manifest::new("web").container("main", "echo one; sleep 1; exit 1"));
+    wait_for("the first log", PATIENCE, || node.log_files("web", "main").first().map(drop));
+    let uid = node.pods().get("web").unwrap().uid().to_owned();
+    let first = node.folder().join(format!("logs/default_web-node-a_{uid}/main/0.log.20260102-030405"));
+    fs::write(&first, "what rotation made of it").unwrap();
+    node.wait_until("it has run four times", |pods| pods.has("web", |pod| pod.container("main").restarts() >= 3));
+    wait_for("the first run's logs to go", PATIENCE, || {
+        let files = node.log_files("web", "main");
+        files.iter().all(|(name, _)| !name.starts_with("0.log")).then_some(())
+    });
+    assert!(node.log_files("web", "main").len() <= 3, "{:?}", node.log_files("web", "main"));
+    let links = node.links();
+    assert!(links.len() <= 3 && !links.is_empty(), "{links:?}");
+}

@@ -19,6 +19,7 @@ mod kills;
 mod lasting;
 mod life;
 mod log;
+mod logs;
 mod manifests;
 mod meanwhile;
 mod network;

@@ -1,0 +1,41 @@
+//! A runtime that does not do its part when a log is full.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use coracle::wire::grpc::Code;
+
+use crate::node::{Manifest, Node, PATIENCE};
+
+#[track_caller]
+fn wait_for(what: &str, claim: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !claim() {
+        assert!(Instant::now() < until, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_log_that_the_runtime_does_not_open_anew_keeps_its_name_until_it_does() {
+    let mut node = Node::new();
+    node.configure("containerLogMaxSize: 1Ki\ncontainerLogMaxFiles: 2\n");
+    node.fake.on("ReopenContainerLog").fail(Code::Unknown, "no space left on device").times(2);
+    node.apply(&Manifest::new("web").container("main", ""));
+    node.start_agent();
+    node.wait_until_ready("web");
+    let uid = node.pods().get("web").unwrap().uid().to_owned();
+    let log = node.folder().join(format!("logs/default_web-node-a_{uid}/main/0.log"));
+    wait_for("the runtime's log", || log.exists());
+    fs::write(&log, "x".repeat(2000)).unwrap();
+    node.fake.wait_for_calls("ReopenContainerLog", 3);
+    let rotated = || {
+        let names = fs::read_dir(log.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_string_lossy().starts_with("0.log.")).count()
+    };
+    wait_for("the full file to keep its new name", || rotated() == 1 && !log.exists());
+    let told = "log not rotated log=";
+    let log = node.log();
+    assert_eq!(log.matches(told).count(), 1, "{log}");
+    assert!(log.contains("have the runtime open a new file: ReopenContainerLog"), "{log}");
+}
