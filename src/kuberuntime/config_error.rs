@@ -52,7 +52,6 @@ pub(crate) enum ConfigError {
     TooLong {
         name: Option<String>,
     },
-    UserNamespace,
 }
 
 /// A container and its pod, as messages name them.
@@ -120,7 +119,6 @@ impl fmt::Display for ConfigError {
             Self::TooLong { name: None } => {
                 f.write_str("command and args are longer than the kernel gives to a program")
             }
-            Self::UserNamespace => f.write_str("hostUsers: false is not supported"),
         }
     }
 }

@@ -11,6 +11,8 @@ use crate::node::NodeSettings;
 pub(crate) struct PodDns {
     pub(crate) config: DnsConfig,
     pub(crate) warnings: Vec<DnsWarning>,
+    /// What the node's owner should know of its resolver file.
+    pub(crate) of_node: Option<String>,
 }
 
 /// A warning as the pod's events have it.
@@ -41,7 +43,28 @@ pub(crate) fn pod_dns(pod: &Pod, node: &NodeSettings, host: &DnsConfig) -> PodDn
         add_own(&mut config, own);
     }
     keep_limits(&mut config, &mut warnings);
-    PodDns { config, warnings }
+    PodDns { config, warnings, of_node: host_limits(node, host) }
+}
+
+/// What of the node's own file is more than its pods can have, beside what their cluster gives them (kubelet:
+/// `CheckLimitsForResolvConf`).
+fn host_limits(node: &NodeSettings, host: &DnsConfig) -> Option<String> {
+    let path = node.resolv_conf.as_ref()?.display();
+    let most = MOST_SEARCHES - if node.cluster_domain.is_empty() { 0 } else { CLUSTER_SEARCHES };
+    if host.searches.len() > most {
+        return Some(format!("Resolv.conf file '{path}' contains search line consisting of more than {most} domains!"));
+    }
+    if host.searches.iter().any(|search| search.len() > LONGEST_NAME) {
+        return Some(format!(
+            "Resolv.conf file '{path}' contains a search path which length is more than allowed {LONGEST_NAME} chars!"
+        ));
+    }
+    let length = host.searches.join(" ").len();
+    (length > MOST_SEARCH_CHARS).then(|| {
+        format!(
+            "Resolv.conf file '{path}' contains search line which length is more than allowed {MOST_SEARCH_CHARS} chars!"
+        )
+    })
 }
 
 /// Whether the settings of `pod` depend on the node's resolver file.
@@ -192,6 +215,8 @@ const CLUSTER_OPTION: &str = "ndots:5";
 /// `MAXNS` of the resolver.
 const MOST_SERVERS: usize = 3;
 const MOST_SEARCHES: usize = 32;
+/// The search paths that a cluster puts before those of the node.
+const CLUSTER_SEARCHES: usize = 3;
 const MOST_SEARCH_CHARS: usize = 2048;
 const LONGEST_NAME: usize = 253;
 

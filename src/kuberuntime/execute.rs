@@ -10,7 +10,7 @@ use crate::error::ErrorChain;
 use crate::images::{PresentImage, Wanted};
 use crate::kuberuntime::config_error::ConfigError;
 use crate::kuberuntime::container_config::{ContainerInput, container_config};
-use crate::kuberuntime::dns::{DnsWarning, needs_host_dns, pod_dns};
+use crate::kuberuntime::dns::{PodDns, needs_host_dns, pod_dns};
 use crate::kuberuntime::earlier_runs;
 use crate::kuberuntime::environment::{Environment, FileValue, Given};
 use crate::kuberuntime::grace::grace_of_kill;
@@ -19,6 +19,7 @@ use crate::kuberuntime::own_files::{host_dns, make_own_files};
 use crate::kuberuntime::sandbox_config::sandbox_config;
 use crate::kuberuntime::security_context::ImageUser;
 use crate::kuberuntime::tell::{words, words_with_code};
+use crate::kuberuntime::user_namespace::share_users;
 use crate::kuberuntime::{Action, CancelWatch, Place, Plan, PodRuntime};
 use crate::pods::{ObservedPod, Waiting};
 
@@ -137,7 +138,7 @@ impl PodRuntime {
     }
 
     /// The configuration, and what is to be told about it when it is used for a new sandbox.
-    async fn sandbox_config(&self, pod: &Pod, attempt: u32) -> Result<(v1::PodSandboxConfig, Vec<DnsWarning>), String> {
+    async fn sandbox_config(&self, pod: &Pod, attempt: u32) -> Result<(v1::PodSandboxConfig, PodDns), String> {
         let host =
             if needs_host_dns(pod, &self.node) { host_dns(&self.node).await } else { Ok(v1::DnsConfig::default()) };
         let dns = pod_dns(pod, &self.node, &host.map_err(|error| one_line(&error))?);
@@ -147,13 +148,22 @@ impl PodRuntime {
         {
             linux.cgroup_parent = CgroupName::pod(&cgroups.root, qos_class(pod), &pod.metadata.uid).path(driver);
         }
-        Ok((config, dns.warnings))
+        let users = self.users_of(pod).await?;
+        let context = config.linux.as_mut().and_then(|linux| linux.security_context.as_mut());
+        let options = context.and_then(|context| context.namespace_options.as_mut());
+        if let (Some(users), Some(options)) = (users, options) {
+            options.userns_options = Some(users);
+        }
+        Ok((config, dns))
     }
 
     async fn create_sandbox(&self, pod: &Pod, attempt: u32) -> Result<Sandbox, String> {
-        let (config, warnings) = self.sandbox_config(pod, attempt).await?;
-        for warning in warnings {
+        let (config, dns) = self.sandbox_config(pod, attempt).await?;
+        for warning in dns.warnings {
             self.tell_of_pod(&pod.metadata.uid, EventKind::Warning, warning.reason, warning.message);
+        }
+        if let Some(message) = dns.of_node {
+            self.tell_of_node(EventKind::Warning, Reason::CHECK_LIMITS_FOR_RESOLV_CONF, message);
         }
         let handler = pod.spec.runtime_class_name.as_deref().unwrap_or_default();
         let id = self.cri.run_pod_sandbox(&config, handler).await.map_err(|error| words_with_code(&error))?;
@@ -208,7 +218,8 @@ impl PodRuntime {
             target,
             node: &self.node,
         };
-        let config = container_config(input).map_err(|error| Waiting::new(error.reason(), one_line(&error)))?;
+        let mut config = container_config(input).map_err(|error| Waiting::new(error.reason(), one_line(&error)))?;
+        share_users(&sandbox.config, &mut config);
         if cancel.is_cancelled() {
             return Err(Waiting::new(Reason::CONTAINER_CREATING, ""));
         }

@@ -25,11 +25,13 @@ impl PodRuntime {
         let answer = self.cri.status(false).await?;
         let strict_groups = answer.features.is_some_and(|features| features.supplemental_groups_policy);
         self.strict_groups.set(strict_groups);
-        let can = |handler: &v1::RuntimeHandler| {
-            handler.features.as_ref().is_some_and(|features| features.recursive_read_only_mounts)
+        let able = |can: fn(&v1::RuntimeHandlerFeatures) -> bool| {
+            let handlers = answer.runtime_handlers.iter();
+            let able = handlers.filter(|handler| handler.features.as_ref().is_some_and(can));
+            able.map(|handler| handler.name.clone()).collect()
         };
-        let able = answer.runtime_handlers.into_iter().filter(can).map(|handler| handler.name);
-        *self.recursive_read_only.borrow_mut() = able.collect();
+        *self.recursive_read_only.borrow_mut() = able(|features| features.recursive_read_only_mounts);
+        *self.user_namespaces.borrow_mut() = able(|features| features.user_namespaces);
         let status = answer.status.unwrap_or_default();
         let condition = |name: &str| status.conditions.iter().find(|condition| condition.r#type == name);
         let bad = status.conditions.iter().find(|condition| !condition.status);

@@ -30,6 +30,8 @@ mod service_links;
 mod stop_order;
 mod tell;
 mod termination_message;
+mod user_namespace;
+mod user_ranges;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -45,6 +47,7 @@ use crate::node::NodeSettings;
 use crate::objects::Objects;
 use crate::pods::{ObservedCache, PodDirs, SyncEvent};
 use crate::rpc;
+use crate::rt;
 
 pub(crate) use cancel::{Cancel, CancelWatch};
 pub(crate) use environment::{Environment, FileValue};
@@ -66,6 +69,9 @@ pub(crate) struct PodRuntime {
     cgroup_driver: Cell<Option<CgroupDriver>>,
     /// The handlers of the runtime that can mount read-only all the way down.
     recursive_read_only: RefCell<Vec<String>>,
+    /// The handlers of the runtime that can give pods users of their own, and the turn of who gives them.
+    user_namespaces: RefCell<Vec<String>>,
+    user_ranges: rt::Semaphore,
     /// The runtime can give processes the groups that a pod names and no others.
     strict_groups: Cell<bool>,
     /// What was last seen; the sync loop writes it.
@@ -92,6 +98,8 @@ impl PodRuntime {
             inbox,
             cgroup_driver: Cell::new(None),
             recursive_read_only: RefCell::default(),
+            user_namespaces: RefCell::default(),
+            user_ranges: rt::Semaphore::new(1),
             strict_groups: Cell::new(false),
             seen,
             objects: RefCell::default(),

@@ -40,7 +40,7 @@ pub(crate) fn sandbox_config(
         annotations: sandbox_annotations(pod),
         linux: Some(LinuxPodSandboxConfig {
             cgroup_parent: cgroup_parent.unwrap_or_default(),
-            security_context: Some(sandbox_security_context(&pod.spec)?),
+            security_context: Some(sandbox_security_context(&pod.spec)),
             sysctls: sysctls(&pod.spec),
             overhead: Some(overhead(&pod.spec, node)),
             resources: Some(sandbox_resources(&pod.spec, node)),

@@ -26,7 +26,7 @@ pub(crate) fn container_security_context(
     let effective = Effective::new(pod, container);
     effective.check_non_root(image_user, || ContainerName::new(pod, container))?;
     let own = effective.own;
-    let mut namespaces = namespace_options(&pod.spec)?;
+    let mut namespaces = namespace_options(&pod.spec);
     if let (Some(id), v1::NamespaceMode::Container) = (target, namespaces.pid) {
         namespaces.pid = v1::NamespaceMode::Target;
         namespaces.target_id = id.to_owned();
@@ -62,10 +62,10 @@ pub(crate) fn container_security_context(
 }
 
 /// The context of the sandbox: what its own process runs as, and which namespaces the containers will share.
-pub(crate) fn sandbox_security_context(spec: &PodSpec) -> Result<v1::LinuxSandboxSecurityContext, ConfigError> {
+pub(crate) fn sandbox_security_context(spec: &PodSpec) -> v1::LinuxSandboxSecurityContext {
     let own = spec.security_context.as_deref();
-    Ok(v1::LinuxSandboxSecurityContext {
-        namespace_options: Some(namespace_options(spec)?),
+    v1::LinuxSandboxSecurityContext {
+        namespace_options: Some(namespace_options(spec)),
         selinux_options: own.and_then(|own| own.se_linux_options.as_deref()).map(selinux),
         run_as_user: own.and_then(|own| own.run_as_user),
         run_as_group: own.and_then(|own| own.run_as_group),
@@ -77,7 +77,7 @@ pub(crate) fn sandbox_security_context(spec: &PodSpec) -> Result<v1::LinuxSandbo
         // Whatever the containers have: the sandbox's process needs nothing that the runtime's profile refuses.
         seccomp: Some(v1::SecurityProfile::default()),
         ..v1::LinuxSandboxSecurityContext::default()
-    })
+    }
 }
 
 /// What holds for a container: its own word first, then its pod's.
@@ -118,25 +118,23 @@ impl<'a> Effective<'a> {
     }
 }
 
-/// The namespaces that the containers of a pod share, and with whom.
-pub(crate) fn namespace_options(spec: &PodSpec) -> Result<v1::NamespaceOption, ConfigError> {
+/// The namespaces that the containers of a pod share, and with whom. Users are the host's here: those of a pod that has
+/// its own depend on the other pods of the node.
+pub(crate) fn namespace_options(spec: &PodSpec) -> v1::NamespaceOption {
     use v1::NamespaceMode::{Container, Node, Pod};
-    if spec.host_users == Some(false) {
-        return Err(ConfigError::UserNamespace);
-    }
     let pid = match (spec.host_pid, spec.share_process_namespace) {
         (true, _) => Node,
         (false, Some(true)) => Pod,
         (false, _) => Container,
     };
     let shared = |with_node| if with_node { Node } else { Pod };
-    Ok(v1::NamespaceOption {
+    v1::NamespaceOption {
         network: shared(spec.host_network),
         pid,
         ipc: shared(spec.host_ipc),
         target_id: String::new(),
         userns_options: Some(v1::UserNamespace { mode: Node, ..v1::UserNamespace::default() }),
-    })
+    }
 }
 
 /// The group that owns the pod's volumes, then the groups the pod names.

@@ -4,7 +4,7 @@ use crate::api::{EventKind, PodUid, Reason};
 use crate::cri;
 use crate::error::ErrorChain;
 use crate::kuberuntime::PodRuntime;
-use crate::pods::{PodEvent, SyncEvent, Waiting};
+use crate::pods::{NodeEvent, PodEvent, SyncEvent, Waiting};
 
 impl PodRuntime {
     pub(super) fn tell(&self, pod: &PodUid, container: &str, kind: EventKind, reason: Reason, message: &str) {
@@ -13,6 +13,11 @@ impl PodRuntime {
 
     pub(super) fn tell_of_pod(&self, pod: &PodUid, kind: EventKind, reason: Reason, message: impl Into<String>) {
         self.send(PodEvent::of_pod(pod, kind, reason, message));
+    }
+
+    pub(super) fn tell_of_node(&self, kind: EventKind, reason: Reason, message: String) {
+        // As above.
+        let _ = self.inbox.try_send(SyncEvent::NodeHappened(NodeEvent::new(kind, reason, message)));
     }
 
     /// A container could not be started, and waits for this reason.

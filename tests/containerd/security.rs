@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::node::{Manifest, Node, STAY};
+use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
 /// What a script says, run in a container with this security context in a pod with that one.
 #[track_caller]
@@ -100,6 +100,22 @@ fn a_pod_that_wants_its_groups_alone_is_taken_only_by_a_runtime_that_can_do_that
     } else {
         node.apply(&pod.container("main", "id -G"));
         node.wait_for_output("strict", "main", "0 7");
+    }
+}
+
+#[test]
+fn a_pod_has_users_of_its_own_only_on_a_runtime_that_can_give_them() {
+    let node = Node::start();
+    node.apply(&Manifest::new("users").spec("hostUsers: false").container("main", "cat /proc/self/uid_map"));
+    if node.ctr(&["version"]).contains("Version:  1.") {
+        let message = "Failed to create pod sandbox: can't set `spec.hostUsers: false`, runtime does not support";
+        wait_for("the event", PATIENCE, || node.events("users").find("FailedCreatePodSandBox", message).map(drop));
+        assert_eq!(node.tasks_of("users"), []);
+    } else {
+        let mapped = |text: &str| text.split_whitespace().collect::<Vec<_>>()[..] == ["0", "65536", "65536"];
+        wait_for("the users", PATIENCE, || {
+            node.container_log("users", "main").iter().any(|line| mapped(&line.text)).then_some(())
+        });
     }
 }
 

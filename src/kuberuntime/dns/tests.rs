@@ -122,3 +122,18 @@ fn resolv_conf_is_read_as_the_resolver_reads_it() {
     assert_eq!(config.options, strings(&["edns0", "ndots:3"]));
     assert_eq!(parse_resolv_conf(""), DnsConfig::default());
 }
+
+#[test]
+fn a_resolver_file_with_more_than_pods_can_have_is_told_of_the_node() {
+    let told = |searches: Vec<String>, cluster_domain: &str| {
+        let node = NodeSettings { cluster_domain: cluster_domain.to_owned(), ..golden::node() };
+        pod_dns(&Pod::default(), &node, &DnsConfig { searches, ..DnsConfig::default() }).of_node
+    };
+    let many = |count: usize| (0..count).map(|n| format!("s{n}.example")).collect::<Vec<_>>();
+    assert_eq!(told(many(29), "cluster.local"), None);
+    let message = "Resolv.conf file '/etc/resolv.conf' contains search line consisting of more than 29 domains!";
+    assert_eq!(told(many(30), "cluster.local").as_deref(), Some(message));
+    assert_eq!(told(many(32), ""), None);
+    assert!(told(vec!["x".repeat(254)], "").unwrap().contains("more than allowed 253"));
+    assert!(told(vec!["x".repeat(250); 9], "").unwrap().contains("more than allowed 2048 chars!"));
+}

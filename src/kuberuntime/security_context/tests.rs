@@ -117,12 +117,3 @@ fn an_ephemeral_container_sees_the_processes_of_its_target() {
     pod.spec.share_process_namespace = Some(true);
     assert_eq!((target(&pod).pid, target(&pod).target_id.as_str()), (v1::NamespaceMode::Pod, ""));
 }
-
-#[test]
-fn a_pod_with_users_of_its_own_is_refused_and_not_run_with_the_hosts() {
-    let mut pod = Pod::default();
-    pod.spec.host_users = Some(false);
-    assert_eq!(namespace_options(&pod.spec), Err(ConfigError::UserNamespace));
-    pod.spec.host_users = Some(true);
-    assert!(namespace_options(&pod.spec).is_ok());
-}

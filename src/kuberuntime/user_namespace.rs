@@ -1,0 +1,192 @@
+//! Which users of the host stand behind the users of a pod that has users of its own. Pure.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::cri::v1;
+
+/// The users of one pod: so many of the host, from the first on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct UserRange {
+    pub(super) first: u32,
+}
+
+/// What is given to pods: ranges of one length, beside each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct UserRanges {
+    first: u32,
+    count: u32,
+}
+
+/// The users that a pod has (kubelet: `DefaultKubeletUserNamespacesIDsPerPod`).
+const LENGTH: u32 = 1 << 16;
+/// Who has the subordinate ids for pods.
+const OWNER: &str = "kubelet";
+
+impl UserRanges {
+    /// What the texts of `/etc/subuid` and `/etc/subgid` have for the kubelet; without a word there, all that there are
+    /// above the host's own.
+    pub(super) fn new(subuid: &str, subgid: &str) -> Result<Self, String> {
+        let (uids, gids) = (owned(subuid), owned(subgid));
+        match (uids.as_slice(), gids.as_slice()) {
+            ([], []) => Ok(Self { first: LENGTH, count: u32::MAX / LENGTH }),
+            ([users], [groups]) if users == groups => Self::checked(*users),
+            _ => Err(format!(
+                "the user {OWNER} needs one range of subordinate ids, the same in /etc/subuid and /etc/subgid"
+            )),
+        }
+    }
+
+    fn checked((first, length): (u32, u32)) -> Result<Self, String> {
+        let fits = first >= LENGTH && first % LENGTH == 0 && length % LENGTH == 0 && length > 0;
+        if fits && first.checked_add(length - 1).is_some() {
+            return Ok(Self { first, count: length / LENGTH });
+        }
+        Err(format!("the subordinate ids of {OWNER}, {length} from {first} on, must be multiples of {LENGTH} above it"))
+    }
+
+    /// The lowest one that nobody has.
+    pub(super) fn free(self, used: &BTreeSet<u32>) -> Option<UserRange> {
+        let all = (0..self.count).map(|index| self.first + index * LENGTH);
+        all.into_iter().find(|first| !used.contains(first)).map(|first| UserRange { first })
+    }
+}
+
+/// The ranges `kubelet:first:length` of a file of subordinate ids.
+fn owned(text: &str) -> Vec<(u32, u32)> {
+    let range = |line: &str| {
+        let (first, length) = line.strip_prefix(OWNER)?.strip_prefix(':')?.split_once(':')?;
+        Some((first.trim().parse().ok()?, length.trim().parse().ok()?))
+    };
+    text.lines().filter_map(range).collect()
+}
+
+impl UserRange {
+    /// As a kubelet keeps it in a pod's directory.
+    pub(super) fn written(self) -> String {
+        let mapping = format!("{{\"hostId\":{},\"containerId\":0,\"length\":{LENGTH}}}", self.first);
+        format!("{{\"uidMappings\":[{mapping}],\"gidMappings\":[{mapping}]}}")
+    }
+
+    /// `None` for what no kubelet writes.
+    pub(super) fn read(text: &[u8]) -> Option<Self> {
+        let value: Value = serde_json::from_slice(text).ok()?;
+        let one = |list: &Value| match list.as_array().map(Vec::as_slice) {
+            Some([mapping]) => Some(mapping.clone()),
+            _ => None,
+        };
+        let (users, groups) = (one(value.get("uidMappings")?)?, one(value.get("gidMappings")?)?);
+        let number = |key: &str| users.get(key).and_then(Value::as_u64);
+        let first = u32::try_from(number("hostId")?).ok()?;
+        let is_ours = number("containerId") == Some(0) && number("length") == Some(LENGTH.into());
+        (users == groups && is_ours && first >= LENGTH && first % LENGTH == 0).then_some(Self { first })
+    }
+
+    pub(super) fn namespace(self) -> v1::UserNamespace {
+        let mapping = v1::IdMapping { host_id: self.first, container_id: 0, length: LENGTH };
+        v1::UserNamespace { mode: v1::NamespaceMode::Pod, uids: vec![mapping.clone()], gids: vec![mapping] }
+    }
+}
+
+/// Has a container in the sandbox's users, and its mounts in the same: files keep their owners inside.
+pub(super) fn share_users(sandbox: &v1::PodSandboxConfig, config: &mut v1::ContainerConfig) {
+    let context = sandbox.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
+    let options = context.and_then(|context| context.namespace_options.as_ref());
+    let Some(users) = options.and_then(|options| options.userns_options.as_ref()) else { return };
+    let own = config.linux.as_mut().and_then(|linux| linux.security_context.as_mut());
+    if let Some(options) = own.and_then(|context| context.namespace_options.as_mut()) {
+        options.userns_options = Some(users.clone());
+    }
+    for mount in &mut config.mounts {
+        mount.uid_mappings.clone_from(&users.uids);
+        mount.gid_mappings.clone_from(&users.gids);
+    }
+}
+
+/// Why there is no sandbox with users of its own. `handler` is that of the pod's runtime class.
+pub(super) fn unsupported(handler: &str) -> String {
+    let who = match handler {
+        "" => "runtime does".to_owned(),
+        handler => format!("RuntimeClass handler {handler:?} does"),
+    };
+    format!("can't set `spec.hostUsers: false`, {who} not support user namespaces")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_those_of_the_kubelets_subordinate_ids_or_all_there_are() {
+        let all = UserRanges { first: 65536, count: 65535 };
+        assert_eq!(UserRanges::new("", ""), Ok(all));
+        assert_eq!(UserRanges::new("someone:100000:65536\n", ""), Ok(all));
+        let text = "someone:1:1\nkubelet:131072:196608\n";
+        assert_eq!(UserRanges::new(text, text), Ok(UserRanges { first: 131_072, count: 3 }));
+        for (subuid, subgid) in [
+            ("kubelet:131072:65536", ""),
+            ("kubelet:131072:65536", "kubelet:196608:65536"),
+            ("kubelet:65536:65536\nkubelet:196608:65536", "kubelet:65536:65536\nkubelet:196608:65536"),
+            ("kubelet:0:65536", "kubelet:0:65536"),
+            ("kubelet:65537:65536", "kubelet:65537:65536"),
+            ("kubelet:65536:65535", "kubelet:65536:65535"),
+            ("kubelet:4294901760:131072", "kubelet:4294901760:131072"),
+        ] {
+            assert!(UserRanges::new(subuid, subgid).is_err(), "{subuid} {subgid}");
+        }
+    }
+
+    #[test]
+    fn a_pod_is_given_the_lowest_range_that_no_other_has() {
+        let ranges = UserRanges { first: 131_072, count: 2 };
+        let free = |used: &[u32]| ranges.free(&used.iter().copied().collect()).map(|range| range.first);
+        assert_eq!(free(&[]), Some(131_072));
+        assert_eq!(free(&[131_072, 7]), Some(196_608));
+        assert_eq!(free(&[131_072, 196_608]), None);
+    }
+
+    #[test]
+    fn what_is_written_is_as_a_kubelet_writes_it_and_is_read_again() {
+        let range = UserRange { first: 131_072 };
+        let text = r#"{"uidMappings":[{"hostId":131072,"containerId":0,"length":65536}],"gidMappings":[{"hostId":131072,"containerId":0,"length":65536}]}"#;
+        assert_eq!(range.written(), text);
+        assert_eq!(UserRange::read(text.as_bytes()), Some(range));
+        for wrong in [
+            "",
+            "{}",
+            text.split_at(40).0,
+            &text.replacen("131072", "65537", 2),
+            &text.replacen("131072", "65536", 1),
+            &text.replace("65536", "65535"),
+            &text.replace("\"containerId\":0", "\"containerId\":1"),
+        ] {
+            assert_eq!(UserRange::read(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn containers_and_their_mounts_have_the_users_of_the_sandbox() {
+        let users = UserRange { first: 65536 }.namespace();
+        let options = Some(v1::NamespaceOption { userns_options: Some(users.clone()), ..Default::default() });
+        let security_context =
+            Some(v1::LinuxSandboxSecurityContext { namespace_options: options, ..Default::default() });
+        let linux = Some(v1::LinuxPodSandboxConfig { security_context, ..Default::default() });
+        let sandbox = v1::PodSandboxConfig { linux, ..Default::default() };
+        let namespace_options = Some(v1::NamespaceOption::default());
+        let own = v1::LinuxContainerSecurityContext { namespace_options, ..Default::default() };
+        let linux = Some(v1::LinuxContainerConfig { security_context: Some(own), ..Default::default() });
+        let mut config = v1::ContainerConfig { linux, mounts: vec![v1::Mount::default()], ..Default::default() };
+        share_users(&sandbox, &mut config);
+        assert_eq!((&config.mounts[0].uid_mappings, &config.mounts[0].gid_mappings), (&users.uids, &users.gids));
+        let own = config.linux.unwrap().security_context.unwrap().namespace_options.unwrap();
+        assert_eq!(own.userns_options, Some(users));
+    }
+
+    #[test]
+    fn a_runtime_that_cannot_do_it_is_named() {
+        let message = "can't set `spec.hostUsers: false`, runtime does not support user namespaces";
+        assert_eq!(unsupported(""), message);
+        assert!(unsupported("kata").contains("RuntimeClass handler \"kata\" does not support"));
+    }
+}

@@ -1,0 +1,102 @@
+//! Giving users to pods that have users of their own: a range for each, kept in the pod's directory, where any kubelet
+//! finds it again.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::api::Pod;
+use crate::cri::v1;
+use crate::host::{directories, file};
+use crate::kuberuntime::PodRuntime;
+use crate::kuberuntime::user_namespace::{UserRange, UserRanges, unsupported};
+use crate::rt;
+
+/// The file in a pod's directory.
+const FILE: &str = "userns";
+const MOST_BYTES: usize = 4096;
+
+impl PodRuntime {
+    /// The users of a pod that has its own; nothing for one that has the host's.
+    pub(super) async fn users_of(&self, pod: &Pod) -> Result<Option<v1::UserNamespace>, String> {
+        if pod.spec.host_users != Some(false) {
+            return Ok(None);
+        }
+        let handler = pod.spec.runtime_class_name.as_deref().unwrap_or_default();
+        if !self.user_namespaces.borrow().iter().any(|able| able == handler) {
+            return Err(unsupported(handler));
+        }
+        let (pods, uid) = (self.dirs.pods().to_owned(), pod.metadata.uid.to_string());
+        // Two must not be given the same: one is given at a time.
+        let turn = self.user_ranges.acquire().await;
+        let range = rt::blocking(move || own_or_new(&pods, &uid, subordinate_ids)).await;
+        drop(turn);
+        range.map(|range| Some(range.namespace())).map_err(|why| format!("create user namespace: {why}"))
+    }
+}
+
+fn own_or_new(
+    pods: &Path,
+    uid: &str,
+    ranges: impl FnOnce() -> Result<UserRanges, String>,
+) -> Result<UserRange, String> {
+    let own = pods.join(uid).join(FILE);
+    match file::read_head(&own, MOST_BYTES) {
+        Ok(text) => match UserRange::read(&text) {
+            Some(range) => return Ok(range),
+            None => directories::set_aside(&own).map_err(|error| error.to_string())?,
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error.to_string()),
+    }
+    let range = ranges()?.free(&used(pods)).ok_or("could not find an empty slot to allocate a user namespace")?;
+    file::replace(&own, range.written().as_bytes()).map_err(|error| format!("write {}: {error}", own.display()))?;
+    Ok(range)
+}
+
+/// The ranges of all pods that have a directory here.
+fn used(pods: &Path) -> BTreeSet<u32> {
+    let entries = fs::read_dir(pods).into_iter().flatten().flatten();
+    let files = entries.filter_map(|entry| file::read_head(&entry.path().join(FILE), MOST_BYTES).ok());
+    files.filter_map(|text| UserRange::read(&text)).map(|range| range.first).collect()
+}
+
+fn subordinate_ids() -> Result<UserRanges, String> {
+    let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    UserRanges::new(&text("/etc/subuid"), &text("/etc/subgid"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    struct Scratch(PathBuf);
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn each_pod_has_a_range_of_its_own_and_keeps_it_until_its_directory_goes() {
+        let scratch = Scratch(std::env::temp_dir().join(format!("coracle-user-ranges-{}", std::process::id())));
+        let two = || UserRanges::new("kubelet:65536:131072", "kubelet:65536:131072");
+        let give = |uid: &str| own_or_new(&scratch.0, uid, two).map(|range| range.first);
+        for uid in ["a", "b"] {
+            fs::create_dir_all(scratch.0.join(uid)).unwrap();
+        }
+        assert_eq!(give("a"), Ok(65_536));
+        assert_eq!(give("b"), Ok(131_072));
+        assert_eq!(give("a"), Ok(65_536));
+        assert!(give("c").unwrap_err().contains("could not find an empty slot"));
+        fs::remove_dir_all(scratch.0.join("a")).unwrap();
+        assert_eq!(give("c"), Ok(65_536));
+        // One that a power cut has torn is none; what it was nobody can tell.
+        fs::write(scratch.0.join("b/userns"), "{").unwrap();
+        assert_eq!(give("b"), Ok(131_072));
+    }
+}
