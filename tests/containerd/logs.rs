@@ -31,10 +31,16 @@ impl Node {
 #[test]
 fn a_log_is_read_as_kubectl_reads_it() {
     let node = Node::start();
-    node.apply(&Manifest::new("web").container("main", &format!("echo one; echo two >&2; echo three; {STAY}")));
+    // Two streams of one container have no order between them.
+    let manifest = Manifest::new("web")
+        .container("main", &format!("echo one; echo two; echo three; {STAY}"))
+        .container("other", &format!("echo wrong >&2; {STAY}"));
+    node.apply(&manifest);
+    node.wait_for_output("web", "other", "wrong");
     node.wait_for_output("web", "main", "three");
     assert_eq!(node.logs(&["web"]), "one\ntwo\nthree\n");
     assert_eq!(node.logs(&["default/web-node-a", "-c", "main", "--tail", "1"]), "three\n");
+    assert_eq!(node.logs(&["web", "-c", "other"]), "wrong\n");
     assert_eq!(node.logs(&["web", "--limit-bytes=5"]), "one\nt");
     assert_eq!(node.logs(&["web", "--since=1h", "--tail=-1"]), "one\ntwo\nthree\n");
     let stamped = node.logs(&["web", "--timestamps"]);
