@@ -9,6 +9,7 @@ use std::time::Instant;
 use async_channel::Sender;
 
 use crate::api::{CPU, EventKind, MEMORY, Reason};
+use crate::cgroups::HIERARCHY;
 use crate::config::Config;
 use crate::container_manager::{ContainerManager, Settings};
 use crate::cri::{ImageService, RuntimeService};
@@ -24,9 +25,6 @@ use crate::rpc;
 use crate::rt;
 use crate::server::{LocalServer, SyncHealth, Watchdog, health, systemd};
 use crate::sync_loop::{self, Books, LocalBooks, SyncLoop};
-
-/// Where cgroup v2 is mounted.
-const HIERARCHY: &str = "/sys/fs/cgroup";
 
 /// Runs the node agent until it is asked to end. Pods are left running.
 pub(crate) fn run(config: Config) -> ExitCode {
@@ -46,12 +44,14 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     };
     let started = Instant::now();
     let health = SyncHealth::new(config.sync_frequency, started);
-    let facts = Facts::read(Path::new("/"));
+    let mut facts = Facts::read(Path::new("/"));
     if let Some(fault) = over_reserved(&config, &facts) {
         log!(error, "not started", error = fault);
         return ExitCode::FAILURE;
     }
     let groups = Rc::new(container_manager(&config, &facts));
+    // A process in the root group, as on a machine without systemd, cannot tell by its own.
+    facts.swap_limits |= groups.limits_swap();
     let node = NodeSettings::new(&config, &facts);
     let addresses = node.node_ips.iter().map(ToString::to_string).collect();
     let (sender, inbox) = async_channel::bounded(sync_loop::INBOX);

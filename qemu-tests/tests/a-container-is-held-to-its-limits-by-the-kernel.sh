@@ -8,7 +8,7 @@ $(simple_pod limited "$STAY" "      resources:
         limits: {memory: 32Mi, cpu: 250m}")
 END
 apply greedy <<END
-$(simple_pod greedy "sleep 1; dd if=/dev/zero of=/dev/shm/much bs=1M count=40" "      resources:
+$(simple_pod greedy "sleep 1; dd if=/dev/zero of=/dev/null bs=40M count=1" "      resources:
         limits: {memory: 16Mi}")
 END
 wait_ready limited

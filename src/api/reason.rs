@@ -70,6 +70,8 @@ reasons! {
 
     // Of a pod that the node does not take, or ends.
     APP_ARMOR = "AppArmor";
+    DEFERRED = "Deferred";
+    INFEASIBLE = "Infeasible";
     DEADLINE_EXCEEDED = "DeadlineExceeded";
     EVICTED = "Evicted";
     NODE_AFFINITY = "NodeAffinity";
@@ -130,6 +132,11 @@ reasons! {
     PULLED = "Pulled";
     PULLING = "Pulling";
     REBOOTED = "Rebooted";
+    RESIZE_COMPLETED = "ResizeCompleted";
+    RESIZE_DEFERRED = "ResizeDeferred";
+    RESIZE_ERROR = "ResizeError";
+    RESIZE_INFEASIBLE = "ResizeInfeasible";
+    RESIZE_STARTED = "ResizeStarted";
     SANDBOX_CHANGED = "SandboxChanged";
     STARTED = "Started";
     STARTING = "Starting";

@@ -33,6 +33,12 @@ impl Groups {
         self.tree.set(&path, values)
     }
 
+    /// The same, but no limit becomes narrower than it is.
+    pub(crate) fn widen(&self, name: &CgroupName, driver: CgroupDriver, values: Values) -> Result<(), CgroupError> {
+        let has = self.tree.limits(&name.path(driver));
+        self.ensure(name, driver, &values.widest(&has))
+    }
+
     /// Sets a group that somebody else has made.
     pub(crate) fn set(&self, name: &CgroupName, driver: CgroupDriver, values: &Values) -> Result<(), CgroupError> {
         let path = name.path(driver);

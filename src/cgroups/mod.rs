@@ -9,10 +9,18 @@ mod name;
 mod stat_files;
 mod systemd;
 mod tree;
+#[cfg_attr(not(test), expect(dead_code, reason = "eviction and statistics will read groups through it"))]
+mod usage;
 mod values;
 
 pub(crate) use error::CgroupError;
 pub(crate) use groups::Groups;
-pub(crate) use name::{CgroupName, is_pod};
+pub(crate) use name::{CgroupName, is_pod, own_group};
 pub(crate) use stat_files::oom_kills;
-pub(crate) use values::{CpuMax, LEAST_SHARES, Limit, Values, cpu_quota, cpu_shares, cpu_weight, page_size_name};
+pub(crate) use tree::Tree;
+pub(crate) use values::{
+    CpuMax, LEAST_SHARES, Limit, Values, cpu_quota, cpu_shares, cpu_weight, is_weight_of, page_size_name,
+};
+
+/// Where the hierarchy is mounted.
+pub(crate) const HIERARCHY: &str = "/sys/fs/cgroup";

@@ -1,15 +1,177 @@
 //! The kernel's files about what a group uses and what has happened in it. Pure.
+//!
+//! Admin Guide of the kernel, cgroup-v2. A key that a kernel does not have counts 0; what is not in the file's own form
+//! is passed over, as a later kernel may have written it.
+
+/// `cpu.stat`. Times are in microseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CpuStat {
+    pub(crate) usage_usec: u64,
+    pub(crate) user_usec: u64,
+    pub(crate) system_usec: u64,
+    pub(crate) nr_periods: u64,
+    pub(crate) nr_throttled: u64,
+    pub(crate) throttled_usec: u64,
+}
+
+/// What of `memory.stat` somebody asks for. Bytes, but for the faults.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MemoryStat {
+    pub(crate) anon: u64,
+    pub(crate) file: u64,
+    pub(crate) kernel: u64,
+    pub(crate) shmem: u64,
+    pub(crate) file_mapped: u64,
+    pub(crate) active_anon: u64,
+    pub(crate) inactive_anon: u64,
+    pub(crate) active_file: u64,
+    pub(crate) inactive_file: u64,
+    pub(crate) pgfault: u64,
+    pub(crate) pgmajfault: u64,
+}
+
+/// `io.stat`, of all devices together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct IoStat {
+    pub(crate) read_bytes: u64,
+    pub(crate) written_bytes: u64,
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+}
+
+/// A file of pressure stall information.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pressure {
+    /// Some of the tasks waited.
+    pub(crate) some: Stall,
+    /// All of them did; older kernels do not tell this of processors.
+    pub(crate) full: Option<Stall>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stall {
+    /// Shares of the last 10, 60 and 300 seconds, in hundredths of a percent.
+    pub(crate) avg10_percent_hundredths: u32,
+    pub(crate) avg60_percent_hundredths: u32,
+    pub(crate) avg300_percent_hundredths: u32,
+    pub(crate) total_usec: u64,
+}
+
+impl CpuStat {
+    pub(super) fn parse(text: &str) -> Self {
+        let mut stat = Self::default();
+        for (key, value) in flat_keyed(text) {
+            match key {
+                "usage_usec" => stat.usage_usec = value,
+                "user_usec" => stat.user_usec = value,
+                "system_usec" => stat.system_usec = value,
+                "nr_periods" => stat.nr_periods = value,
+                "nr_throttled" => stat.nr_throttled = value,
+                "throttled_usec" => stat.throttled_usec = value,
+                _ => {}
+            }
+        }
+        stat
+    }
+}
+
+impl MemoryStat {
+    pub(super) fn parse(text: &str) -> Self {
+        let mut stat = Self::default();
+        for (key, value) in flat_keyed(text) {
+            match key {
+                "anon" => stat.anon = value,
+                "file" => stat.file = value,
+                "kernel" => stat.kernel = value,
+                "shmem" => stat.shmem = value,
+                "file_mapped" => stat.file_mapped = value,
+                "active_anon" => stat.active_anon = value,
+                "inactive_anon" => stat.inactive_anon = value,
+                "active_file" => stat.active_file = value,
+                "inactive_file" => stat.inactive_file = value,
+                "pgfault" => stat.pgfault = value,
+                "pgmajfault" => stat.pgmajfault = value,
+                _ => {}
+            }
+        }
+        stat
+    }
+}
+
+impl IoStat {
+    pub(super) fn parse(text: &str) -> Self {
+        let mut stat = Self::default();
+        // Each line is a device and what it counts: `253:0 rbytes=1 wbytes=2 ...`.
+        for field in text.lines().flat_map(|line| line.split(' ').skip(1)) {
+            let Some((key, value)) = field.split_once('=') else { continue };
+            let place = match key {
+                "rbytes" => &mut stat.read_bytes,
+                "wbytes" => &mut stat.written_bytes,
+                "rios" => &mut stat.reads,
+                "wios" => &mut stat.writes,
+                _ => continue,
+            };
+            *place = place.saturating_add(number(value).unwrap_or(0));
+        }
+        stat
+    }
+}
+
+impl Pressure {
+    pub(super) fn parse(text: &str) -> Self {
+        let mut pressure = Self::default();
+        for line in text.lines() {
+            match line.split_once(' ') {
+                Some(("some", rest)) => pressure.some = Stall::parse(rest),
+                Some(("full", rest)) => pressure.full = Some(Stall::parse(rest)),
+                _ => {}
+            }
+        }
+        pressure
+    }
+}
+
+impl Stall {
+    fn parse(fields: &str) -> Self {
+        let mut stall = Self::default();
+        for (key, value) in fields.split(' ').filter_map(|field| field.split_once('=')) {
+            match key {
+                "avg10" => stall.avg10_percent_hundredths = hundredths(value),
+                "avg60" => stall.avg60_percent_hundredths = hundredths(value),
+                "avg300" => stall.avg300_percent_hundredths = hundredths(value),
+                "total" => stall.total_usec = number(value).unwrap_or(0),
+                _ => {}
+            }
+        }
+        stall
+    }
+}
 
 /// How many processes of the group, and of those below it, the kernel has killed for want of memory; from
 /// `memory.events`.
 pub(crate) fn oom_kills(text: &str) -> Option<u64> {
-    flat_keyed(text, "oom_kill")
+    flat_keyed(text).find_map(|(key, value)| (key == "oom_kill").then_some(value))
 }
 
-/// The value of `key` in a flat keyed file; `None` if this kernel does not have the key.
-pub(super) fn flat_keyed(text: &str, key: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
-    line.and_then(|value| value.trim().parse().ok())
+/// A file that is one number.
+pub(super) fn number(text: &str) -> Option<u64> {
+    text.trim().parse().ok()
+}
+
+fn flat_keyed(text: &str) -> impl Iterator<Item = (&str, u64)> {
+    text.lines().filter_map(|line| line.split_once(' ')).filter_map(|(key, value)| Some((key, number(value)?)))
+}
+
+/// `12.34` without the point; the kernel writes two digits after it.
+fn hundredths(text: &str) -> u32 {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let whole: u32 = whole.parse().unwrap_or(0);
+    let part = match part.parse::<u32>() {
+        Ok(tenths) if part.len() == 1 => tenths * 10,
+        Ok(hundredths) if part.len() == 2 => hundredths,
+        Ok(_) | Err(_) => 0,
+    };
+    whole.saturating_mul(100).saturating_add(part)
 }
 
 #[cfg(test)]
@@ -20,9 +182,37 @@ mod tests {
     fn a_key_is_found_whole_and_a_missing_one_is_none() {
         let text = "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 1\n";
         assert_eq!(oom_kills(text), Some(2));
-        assert_eq!(flat_keyed(text, "oom"), Some(3));
-        assert_eq!(flat_keyed(text, "oo"), None);
-        assert_eq!(flat_keyed("oom_kill x\n", "oom_kill"), None);
+        assert_eq!(oom_kills("oom_kill x\n"), None);
+        assert_eq!(oom_kills("oom 1\noom_kills 2\n"), None);
         assert_eq!(oom_kills(""), None);
+    }
+
+    #[test]
+    fn devices_are_added_up() {
+        let text =
+            "253:0 rbytes=1024 wbytes=10 rios=3 wios=1 dbytes=0 dios=0\n8:0 rbytes=1 wbytes=x rios=1 wios=2\n7:0\n";
+        let expected = IoStat { read_bytes: 1025, written_bytes: 10, reads: 4, writes: 3 };
+        assert_eq!(IoStat::parse(text), expected);
+        assert_eq!(IoStat::parse(""), IoStat::default());
+    }
+
+    #[test]
+    fn shares_of_time_are_read_without_floating_point() {
+        for (text, expected) in [("0.00", 0), ("12.34", 1234), ("100.00", 10_000), ("1.5", 150), ("7", 700), ("x", 0)] {
+            assert_eq!(hundredths(text), expected, "{text}");
+        }
+        let text = "some avg10=0.12 avg60=3.00 avg300=0.01 total=123456\n";
+        let pressure = Pressure::parse(text);
+        assert_eq!((pressure.some.avg60_percent_hundredths, pressure.some.total_usec), (300, 123_456));
+        assert_eq!(pressure.full, None);
+    }
+
+    #[test]
+    fn what_a_later_kernel_writes_is_passed_over() {
+        let stat =
+            CpuStat::parse("usage_usec 5\ncore_sched.force_idle_usec 1\nnr_bursts 0\n\nnonsense\nuser_usec -1\n");
+        assert_eq!(stat, CpuStat { usage_usec: 5, ..CpuStat::default() });
+        let stat = MemoryStat::parse("anon 4096\nzswapped 1\npgfault 18446744073709551616\n");
+        assert_eq!(stat, MemoryStat { anon: 4096, ..MemoryStat::default() });
     }
 }

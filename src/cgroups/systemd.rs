@@ -39,7 +39,8 @@ impl Systemd {
     /// As the user that the kernel says we are (D-Bus specification, "Authentication Protocol").
     fn authenticate(&mut self) -> io::Result<()> {
         let user: String = nix::unistd::geteuid().to_string().bytes().map(|digit| format!("{digit:02x}")).collect();
-        self.stream.write_all(format!("\0AUTH EXTERNAL {user}\r\n").as_bytes())?;
+        // With the last line at once: of what comes in one read with it, systemd looks at no more until more comes.
+        self.stream.write_all(format!("\0AUTH EXTERNAL {user}\r\nBEGIN\r\n").as_bytes())?;
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n") {
             let mut byte = [0];
@@ -52,7 +53,7 @@ impl Systemd {
         if !line.starts_with(b"OK ") {
             return Err(io::Error::other("systemd refuses to speak with us"));
         }
-        self.stream.write_all(b"BEGIN\r\n")
+        Ok(())
     }
 
     /// Starts a slice with these limits; one that runs is given them.

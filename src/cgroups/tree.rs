@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::error::CgroupError;
-use super::values::Values;
+use super::values::{CpuMax, Limit, Values};
 
 /// A mounted hierarchy of v2. Paths of groups begin with a slash and are below the mount.
 #[derive(Clone, Debug)]
@@ -80,6 +80,18 @@ impl Tree {
             }
         });
         failed.map_or(Ok(files), Err)
+    }
+
+    /// The limits that the group has; what cannot be read is not known.
+    pub(super) fn limits(&self, path: &str) -> Values {
+        let read = |file: &str| self.read(path, file).ok();
+        let limit = |file: &str| read(file).and_then(|text| Limit::parse(&text));
+        Values {
+            cpu_max: read("cpu.max").and_then(|text| CpuMax::parse(&text)),
+            memory_max: limit("memory.max"),
+            pids_max: limit("pids.max"),
+            ..Values::default()
+        }
     }
 
     /// The directories in a group; none if it is not there.
@@ -215,7 +227,6 @@ fn wait_until_empty(group: &Path) -> Result<(), CgroupError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::values::Limit;
     use super::*;
 
     /// A folder that looks like a group with these files.

@@ -11,10 +11,11 @@ pub(crate) struct Values {
     pub(crate) huge_pages: Vec<(u64, Limit)>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Limit {
-    Max,
     At(u64),
+    /// More than any number.
+    Max,
 }
 
 /// Microseconds of processor time in each period of so many.
@@ -48,6 +49,48 @@ impl Values {
     }
 }
 
+impl Values {
+    /// For each limit the wider one of both: what neither the old nor the new use of the group is too much for.
+    pub(crate) fn widest(self, other: &Self) -> Self {
+        let quota = |max: &CpuMax, period: u64| match max.quota {
+            Limit::Max => Limit::Max,
+            Limit::At(quota) => {
+                let scaled = u128::from(quota) * u128::from(period) / u128::from(max.period.max(1));
+                Limit::At(u64::try_from(scaled).unwrap_or(u64::MAX))
+            }
+        };
+        let cpu_max = match (self.cpu_max, &other.cpu_max) {
+            (Some(own), Some(other)) => Some(CpuMax { quota: own.quota.max(quota(other, own.period)), ..own }),
+            (own, _) => own,
+        };
+        let wider = |own: Option<Limit>, other: Option<Limit>| own.map(|own| other.map_or(own, |other| own.max(other)));
+        Self {
+            cpu_max,
+            memory_max: wider(self.memory_max, other.memory_max),
+            pids_max: wider(self.pids_max, other.pids_max),
+            ..self
+        }
+    }
+}
+
+impl CpuMax {
+    /// As `cpu.max` shows it.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (quota, period) = text.trim().split_once(' ')?;
+        Some(Self { quota: Limit::parse(quota)?, period: period.parse().ok()? })
+    }
+}
+
+impl Limit {
+    /// As a file shows it.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        match text.trim() {
+            "max" => Some(Self::Max),
+            number => number.parse().ok().map(Self::At),
+        }
+    }
+}
+
 impl std::fmt::Display for Limit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -66,6 +109,20 @@ pub(crate) fn cpu_shares(milli: i64) -> i64 {
 pub(crate) fn cpu_weight(shares: i64) -> u64 {
     let above = shares.clamp(LEAST_SHARES, 262_144) - LEAST_SHARES;
     u64::try_from(1 + above * 9999 / 262_142).unwrap_or(1)
+}
+
+/// Whether a runtime makes `weight` of so many shares: on that line too, or as newer ones do on a curve that leads through
+/// the defaults of both, 1024 and 100 (`ConvertCPUSharesToCgroupV2Value` in opencontainers/cgroups).
+pub(crate) fn is_weight_of(weight: u64, shares: i64) -> bool {
+    let curved = match i32::try_from(shares) {
+        Ok(shares @ 3..=262_143) => {
+            let octaves = f64::from(shares).log2();
+            10f64.powf(octaves * (octaves + 125.0) / 612.0 - 7.0 / 34.0)
+        }
+        _ => return weight == cpu_weight(shares),
+    };
+    let close = u32::try_from(weight).is_ok_and(|weight| (curved - 0.001..curved + 1.001).contains(&f64::from(weight)));
+    close || weight == cpu_weight(shares)
 }
 
 /// Microseconds of each period; 0 is no limit. The kernel takes no less than a millisecond.
@@ -104,6 +161,49 @@ mod tests {
         for (shares, weight) in [(i64::MIN, 1), (2, 1), (102, 4), (1024, 39), (262_144, 10_000), (i64::MAX, 10_000)] {
             assert_eq!(cpu_weight(shares), weight, "{shares}");
         }
+    }
+
+    #[test]
+    fn a_weight_is_known_by_either_formula() {
+        for (weight, shares, is) in [
+            (4, 102, true),
+            (17, 102, true),
+            (5, 102, false),
+            (39, 1024, true),
+            (100, 1024, true),
+            (101, 1023, false),
+            (1, 2, true),
+            (2, 2, false),
+            (10_000, 262_144, true),
+        ] {
+            assert_eq!(is_weight_of(weight, shares), is, "{weight} of {shares}");
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_shows_is_read_back() {
+        let max = CpuMax { quota: Limit::At(25_000), period: 100_000 };
+        assert_eq!(CpuMax::parse("25000 100000\n"), Some(max));
+        assert_eq!(CpuMax::parse("max 100000\n").map(|max| max.quota), Some(Limit::Max));
+        assert_eq!((CpuMax::parse("25000"), CpuMax::parse("x 1"), Limit::parse("-1")), (None, None, None));
+    }
+
+    #[test]
+    fn of_two_limits_the_wider_one_is_kept() {
+        let of = |quota, memory| Values {
+            cpu_weight: Some(7),
+            cpu_max: Some(CpuMax { quota, period: 100_000 }),
+            memory_max: Some(memory),
+            ..Values::default()
+        };
+        let wide = of(Limit::At(20_000), Limit::At(4096)).widest(&Values {
+            cpu_max: Some(CpuMax { quota: Limit::At(30_000), period: 50_000 }),
+            memory_max: Some(Limit::At(1)),
+            cpu_weight: Some(1),
+            ..Values::default()
+        });
+        assert_eq!(wide, of(Limit::At(60_000), Limit::At(4096)));
+        assert_eq!(of(Limit::At(1), Limit::At(1)).widest(&of(Limit::Max, Limit::Max)), of(Limit::Max, Limit::Max));
     }
 
     #[test]

@@ -53,6 +53,18 @@ impl ContainerManager {
         }
     }
 
+    /// Whether the kernel limits swap by group, as the group of all pods shows it. Where nobody else makes groups it is
+    /// made for that.
+    pub(crate) fn limits_swap(&self) -> bool {
+        let Some(settings) = &self.settings else { return false };
+        let path = CgroupName::kubepods(&settings.root).path(settings.driver);
+        if settings.driver == CgroupDriver::Cgroupfs {
+            // If it cannot be made now, there will be an event to say so.
+            let _ = self.groups.tree.make(&path);
+        }
+        self.groups.tree.read(&path, "memory.swap.max").is_ok()
+    }
+
     /// The runtime has told which driver it has.
     pub(crate) fn use_driver(&self, driver: Option<CgroupDriver>) {
         if let Some(driver) = driver {
@@ -105,6 +117,14 @@ impl ContainerManager {
         self.made.borrow_mut().insert(pod.metadata.uid.clone());
         let (groups, driver, values) = (self.groups.clone(), self.driver.get(), pod_values(pod, settings));
         rt::blocking(move || groups.ensure(&name, driver, &values)).await
+    }
+
+    /// The pod's group is wide enough for what it had and for what it shall have.
+    pub(crate) async fn widen_pod(&self, pod: &Pod) -> Result<(), CgroupError> {
+        let Some(settings) = &self.settings else { return Ok(()) };
+        let name = CgroupName::pod(&settings.root, qos_class(pod), &pod.metadata.uid);
+        let (groups, driver, values) = (self.groups.clone(), self.driver.get(), pod_values(pod, settings));
+        rt::blocking(move || groups.widen(&name, driver, values)).await
     }
 
     /// Removes the group of a pod that has ended, and ends what has outlived its containers there.

@@ -6,7 +6,9 @@
 mod manager;
 mod node_values;
 mod pod_values;
+mod resize;
 mod settings;
 
 pub(crate) use manager::ContainerManager;
+pub(crate) use resize::{Verdict, keep_resources, verdict};
 pub(crate) use settings::Settings;

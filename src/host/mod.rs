@@ -3,6 +3,7 @@
 pub(crate) mod clock;
 pub(crate) mod directories;
 pub(crate) mod file;
+pub(crate) mod kernel_log;
 pub(crate) mod mounts;
 pub(crate) mod open_inside;
 pub(crate) mod pidfd;

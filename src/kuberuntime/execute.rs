@@ -98,6 +98,16 @@ impl PodRuntime {
                 Action::RemoveContainer { id } => {
                     gone_is_fine(self.cri.remove_container(id).await).map_err(|error| one_line(&error))
                 }
+                Action::ResizeContainer { id, place, .. } => {
+                    let running = observed.containers.iter().find(|container| container.id == *id);
+                    let (Some(spec), Some(running)) = (place.of(pod), running) else { continue };
+                    let is_init = matches!(place, Place::Init(_));
+                    if let Err(failure) = self.resize_container(pod, spec, is_init, running).await {
+                        // The others are not held up by it.
+                        executed.failure.get_or_insert(format!("resize container {}: {failure}", spec.name));
+                    }
+                    Ok(())
+                }
                 Action::StartContainer { place, restart_count } => {
                     let Some(container) = place.of(pod) else { continue };
                     let Some(sandbox) = &sandbox else { continue };
@@ -229,6 +239,9 @@ impl PodRuntime {
             .await
             .map_err(|error| Waiting::new(Reason::CREATE_CONTAINER_ERROR, words(&error)))?;
         self.tell(&pod.metadata.uid, &container.name, EventKind::Normal, Reason::CREATED, "Container created");
+        if let Some(resources) = config.linux.as_ref().and_then(|linux| linux.resources.as_ref()) {
+            self.note_told(&id, resources);
+        }
         self.start_created(&Started { pod, container, id: &id, sandbox }, cancel).await
     }
 

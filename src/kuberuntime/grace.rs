@@ -16,6 +16,7 @@ pub(super) fn grace_of_kill(pod: &Pod, container: &Container, why: KillReason) -
         KillReason::FailedProbe(ProbeKind::Readiness)
         | KillReason::DefinitionChanged
         | KillReason::RestartsAll
+        | KillReason::Resized
         | KillReason::StateUnknown => &None,
     };
     let of_probe = probe.as_ref().and_then(|probe| probe.termination_grace_period_seconds);
@@ -36,6 +37,7 @@ impl KillReason {
             Self::DefinitionChanged => format!("{kind} {container} definition changed{restart}"),
             Self::FailedProbe(probe) => format!("{kind} {container} failed {} probe{restart}", probe.word()),
             Self::RestartsAll => format!("{kind} {container} will be restarted with all containers of its pod"),
+            Self::Resized => format!("{kind} {container} resize requires restart"),
             Self::StateUnknown => format!("{kind} is in \"unknown\" state, try killing it before restart"),
         }
     }

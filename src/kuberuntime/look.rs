@@ -2,6 +2,7 @@
 //!
 //! A look lists, and asks for the status only of what the list shows changed: what has ended stays as it is.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -75,6 +76,8 @@ impl PodRuntime {
         let look = self.seen.borrow_mut().begin();
         let sandboxes = self.cri.list_pod_sandbox(None).await?;
         let containers = self.cri.list_containers(None).await?;
+        let ids: BTreeSet<&str> = containers.iter().map(|container| container.id.as_str()).collect();
+        self.forget_told(|id| ids.contains(id));
         let looks = observe::by_pod(sandboxes, containers).into_iter().map(|(uid, (sandboxes, containers))| {
             let listed = observe::listed(&uid, &sandboxes, &containers);
             let runtime = Rc::clone(self);

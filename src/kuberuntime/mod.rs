@@ -23,6 +23,7 @@ mod oom_score;
 mod own_files;
 mod pod_actions;
 mod remove;
+mod resize;
 mod resources;
 mod sandbox_config;
 mod security_context;
@@ -34,6 +35,7 @@ mod user_namespace;
 mod user_ranges;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use async_channel::Sender;
@@ -55,6 +57,7 @@ pub(crate) use execute::{Executed, Made, Mounts, VolumesFor};
 pub(crate) use garbage::Garbage;
 pub(crate) use look::Process;
 pub(crate) use pod_actions::{Action, Health, Place, Plan, Situation, Wanted, compute_pod_actions};
+pub(crate) use resize::Resize;
 
 /// The runtime as pods see it. One for the whole process.
 pub(crate) struct PodRuntime {
@@ -74,6 +77,8 @@ pub(crate) struct PodRuntime {
     user_ranges: rt::Semaphore,
     /// The runtime can give processes the groups that a pod names and no others.
     strict_groups: Cell<bool>,
+    /// What containers that run have been given, by their ids.
+    told: RefCell<BTreeMap<String, resize::Told>>,
     /// What was last seen; the sync loop writes it.
     seen: Rc<RefCell<ObservedCache>>,
     /// The ConfigMaps and Secrets of the pods; the sync loop writes them.
@@ -101,6 +106,7 @@ impl PodRuntime {
             user_namespaces: RefCell::default(),
             user_ranges: rt::Semaphore::new(1),
             strict_groups: Cell::new(false),
+            told: RefCell::default(),
             seen,
             objects: RefCell::default(),
         }

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use crate::api::{AfterExit, ContainerRestartRule, RestartPolicy};
 use crate::kuberuntime::garbage::{Garbage, garbage};
+use crate::kuberuntime::resize::Resize;
 use crate::pods::{ContainerState, ObservedContainer, ObservedPod, ObservedSandbox, ProbeKind, SandboxState};
 
 /// What the decision needs to know of a pod.
@@ -34,6 +35,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) held_until: Option<Instant>,
     /// What its probes say of the instance that runs.
     pub(crate) health: Health,
+    /// The instance that runs has other resources than it should.
+    pub(crate) resize: Option<Resize>,
 }
 
 /// What probes have found of a running container; one without probes has started.
@@ -65,6 +68,8 @@ pub(crate) enum Action {
     KillContainer { id: String, place: Place, why: KillReason, restarts: bool },
     /// Forget one container that has ended: its place is filled as if it had never been.
     RemoveContainer { id: String },
+    /// Have the runtime change what a container that runs may use.
+    ResizeContainer { id: String, place: Place, shrinks: bool },
     /// Pull the image if it must be, create the container, start it.
     StartContainer { place: Place, restart_count: u32 },
     /// Start a container that was created before this process knew it.
@@ -77,6 +82,8 @@ pub(crate) enum KillReason {
     FailedProbe(ProbeKind),
     /// Another container has ended in a way that has all of them begin anew.
     RestartsAll,
+    /// It takes other resources at its start only.
+    Resized,
     /// The runtime does not know what became of it.
     StateUnknown,
 }
@@ -112,6 +119,12 @@ pub(crate) fn compute_pod_actions(pod: &Situation<'_>) -> Plan {
         }
         None => plan_new_sandbox(pod, &mut plan),
     }
+    // What one container gives back another one of the pod may be about to get; the rest is as it was put together.
+    plan.actions.sort_by_key(|action| match action {
+        Action::ResizeContainer { shrinks: true, .. } => 0,
+        Action::ResizeContainer { shrinks: false, .. } => 1,
+        _ => 2,
+    });
     plan.garbage = garbage(pod.observed);
     plan
 }
@@ -172,8 +185,11 @@ fn plan_init_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &m
             None => plan_start(pod, place, plan),
             Some((ContainerState::Running { .. }, container)) if container.hash == Some(wanted.hash) => {
                 match wanted.health {
-                    Health::Starting => {}
-                    Health::Started if sidecar => continue,
+                    Health::Starting => plan_resize(pod, container, wanted, place, plan),
+                    Health::Started if sidecar => {
+                        plan_resize(pod, container, wanted, place, plan);
+                        continue;
+                    }
                     Health::Started => return false,
                     Health::Failed(probe) => {
                         plan_end_of_unhealthy(pod, container, place, probe, plan);
@@ -225,7 +241,10 @@ fn plan_main_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &m
             }
             ContainerState::Running { .. } => match wanted.health {
                 Health::Failed(probe) => plan_end_of_unhealthy(pod, container, place, probe, plan),
-                Health::Starting | Health::Started => kept = true,
+                Health::Starting | Health::Started => {
+                    plan_resize(pod, container, wanted, place, plan);
+                    kept = true;
+                }
             },
             ContainerState::Unknown => plan_replacement(pod, container, place, KillReason::StateUnknown, plan),
             ContainerState::Created if container.sandbox_id == sandbox.id => {
@@ -308,6 +327,16 @@ fn plan_replacement(pod: &Situation<'_>, old: &ObservedContainer, place: Place, 
     plan.actions.push(Action::StartContainer { place, restart_count });
 }
 
+fn plan_resize(pod: &Situation<'_>, container: &ObservedContainer, wanted: &Wanted<'_>, place: Place, plan: &mut Plan) {
+    match wanted.resize {
+        None => {}
+        Some(Resize::InPlace { shrinks }) => {
+            plan.actions.push(Action::ResizeContainer { id: container.id.clone(), place, shrinks });
+        }
+        Some(Resize::Restart) => plan_replacement(pod, container, place, KillReason::Resized, plan),
+    }
+}
+
 /// A container that has failed a probe is ended, and started again unless its policy is never to. It is started at once
 /// unless the run before it has left a back-off.
 fn plan_end_of_unhealthy(
@@ -360,11 +389,21 @@ fn in_sandbox<'a>(
 }
 
 impl Plan {
+    /// A container gets other resources than it has.
+    pub(crate) fn resizes(&self) -> bool {
+        self.actions.iter().any(|action| {
+            matches!(action, Action::ResizeContainer { .. } | Action::KillContainer { why: KillReason::Resized, .. })
+        })
+    }
+
     /// It makes anew what was made before, sandbox or container, though no container has ended by itself.
     pub(crate) fn remakes(&self) -> bool {
         self.actions.iter().any(|action| match action {
             Action::CreateSandbox { .. } | Action::KillContainer { .. } | Action::RemoveContainer { .. } => true,
-            Action::KillPod | Action::StartContainer { .. } | Action::StartCreated { .. } => false,
+            Action::KillPod
+            | Action::ResizeContainer { .. }
+            | Action::StartContainer { .. }
+            | Action::StartCreated { .. } => false,
         })
     }
 

@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use crate::api::validation::{FieldError, validate_config_map, validate_secret, validate_static_pod};
 use crate::api::yaml::{self, DuplicateKey, ParseError};
 use crate::api::{
-    ConfigMap, Decode, DecodeError, ObjectMeta, Pod, PodPhase, PodStatus, PodUid, Secret, TaintEffect, Toleration,
-    TolerationOperator, annotations, decode, defaults, encode,
+    CPU, ConfigMap, Decode, DecodeError, MEMORY, ObjectMeta, Pod, PodPhase, PodStatus, PodUid, QosClass, Quantity,
+    Secret, TaintEffect, Toleration, TolerationOperator, annotations, decode, defaults, encode, qos_class,
 };
 use crate::objects::ConfigObject;
 use crate::pods::SourceName;
@@ -242,16 +242,44 @@ fn static_pod(mut pod: Pod, origin: &Origin<'_>) -> Pod {
 
 /// The uid of a pod whose manifest gives none: the same content in the same place has the same uid, on every start.
 ///
-/// What the pod says itself is hashed, before defaults: they may change from one version to the next.
+/// What the pod says itself is hashed, before defaults: they may change from one version to the next. How much it asks
+/// for is not a part of that, as long as its class stays: a running pod can be resized.
 fn own_uid(pod: &Pod, origin: &Origin<'_>) -> PodUid {
     let mut hash = Fnv128a::new();
-    hash.write(encode(pod).to_string().as_bytes());
+    hash.write(encode(&without_amounts(pod)).to_string().as_bytes());
+    hash.write(class(pod).as_bytes());
     for part in ["host:", origin.node_name, "file:", origin.path] {
         hash.write(part.as_bytes());
     }
     let hash = format!("{:032x}", hash.0);
     let hash = hash.get(..HASH_DIGITS).unwrap_or_default();
     PodUid::from(format!("{hash}{:08x}", mark(hash)))
+}
+
+/// The pod with zeros for what of its resources can be changed while it runs. That a resource is named stays.
+fn without_amounts(pod: &Pod) -> Pod {
+    let mut pod = pod.clone();
+    let sidecars = pod.spec.init_containers.iter_mut().filter(|container| container.is_sidecar());
+    for container in pod.spec.containers.iter_mut().chain(sidecars) {
+        for list in [&mut container.resources.requests, &mut container.resources.limits] {
+            for name in [CPU, MEMORY] {
+                if let Some(amount) = list.get_mut(name) {
+                    *amount = Quantity::default();
+                }
+            }
+        }
+    }
+    pod
+}
+
+/// The quality of service of a pod, which never changes; nothing for one that asks for nothing.
+fn class(pod: &Pod) -> String {
+    let mut pod = pod.clone();
+    defaults::apply(&mut pod);
+    match qos_class(&pod) {
+        QosClass::BestEffort => String::new(),
+        class => format!("qos:{class}"),
+    }
 }
 
 /// Whether [`own_uid`] made `uid`, and not another kubelet or a person.

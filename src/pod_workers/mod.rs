@@ -21,13 +21,13 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
-use crate::api::{EventKind, Pod, PodUid, Reason};
+use crate::api::{Container, EventKind, Pod, PodUid, Reason};
 use crate::container_manager::ContainerManager;
 use crate::kuberuntime::{Action, Cancel, Plan, PodRuntime};
 use crate::objects::{ObjectKey, references};
 use crate::pod_workers::restart_backoff::{Key, RestartBackoff};
 use crate::pod_workers::worker::{Next, Work};
-use crate::pods::{ObservedCache, ObservedPod, PodEvent, RuntimeState, SyncEvent, WorkResult};
+use crate::pods::{ObservedCache, ObservedContainer, ObservedPod, PodEvent, RuntimeState, SyncEvent, WorkResult};
 use crate::probes::Probes;
 use crate::rt;
 
@@ -59,6 +59,16 @@ struct Entry {
     hooked: Vec<String>,
     /// The restarts that the work under way will try.
     restarts: Vec<Key>,
+    resizing: Resizing,
+}
+
+/// Whether containers that run are being given other resources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Resizing {
+    No,
+    Goes,
+    /// It is tried again; why it failed.
+    Failed(String),
 }
 
 struct Running {
@@ -105,6 +115,10 @@ impl PodWorkers {
     /// Containers that count as started only when their hook is over, which it is not.
     pub(crate) fn hooked(&self, uid: &PodUid) -> &[String] {
         self.workers.get(uid).map_or(&[], |entry| &entry.hooked)
+    }
+
+    pub(crate) fn resizing(&self, uid: &PodUid) -> &Resizing {
+        self.workers.get(uid).map_or(&Resizing::No, |entry| &entry.resizing)
     }
 
     /// A source has this pod, new or changed.
@@ -223,6 +237,9 @@ impl PodWorkers {
                     entry.worker.tried(name.clone(), waiting.clone(), now, stretch);
                 }
                 entry.worker.stale = !seen;
+                if entry.resizing != Resizing::No {
+                    entry.resizing = failure.clone().map_or(Resizing::No, Resizing::Failed);
+                }
                 match failure {
                     Some(failure) => entry.worker.failed(failure.clone(), now, stretch),
                     None => entry.worker.succeeded(kind, false, now),
@@ -285,11 +302,16 @@ impl PodWorkers {
         let before = entry.backing_off.clone();
         let backing_off = &mut entry.backing_off;
         let worker = &entry.worker;
+        let runtime = &self.runtime;
         let next = worker.next(now, || match &pod {
             Some(pod) => {
                 let held_until = |name: &str| worker.held_until(name);
                 let probed = probes.probed(uid);
-                let plan = situation::plan(pod, observed.as_deref(), probed, backoff, &held_until, now);
+                let resize_of = |container: &Container, is_init, running: &ObservedContainer| {
+                    runtime.resize_of(pod, container, is_init, running)
+                };
+                let observed = observed.as_deref();
+                let plan = situation::plan(pod, observed, probed, backoff, &held_until, &resize_of, now);
                 *backing_off = situation::backing_off(pod, &plan, backoff);
                 plan
             }
@@ -373,6 +395,9 @@ impl PodWorkers {
         if let (Work::Sync(plan), Some(pod)) = (&work, &pod) {
             entry.restarts = situation::restarts(pod, plan, &observed);
             entry.hooked = situation::hooked(pod, plan);
+            if plan.resizes() && entry.resizing == Resizing::No {
+                entry.resizing = Resizing::Goes;
+            }
         }
         let task = rt::spawn(async move {
             let done = match (work, pod) {
@@ -432,6 +457,7 @@ impl Entry {
             backing_off: Vec::new(),
             hooked: Vec::new(),
             restarts: Vec::new(),
+            resizing: Resizing::No,
         }
     }
 

@@ -5,18 +5,20 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use crate::api::{self, Container, Pod};
-use crate::kuberuntime::{self, Action, Health, Plan, Situation, Wanted};
+use crate::kuberuntime::{self, Action, Health, Plan, Resize, Situation, Wanted};
 use crate::pod_workers::restart_backoff::{Key, RestartBackoff};
 use crate::pods::{ObservedContainer, ObservedPod};
 use crate::probes::Probed;
 
-/// What is to be done for `pod` now. `held_until` tells when a container that could not be started is tried again.
+/// What is to be done for `pod` now. `held_until` tells when a container that could not be started is tried again,
+/// `resize_of` how one that runs has to change for its resources.
 pub(crate) fn plan<'a>(
     pod: &'a Pod,
     observed: Option<&ObservedPod>,
     probed: &BTreeMap<String, Probed>,
     backoff: &mut RestartBackoff,
     held_until: &dyn Fn(&str) -> Option<Instant>,
+    resize_of: &dyn Fn(&Container, bool, &ObservedContainer) -> Option<Resize>,
     now: Instant,
 ) -> Plan {
     let nothing;
@@ -27,7 +29,9 @@ pub(crate) fn plan<'a>(
             &nothing
         }
     };
-    let mut wanted = |container: &'a Container| {
+    let mut wanted = |container: &'a Container, is_init: bool| {
+        let running = observed.container(&container.name).filter(|instance| instance.is_running());
+        let resize = running.and_then(|running| resize_of(container, is_init, running));
         let health = health(probed.get(&container.name));
         let not_before = not_before(pod, container, observed, health, backoff, now);
         Wanted {
@@ -38,11 +42,12 @@ pub(crate) fn plan<'a>(
             not_before,
             held_until: held_until(&container.name),
             health,
+            resize,
         }
     };
-    let init = pod.spec.init_containers.iter().map(&mut wanted).collect();
-    let main = pod.spec.containers.iter().map(&mut wanted).collect();
-    let ephemeral = pod.spec.ephemeral_containers.iter().map(&mut wanted).collect();
+    let init = pod.spec.init_containers.iter().map(|container| wanted(container, true)).collect();
+    let main = pod.spec.containers.iter().map(|container| wanted(container, false)).collect();
+    let ephemeral = pod.spec.ephemeral_containers.iter().map(|container| wanted(container, false)).collect();
     let situation = Situation {
         restart_policy: pod.spec.restart_policy,
         host_network: pod.spec.host_network,
@@ -95,6 +100,7 @@ pub(crate) fn restarts(pod: &Pod, plan: &Plan, observed: &ObservedPod) -> Vec<Ke
         | Action::KillContainer { .. }
         | Action::KillPod
         | Action::RemoveContainer { .. }
+        | Action::ResizeContainer { .. }
         | Action::StartCreated { .. } => None,
     });
     let again = starts.filter(|container| newest_exited(observed, &container.name).is_some());
@@ -108,7 +114,8 @@ pub(crate) fn hooked(pod: &Pod, plan: &Plan) -> Vec<String> {
         Action::KillPod
         | Action::CreateSandbox { .. }
         | Action::KillContainer { .. }
-        | Action::RemoveContainer { .. } => None,
+        | Action::RemoveContainer { .. }
+        | Action::ResizeContainer { .. } => None,
     });
     let has_hook = |container: &&Container| container.lifecycle.as_ref().is_some_and(|all| all.post_start.is_some());
     started.filter(has_hook).map(|container| container.name.clone()).collect()

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::api::{Container, Pod};
+use crate::cgroups::CgroupError;
 use crate::container_manager::ContainerManager;
 use crate::error::ErrorChain;
 use crate::kuberuntime::{CancelWatch, Environment, Executed, FileValue, Made, Mounts, Plan, PodRuntime, VolumesFor};
@@ -51,9 +52,11 @@ async fn set_up_and_execute(
 ) -> Executed {
     let With { runtime, groups, cancel } = with;
     // Before its sandbox, which is made in it.
-    if let Err(error) = groups.ensure_pod(pod).await {
-        let failure = format!("no control group for the pod: {}", ErrorChain(&error));
-        return Executed { failure: Some(failure), ..Executed::default() };
+    let resizes = plan.resizes();
+    // Containers that shrink do so before their pod's group, those that grow after it.
+    let ready = if resizes { groups.widen_pod(pod).await } else { groups.ensure_pod(pod).await };
+    if let Err(error) = ready {
+        return Executed { failure: Some(no_group(&error)), ..Executed::default() };
     }
     let set_up = {
         let objects = runtime.objects.borrow();
@@ -83,5 +86,13 @@ async fn set_up_and_execute(
         })
     };
     let volumes = VolumesFor { mounts: &mounts, file_values: &file_values };
-    runtime.execute(pod, &volumes, plan, observed, cancel).await
+    let mut executed = runtime.execute(pod, &volumes, plan, observed, cancel).await;
+    if resizes && executed.failure.is_none() {
+        executed.failure = groups.ensure_pod(pod).await.err().map(|error| no_group(&error));
+    }
+    executed
+}
+
+fn no_group(error: &CgroupError) -> String {
+    format!("no control group for the pod: {}", ErrorChain(error))
 }

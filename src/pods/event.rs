@@ -1,7 +1,7 @@
 //! What reaches the sync loop: everything that can change what is done next. Pure.
 
 use crate::api::PodUid;
-use crate::pods::{Look, NodeEvent, ObservedPod, PodEvent, ProbeResult, SourceUpdate, Waiting};
+use crate::pods::{Look, NodeEvent, ObservedPod, OomKill, PodEvent, ProbeResult, SourceUpdate, Waiting};
 
 /// The sync loop's one inbox.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub(crate) enum SyncEvent {
     Happened(PodEvent),
     /// The same of the node itself.
     NodeHappened(NodeEvent),
+    /// The kernel has killed a process for want of memory.
+    OomKilled(OomKill),
     /// The watchdog asks whether the loop moves: taking it out is the answer.
     Beat,
 }

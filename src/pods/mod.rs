@@ -4,6 +4,7 @@ mod event;
 mod event_ring;
 mod observed;
 mod observed_cache;
+mod oom_kill;
 mod pod_dirs;
 mod pod_event;
 mod probe_result;
@@ -14,6 +15,7 @@ pub(crate) use event::{Observation, Relist, RuntimeState, SyncEvent, WorkDone, W
 pub(crate) use event_ring::{EventObject, EventRing, Told};
 pub(crate) use observed::{ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, SandboxState};
 pub(crate) use observed_cache::{Look, ObservedCache, Taken};
+pub(crate) use oom_kill::OomKill;
 pub(crate) use pod_dirs::PodDirs;
 pub(crate) use pod_event::{NodeEvent, PodEvent};
 pub(crate) use probe_result::{ProbeKind, ProbeResult};

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use crate::api::{PodStatus, PodUid};
 
 pub(crate) use active_deadline::{ActiveDeadlines, deadline_exceeded};
-pub(crate) use generate::{Failed, StatusInput, pod_status};
+pub(crate) use generate::{Failed, Resize, ResizeProgress, StatusInput, pod_status};
 pub(crate) use log_source::run_to_read;
 
 /// The newest status of each pod.

@@ -1,18 +1,15 @@
-//! When the control groups are looked after, and what they tell of pods.
+//! When the control groups are looked after.
 
 use std::rc::Rc;
 
 use async_channel::Sender;
 
-use crate::api::{PodUid, Reason};
+use crate::api::PodUid;
 use crate::container_manager::ContainerManager;
 use crate::pod_workers::State;
-use crate::pods::{ContainerState, ObservedContainer, ObservedPod, SyncEvent};
+use crate::pods::SyncEvent;
 use crate::rt;
 use crate::sync_loop::SyncLoop;
-
-/// 128 and the number of SIGKILL.
-const KILLED: i32 = 137;
 
 impl SyncLoop {
     /// The groups above the pods, and those that belong to no pod any more; with each look at everything.
@@ -36,30 +33,6 @@ impl SyncLoop {
         let pods = active.filter_map(|worker| worker.pod.as_deref());
         if let Some(task) = self.groups.weigh(pods) {
             self.weighing = Some(task);
-        }
-    }
-
-    /// The runtime does not always see why a container was killed: with systemd the group is gone before it looks. The
-    /// pod's own group, which outlives it, has counted the kill.
-    pub(super) fn note_oom_kills(&self, pod: &mut ObservedPod) {
-        let seen = self.seen.borrow();
-        let known = seen.pod(&pod.uid);
-        let is_news = |container: &ObservedContainer| {
-            let before = known.and_then(|pod| pod.containers.iter().find(|known| known.id == container.id));
-            before.is_none_or(|before| before.exit().is_none())
-        };
-        let oom = Reason::OOM_KILLED;
-        for container in pod.containers.iter_mut().filter(|container| is_news(container)) {
-            let ContainerState::Exited(exit) = &mut container.state else { continue };
-            let told = exit.reason == oom.as_str();
-            if !told && exit.code != KILLED {
-                continue;
-            }
-            // What the runtime has told of is accounted for, too.
-            let killed = self.groups.take_oom_kills(&pod.uid);
-            if killed && !told {
-                exit.reason = oom.as_str().to_owned();
-            }
         }
     }
 }

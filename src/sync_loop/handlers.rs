@@ -24,14 +24,15 @@ impl SyncLoop {
     pub(super) fn handle(&mut self, event: SyncEvent, now: Instant) {
         self.health.begin(doing(&event));
         match event {
-            SyncEvent::Sources(update) => self.on_sources(update),
+            SyncEvent::Sources(update) => self.on_sources(update, now),
             SyncEvent::Observed(observation) => self.take_in(observation.pod, &observation.look),
-            SyncEvent::Relisted(relist) => self.on_relist(relist),
+            SyncEvent::Relisted(relist) => self.on_relist(relist, now),
             SyncEvent::Runtime(state) => self.on_runtime(state),
             SyncEvent::WorkDone(done) => self.on_work_done(done, now),
             SyncEvent::Probed(result) => self.on_probed(result),
             SyncEvent::Happened(event) => self.on_happened(event, now),
             SyncEvent::NodeHappened(event) => self.on_node_happened(event, now),
+            SyncEvent::OomKilled(kill) => self.on_oom_kill(kill, now),
             SyncEvent::Beat => {}
         }
     }
@@ -54,23 +55,22 @@ impl SyncLoop {
 
     /// What a source wants counts once the runtime has been looked at: until then a pod that runs cannot be told from
     /// one that must be started.
-    fn on_sources(&mut self, update: SourceUpdate) {
-        let now = clock::now();
+    fn on_sources(&mut self, update: SourceUpdate, now: Instant) {
         let changed = self.take_in_objects(&update);
         self.workers.objects_changed(&changed);
         let mut books = self.books.borrow_mut();
         for problem in &update.problems {
-            books.note_error(&problem.to_string(), now);
+            books.note_error(&problem.to_string(), clock::now());
         }
         books.sources.receive(update);
         drop(books);
         if self.relisted {
-            self.reconcile_sources();
+            self.reconcile_sources(now);
         }
     }
 
     /// Removal comes before addition.
-    fn reconcile_sources(&mut self) {
+    fn reconcile_sources(&mut self, now: Instant) {
         let changes = {
             let seen = self.seen.borrow();
             let runs = |uid: &PodUid| seen.pod(uid).is_some() || self.workers.is_unseen(uid);
@@ -84,6 +84,7 @@ impl SyncLoop {
         }
         for pod in changes.added.iter().chain(&changes.updated) {
             let pod = self.under_its_running_uid(pod);
+            let pod = self.with_given_resources(&pod, now);
             self.workers.wanted(&pod);
             self.admit(&pod);
             self.dirty.insert(pod.metadata.uid.clone());
@@ -132,7 +133,7 @@ impl SyncLoop {
         Arc::new(taken)
     }
 
-    fn on_relist(&mut self, relist: Relist) {
+    fn on_relist(&mut self, relist: Relist, now: Instant) {
         let listed: BTreeSet<PodUid> = relist.pods.iter().chain(&relist.unseen).map(|pod| pod.uid.clone()).collect();
         let gone: Vec<ObservedPod> = {
             let seen = self.seen.borrow();
@@ -145,9 +146,10 @@ impl SyncLoop {
         }
         if self.relisted {
             self.end_orphans();
+            self.retry_resizes(now);
         } else {
             self.relisted = true;
-            self.reconcile_sources();
+            self.reconcile_sources(now);
         }
         self.look_after_groups();
         // Pods that need nothing are looked at again too: this is the periodic sync, one timer for all of them.
@@ -186,7 +188,9 @@ impl SyncLoop {
                 self.on_happened(event, now);
             }
         }
+        let resizing = self.workers.resizing(&uid).clone();
         self.workers.work_done(&uid, seen, &result, now);
+        self.note_resizing(&uid, &resizing, now);
         self.dirty.insert(uid);
     }
 
@@ -212,7 +216,7 @@ impl SyncLoop {
         }
     }
 
-    fn on_happened(&mut self, event: PodEvent, now: Instant) {
+    pub(super) fn on_happened(&mut self, event: PodEvent, now: Instant) {
         // A pod that is gone has nothing to be told of.
         let Some(worker) = self.workers.worker(&event.pod) else { return };
         let Identity { uid, namespace, name } = worker.identity.clone();
@@ -222,7 +226,7 @@ impl SyncLoop {
         self.books.borrow_mut().events.note(told, clock::now(), now);
     }
 
-    fn on_node_happened(&mut self, event: NodeEvent, now: Instant) {
+    pub(super) fn on_node_happened(&mut self, event: NodeEvent, now: Instant) {
         match event.kind {
             EventKind::Normal => log!(info, &event.message, reason = event.reason),
             EventKind::Warning => log!(warn, &event.message, reason = event.reason),
@@ -294,12 +298,19 @@ impl SyncLoop {
         self.end_overdue(now);
         self.update_probes(now);
         if self.can_work() {
-            let ended = {
-                let state = &self.books.borrow().runtime;
-                self.workers.start_work(&self.seen.borrow(), &self.probes, state, now)
-            };
-            for uid in ended {
-                self.forget(&uid);
+            loop {
+                let ended = {
+                    let state = &self.books.borrow().runtime;
+                    self.workers.start_work(&self.seen.borrow(), &self.probes, state, now)
+                };
+                if ended.is_empty() {
+                    break;
+                }
+                for uid in ended {
+                    self.forget(&uid);
+                }
+                // What they had, others may have waited for.
+                self.retry_resizes(now);
             }
             self.weigh_burstable();
         }
@@ -359,6 +370,7 @@ impl SyncLoop {
         self.dirty.remove(uid);
         self.failed.remove(uid);
         self.deadlines.forget(uid);
+        self.resizes.forget(uid);
         self.weigh = true;
         log!(info, "pod gone", uid = uid);
     }
@@ -380,6 +392,7 @@ impl SyncLoop {
             now: clock::now(),
             ended: worker.state != State::Sync,
             failed: self.failed.get(uid),
+            resize: self.resizes.of(uid, self.workers.resizing(uid)),
         });
         books.statuses.set(uid, status);
     }
@@ -406,7 +419,7 @@ fn doing(event: &SyncEvent) -> Doing {
         SyncEvent::Runtime(_) => Doing::Runtime,
         SyncEvent::WorkDone(_) => Doing::WorkDone,
         SyncEvent::Probed(_) => Doing::Probed,
-        SyncEvent::Happened(_) | SyncEvent::NodeHappened(_) => Doing::Happened,
+        SyncEvent::Happened(_) | SyncEvent::NodeHappened(_) | SyncEvent::OomKilled(_) => Doing::Happened,
         SyncEvent::Beat => Doing::Waiting,
     }
 }

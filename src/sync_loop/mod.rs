@@ -7,11 +7,13 @@ mod books;
 mod groups;
 mod handlers;
 mod happenings;
+mod oom;
+mod resizes;
 mod strays;
 mod takeover;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -34,6 +36,7 @@ use crate::status::{ActiveDeadlines, Failed};
 pub(crate) use books::{Books, LocalBooks};
 
 use happenings::Happenings;
+use resizes::Resizes;
 
 /// Waiting events; senders wait when it is full, as none of them may be lost.
 pub(crate) const INBOX: usize = 256;
@@ -69,6 +72,12 @@ pub(crate) struct SyncLoop {
     node_groups: Option<rt::Task<()>>,
     /// The group of burstable pods is being given another weight.
     weighing: Option<rt::Task<()>>,
+    /// The groups in which the kernel has killed, of the last time.
+    kills: VecDeque<String>,
+    #[expect(dead_code, reason = "dropping the task ends it")]
+    kernel_log: rt::Task<()>,
+    /// Pods that wait for other resources.
+    resizes: Resizes,
     /// Pods have come, changed or gone: together they may weigh something else.
     weigh: bool,
 }
@@ -96,6 +105,7 @@ impl SyncLoop {
             interval: config.container_log_monitor_interval,
         };
         let logs = LogKeeper::start(runtime.cri(), limits);
+        let kernel_log = sender.clone();
         let pleg = Pleg::new(Rc::clone(&runtime), config.sync_frequency, sender.clone());
         Self {
             inbox,
@@ -119,6 +129,9 @@ impl SyncLoop {
             strays_failed: Rc::default(),
             node_groups: None,
             weighing: None,
+            kills: VecDeque::new(),
+            kernel_log: rt::spawn(oom::follow_kernel_log(kernel_log)),
+            resizes: Resizes::default(),
             weigh: true,
         }
     }

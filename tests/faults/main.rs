@@ -26,6 +26,7 @@ mod network;
 mod node;
 mod one_call;
 mod probes;
+mod resizes;
 mod runtime;
 mod volumes;
 mod watchdog;

@@ -56,6 +56,7 @@ fn wanted(name: &str) -> Wanted<'_> {
         not_before: None,
         held_until: None,
         health: Health::Started,
+        resize: None,
     }
 }
 
@@ -472,4 +473,27 @@ fn a_pod_waits_for_no_ephemeral_container_when_it_is_through() {
     assert!(with_debugger(&pod, Vec::new(), main.clone()).completed);
     pod.containers.push(container("debug", "s", running()));
     assert!(with_debugger(&pod, Vec::new(), main).completed);
+}
+
+#[test]
+fn containers_that_give_something_back_are_resized_before_those_that_get_more() {
+    let (pod, mut main) = with_states(&[Some(running()), Some(running())]);
+    main[0].resize = Some(Resize::InPlace { shrinks: false });
+    main[1].resize = Some(Resize::InPlace { shrinks: true });
+    let resize =
+        |id: &str, index, shrinks| Action::ResizeContainer { id: id.to_owned(), place: Place::Main(index), shrinks };
+    let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, Vec::new(), main));
+    assert_eq!(plan.actions, [resize("b-id", 1, true), resize("a-id", 0, false)]);
+    assert!(!plan.completed && plan.resizes() && !plan.remakes());
+}
+
+#[test]
+fn a_container_that_takes_other_resources_at_its_start_only_is_replaced() {
+    let (pod, mut main) = with_states(&[Some(running()), Some(running())]);
+    main[1].resize = Some(Resize::Restart);
+    let place = Place::Main(1);
+    let kill = Action::KillContainer { id: "b-id".to_owned(), place, why: KillReason::Resized, restarts: true };
+    let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, Vec::new(), main));
+    assert_eq!(plan.actions, [kill, start(place, 1)]);
+    assert!(plan.resizes());
 }

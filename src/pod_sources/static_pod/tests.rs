@@ -101,6 +101,33 @@ fn the_uid_follows_from_content_place_and_node_and_from_nothing_else() {
 }
 
 #[test]
+fn other_amounts_of_what_can_be_resized_are_the_same_pod_and_anything_else_is_another() {
+    let uid = |resources: &str| {
+        let text = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec:\n  containers:\n  - {{name: a, image: b, resources: {resources}}}\n"
+        );
+        pod(&text).metadata.uid.as_str().to_owned()
+    };
+    let first = uid("{requests: {cpu: 100m, memory: 16Mi}, limits: {memory: 32Mi}}");
+    assert_eq!(uid("{requests: {cpu: 200m, memory: 8Mi}, limits: {memory: 64Mi}}"), first);
+    for other in [
+        "{requests: {cpu: 100m, memory: 16Mi}}",
+        "{requests: {cpu: 100m, memory: 16Mi}, limits: {memory: 32Mi, cpu: 1}}",
+        "{requests: {cpu: 100m, memory: 16Mi, ephemeral-storage: 1Gi}, limits: {memory: 32Mi}}",
+        "{}",
+    ] {
+        assert_ne!(uid(other), first, "{other}");
+    }
+    let guaranteed = uid("{requests: {cpu: 1, memory: 16Mi}, limits: {cpu: 1, memory: 16Mi}}");
+    assert_eq!(uid("{requests: {cpu: 2, memory: 8Mi}, limits: {cpu: 2, memory: 8Mi}}"), guaranteed);
+    assert_ne!(
+        uid("{requests: {cpu: 1, memory: 8Mi}, limits: {cpu: 2, memory: 8Mi}}"),
+        guaranteed,
+        "its class changes"
+    );
+}
+
+#[test]
 fn a_uid_made_here_is_told_from_one_made_elsewhere() {
     assert!(is_own_uid(pod(POD).metadata.uid.as_str()));
     for other in

@@ -10,6 +10,8 @@ use crate::api::{
 };
 use crate::pods::{ObservedPod, SandboxState};
 
+use super::{Resize, ResizeProgress};
+
 /// What the conditions are made from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts<'a> {
@@ -20,6 +22,7 @@ pub(super) struct Facts<'a> {
     pub(super) main: &'a [ContainerStatus],
     pub(super) previous: &'a PodStatus,
     pub(super) now: Time,
+    pub(super) resize: Resize<'a>,
 }
 
 /// All conditions in upstream's order: those of other controllers as the pod has them, then the kubelet's own.
@@ -30,6 +33,7 @@ pub(super) fn conditions(facts: &Facts<'_>) -> Vec<PodCondition> {
         all.retain(|condition| condition.kind != conditions::DISRUPTION_TARGET);
         all.push(disruption.clone());
     }
+    all.extend(resize(facts));
     let containers_ready = containers_ready(facts);
     let ready = ready(facts, &containers_ready, &all);
     let sandbox = Verdict::plain(has_usable_sandbox(facts.pod, facts.observed));
@@ -43,6 +47,20 @@ pub(super) fn conditions(facts: &Facts<'_>) -> Vec<PodCondition> {
         all.push(verdict.into_condition(kind, facts));
     }
     all
+}
+
+/// What of other resources is outstanding. A pod that is over gets none.
+fn resize(facts: &Facts<'_>) -> impl Iterator<Item = PodCondition> {
+    let outstanding = |reason: Reason, message: &str| Verdict { holds: true, reason, message: message.to_owned() };
+    let pending = facts.resize.pending.map(|(reason, message)| outstanding(reason.clone(), message));
+    let progress = match facts.resize.progress {
+        ResizeProgress::None => None,
+        ResizeProgress::Goes => Some(Verdict::plain(true)),
+        ResizeProgress::Failed(message) => Some(outstanding(Reason::ERROR, message)),
+    };
+    let all = [(conditions::POD_RESIZE_PENDING, pending), (conditions::POD_RESIZE_IN_PROGRESS, progress)];
+    let all = all.into_iter().filter(|_| !facts.phase.is_terminal());
+    all.filter_map(|(kind, verdict)| Some(verdict?.into_condition(kind, facts)))
 }
 
 pub(in crate::status) fn find<'a>(all: &'a [PodCondition], kind: &str) -> Option<&'a PodCondition> {

@@ -5,12 +5,12 @@
 
 use crate::api::{
     Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
-    ObjectMeta, Reason, RecursiveReadOnlyMode, Time, VolumeMountStatus,
+    ObjectMeta, Reason, RecursiveReadOnlyMode, ResourceRequirements, Time, VolumeMountStatus,
 };
 use crate::pods::{self, ObservedContainer, Waiting};
 
-use super::StatusInput;
 use super::phase::restarts;
+use super::{ResizeProgress, StatusInput};
 
 /// Which of a pod's lists of containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +119,7 @@ impl Of<'_> {
             image: seen.image.clone(),
             image_id: seen.image_id.clone(),
             allocated_resources: resources.requests.clone(),
-            resources: Some(Box::new(resources.clone())),
+            resources: Some(Box::new(self.given_resources(&id).clone())),
             volume_mounts: self.volume_mounts(),
             ..ContainerStatus::default()
         };
@@ -167,6 +167,16 @@ impl Of<'_> {
         status.state = Some(state);
         status.container_id = id;
         status
+    }
+
+    /// What the container has been given. It is what it had until what it shall have is in force.
+    fn given_resources(&self, id: &str) -> &ResourceRequirements {
+        let before =
+            self.before.filter(|before| before.container_id == id).and_then(|before| before.resources.as_deref());
+        match self.input.resize.progress {
+            ResizeProgress::None => &self.container.resources,
+            ResizeProgress::Goes | ResizeProgress::Failed(_) => before.unwrap_or(&self.container.resources),
+        }
     }
 
     /// A container that shall run and whose last start did not come off waits, and says why.

@@ -119,6 +119,7 @@ fn live(recording: &Recording, pod: &mut Pod, recorded: &ObservedPod, expected: 
             now: start,
             ended: last && recording.ended,
             failed: failed.as_ref().filter(|_| last),
+            resize: Resize::default(),
         });
         previous = Some(status);
     }

@@ -46,6 +46,24 @@ pub(crate) struct StatusInput<'a> {
     pub(crate) ended: bool,
     /// Why the pod has failed, whatever its containers do: it was evicted, or has outlived its deadline.
     pub(crate) failed: Option<&'a Failed>,
+    pub(crate) resize: Resize<'a>,
+}
+
+/// Other resources that a pod waits for, or is being given.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Resize<'a> {
+    /// Why it does not get them now.
+    pub(crate) pending: Option<(&'a Reason, &'a str)>,
+    pub(crate) progress: ResizeProgress<'a>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ResizeProgress<'a> {
+    #[default]
+    None,
+    Goes,
+    /// It is tried again.
+    Failed(&'a str),
 }
 
 /// Why the node ends a pod or does not take it.
@@ -65,7 +83,16 @@ pub(crate) fn pod_status(input: &StatusInput<'_>) -> PodStatus {
     let progress = Progress { init: &init, main: &main, initialized: has_active_main(input), ended: input.ended };
     let seen = phase::phase(pod, progress);
     let (phase, reason, message) = settle(input, previous, seen);
-    let facts = Facts { pod, observed: input.observed, phase, init: &init, main: &main, previous, now: input.now };
+    let facts = Facts {
+        pod,
+        observed: input.observed,
+        phase,
+        init: &init,
+        main: &main,
+        previous,
+        now: input.now,
+        resize: input.resize,
+    };
     let conditions = conditions::conditions(&facts);
     let host_ips = addresses::host_ips(input.host_ips);
     let pod_ips = addresses::pod_ips(input, previous);

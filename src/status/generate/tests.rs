@@ -87,6 +87,7 @@ impl Life {
             now: second(self.second),
             ended: self.ended,
             failed,
+            resize: Resize::default(),
         });
         self.status = Some(status.clone());
         status
@@ -349,6 +350,7 @@ fn the_messages_of_ended_containers_share_their_room_and_no_character_is_cut() {
         now: second(0),
         ended: false,
         failed: None,
+        resize: Resize::default(),
     });
     assert_eq!(terminated(status.container_statuses[0].state.as_ref()).message, "\u{e4}".repeat(2048));
 }
@@ -514,4 +516,34 @@ fn whatever_is_seen_in_whatever_order_nothing_final_is_taken_back() {
             every_life(policy, ended_from, &mut Vec::new());
         }
     }
+}
+
+#[test]
+fn a_resize_that_is_outstanding_is_a_condition_until_it_is_done() {
+    let pod = Pod::default();
+    let observed = ObservedPod::new("u".into(), "default", "web");
+    let conditions_of = |resize| {
+        let status = pod_status(&StatusInput {
+            pod: &pod,
+            observed: &observed,
+            previous: None,
+            waiting: &BTreeMap::new(),
+            backing_off: &[],
+            probed: &BTreeMap::new(),
+            host_ips: &[],
+            runtime_name: "cri-o",
+            now: second(1),
+            ended: false,
+            failed: None,
+            resize,
+        });
+        let told = status.conditions.into_iter().filter(|condition| condition.kind.starts_with("PodResize"));
+        told.map(|one| format!("{} {} {} {}", one.kind, one.status, one.reason, one.message)).collect::<Vec<_>>()
+    };
+    assert!(conditions_of(Resize::default()).is_empty());
+    let pending = Some((&Reason::DEFERRED, "not now"));
+    let waits = Resize { pending, progress: ResizeProgress::Goes };
+    assert_eq!(conditions_of(waits), ["PodResizePending True Deferred not now", "PodResizeInProgress True  "]);
+    let failed = Resize { pending: None, progress: ResizeProgress::Failed("no such file") };
+    assert_eq!(conditions_of(failed), ["PodResizeInProgress True Error no such file"]);
 }

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use super::NODE_NAME;
 
-/// The folder's `config.yaml`; `more` is put at its end.
+/// The folder's `config.yaml`; `more` is put at its end. The machine's own control groups are left alone: a test must not
+/// take another kubelet's pods for strays.
 pub(crate) fn configuration(folder: &Path, more: &str) -> String {
     let folder = folder.display();
     format!(
@@ -14,6 +15,7 @@ pub(crate) fn configuration(folder: &Path, more: &str) -> String {
          podLogsDir: {folder}/logs\n\
          resolvConf: {folder}/resolv.conf\n\
          failSwapOn: false\n\
+         cgroupsPerQOS: false\n\
          {more}"
     )
 }

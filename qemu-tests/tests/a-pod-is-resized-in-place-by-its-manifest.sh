@@ -1,0 +1,62 @@
+# shellcheck shell=sh
+# guests: x86_64 x86_64-systemd armv7
+# limit: 240
+# sized NAME CPU MEMORY [LINE]: requests of half as much as the limits are.
+sized() {
+    apply "$1" <<END
+$(simple_pod "$1" "$STAY" "      resources:
+        requests: {cpu: $(($2 / 2))m, memory: $(($3 / 2))Mi}
+        limits: {cpu: $2m, memory: $3Mi}
+      ${4-}")
+END
+}
+# has POD CPU MEMORY: the kernel has these limits for the container and for the pod.
+has() {
+    for group in "$(pod_group "$1")" "$(dirname "$(container_group "$1")/x")"; do
+        [ "$(cat "$group/cpu.max")" = "$2 100000" ] && [ "$(cat "$group/memory.max")" = $(($3 * 1048576)) ] || return 1
+    done
+}
+container_group() { echo "/sys/fs/cgroup$(sed -n 's/^0:://p' "/proc/$(container_pid "$1")/cgroup")"; }
+condition() { pod "$1" ".status.conditions[] | select(.type == \"$2\") | .$3"; }
+
+start_agent
+sized grows 200 32
+wait_ready grows
+id=$(container_id grows) uid=$(pod grows .metadata.uid)
+has grows 20000 32 || fail "it does not begin with what its manifest says"
+sized grows 400 64
+wait_for "it has more" 60 has grows 40000 64
+expect_equal "its cpu.weight" "$(cat "$(pod_group grows)/cpu.weight")" 8
+sized grows 100 24
+wait_for "it has less" 60 has grows 10000 24
+expect_equal "its container" "$(container_id grows)" "$id"
+expect_equal "its uid" "$(pod grows .metadata.uid)" "$uid"
+expect_equal "its restarts" "$(restarts grows)" 0
+is_reported() { [ "$(pod grows '.status.containerStatuses[0] | "\(.allocatedResources.cpu) \(.resources.limits.memory)"')" = "50m 24Mi" ]; }
+wait_for "its status has what it has" 30 is_reported
+
+# The node does not have that much: what runs is left as it is.
+sized grows 900000 24
+is_infeasible() { [ "$(condition grows PodResizePending reason)" = Infeasible ]; }
+wait_for "its status says that this is not to be had" 30 is_infeasible
+has grows 10000 24 || fail "it was resized all the same"
+sized grows 100 24
+is_settled() { [ -z "$(condition grows PodResizePending reason)" ]; }
+wait_for "the wish is forgotten" 30 is_settled
+
+# While no agent runs.
+kill_agent
+sized grows 200 32
+start_agent
+wait_for "it is resized by the next agent" 60 has grows 20000 32
+expect_equal "its container" "$(container_id grows)" "$id"
+
+# A container that has said so is started anew for it.
+sized restarts 100 24 "resizePolicy: [{resourceName: memory, restartPolicy: RestartContainer}]"
+wait_ready restarts
+sized restarts 200 24 "resizePolicy: [{resourceName: memory, restartPolicy: RestartContainer}]"
+wait_for "its processor is another one at once" 60 has restarts 20000 24
+expect_equal "its restarts" "$(restarts restarts)" 0
+sized restarts 200 48 "resizePolicy: [{resourceName: memory, restartPolicy: RestartContainer}]"
+wait_restarts restarts 1
+has restarts 20000 48 || fail "the new container does not have what its manifest says"

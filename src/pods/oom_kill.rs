@@ -1,0 +1,69 @@
+//! What the kernel's log says of a process that it has killed for want of memory. Pure.
+
+/// A process that was killed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OomKill {
+    /// Memory ran out for the machine, not for a group that is limited.
+    pub(crate) is_systems: bool,
+    /// The path of the group that the process was in.
+    pub(crate) group: String,
+    pub(crate) process: String,
+    pub(crate) pid: u32,
+}
+
+impl OomKill {
+    /// From a record of `/dev/kmsg`, as `dump_oom_summary` in mm/oom_kill.c writes it; `None` for every other record.
+    pub(crate) fn read(record: &str) -> Option<Self> {
+        let (head, text) = record.split_once(';')?;
+        // The lower three bits are the priority, the others say who has written it: 0 is the kernel alone.
+        let written_by = head.split(',').next()?.parse::<u32>().ok()? >> 3;
+        if written_by != 0 {
+            return None;
+        }
+        let text = text.lines().next()?.strip_prefix("oom-kill:")?;
+        // The name of a process may have anything in it, so that what follows is taken off from the end.
+        let (text, _) = text.rsplit_once(",uid=")?;
+        let (text, pid) = text.rsplit_once(",pid=")?;
+        let (text, group) = text.split_once(",task_memcg=")?;
+        let (group, process) = group.split_once(",task=")?;
+        Some(Self {
+            is_systems: text.ends_with(",global_oom"),
+            group: group.to_owned(),
+            process: process.to_owned(),
+            pid: pid.parse().ok()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITED: &str = "6,1234,5678,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=a,mems_allowed=0,\
+                           oom_memcg=/kubepods/pod1,task_memcg=/kubepods/pod1/c1,task=d,pid=1,d,pid=546,uid=0\n";
+
+    #[test]
+    fn a_kill_is_known_with_its_group_and_its_process() {
+        let group = "/kubepods/pod1/c1".to_owned();
+        let kill = OomKill { is_systems: false, group, process: "d,pid=1,d".to_owned(), pid: 546 };
+        assert_eq!(OomKill::read(LIMITED), Some(kill));
+        let global = LIMITED.replace("oom_memcg=/kubepods/pod1", "global_oom");
+        assert!(OomKill::read(&global).is_some_and(|kill| kill.is_systems));
+    }
+
+    #[test]
+    fn what_a_program_writes_into_the_kernels_log_is_no_kill() {
+        for head in ["14", "12", "x", ""] {
+            let record = LIMITED.replacen('6', head, 1);
+            assert_eq!(OomKill::read(&record), None, "{record}");
+        }
+    }
+
+    #[test]
+    fn another_record_or_half_of_one_is_no_kill() {
+        for end in 0..LIMITED.len() - 7 {
+            assert_eq!(OomKill::read(LIMITED.get(..end).unwrap()), None, "{end}");
+        }
+        assert_eq!(OomKill::read("6,1,2,-;Memory cgroup out of memory: Killed process 546 (dd)\n"), None);
+    }
+}

@@ -1,0 +1,85 @@
+//! Processes that the kernel kills for want of memory: whose they were, and what is told of it.
+
+use std::time::Instant;
+
+use async_channel::Sender;
+
+use crate::api::{EventKind, Reason};
+use crate::error::ErrorChain;
+use crate::host::kernel_log::KernelLog;
+use crate::pods::{ContainerState, NodeEvent, ObservedContainer, ObservedPod, OomKill, SyncEvent};
+use crate::sync_loop::SyncLoop;
+
+/// 128 and the number of SIGKILL.
+const KILLED: i32 = 137;
+/// Kills that are remembered until the container is seen to have ended.
+const REMEMBERED: usize = 64;
+
+impl SyncLoop {
+    pub(super) fn on_oom_kill(&mut self, kill: OomKill, now: Instant) {
+        if kill.is_systems {
+            let message = format!("System OOM encountered, victim process: {}, pid: {}", kill.process, kill.pid);
+            self.on_node_happened(NodeEvent::new(EventKind::Warning, Reason::SYSTEM_OOM, message), now);
+        }
+        if self.kills.len() == REMEMBERED {
+            self.kills.pop_front();
+        }
+        self.kills.push_back(kill.group);
+    }
+
+    /// The runtime does not always see why a container was killed: with systemd the group is gone before it looks, and
+    /// some look only at what happens in the container's own group. The kernel's log names the container's group; where
+    /// that cannot be read, or has left a kill out, the pod's group has counted it, and outlives the container's.
+    pub(super) fn note_oom_kills(&mut self, pod: &mut ObservedPod) {
+        let seen = self.seen.borrow();
+        let known = seen.pod(&pod.uid);
+        let is_news = |container: &ObservedContainer| {
+            let before = known.and_then(|pod| pod.containers.iter().find(|known| known.id == container.id));
+            container.exit().is_some() && before.is_none_or(|before| before.exit().is_none())
+        };
+        let of_pod: Vec<String> = pod.containers.iter().map(|container| container.id.clone()).collect();
+        let of = |id: &str, kill: &String| !id.is_empty() && kill.contains(id);
+        let is_named = |kills: &[String], id: &str| kills.iter().any(|kill| of(id, kill));
+        let kills: Vec<String> = self.kills.iter().cloned().collect();
+        for container in pod.containers.iter_mut().filter(|container| is_news(container)) {
+            let ContainerState::Exited(exit) = &mut container.state else { continue };
+            let told = exit.reason == Reason::OOM_KILLED.as_str();
+            let named = is_named(&kills, &container.id);
+            if !told && !named && exit.code != KILLED {
+                continue;
+            }
+            // What has been told of is accounted for, too.
+            let counted = self.groups.take_oom_kills(&pod.uid);
+            let others = of_pod.iter().any(|id| *id != container.id && is_named(&kills, id));
+            if !told && exit.code != 0 && (named || counted && !others) {
+                exit.reason = Reason::OOM_KILLED.as_str().to_owned();
+            }
+            self.kills.retain(|kill| !of(&container.id, kill));
+        }
+    }
+}
+
+/// Follows the kernel's log for as long as it can be read.
+pub(super) async fn follow_kernel_log(inbox: Sender<SyncEvent>) {
+    let mut log = match KernelLog::open() {
+        Ok(log) => log,
+        Err(error) => {
+            log!(info, "the kernel's log cannot be read: SystemOOM is not told", error = ErrorChain(&error));
+            return;
+        }
+    };
+    loop {
+        match log.next().await {
+            Ok(record) => {
+                let Some(kill) = OomKill::read(&record) else { continue };
+                if inbox.send(SyncEvent::OomKilled(kill)).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                log!(warn, "the kernel's log cannot be read any more", error = ErrorChain(&error));
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! A manifest that changes how much of the machine its pod has.
+
+use coracle::cri::v1::UpdateContainerResourcesRequest;
+use coracle::wire::grpc::Code;
+use serde_json::Value;
+
+use crate::node::{Manifest, Node};
+
+fn sized(cpu: &str, more: &str) -> Manifest {
+    let resources = format!("resources: {{requests: {{cpu: {cpu}}}}}{more}");
+    Manifest::new("web").container_with("main", "", &resources).container("side", "")
+}
+
+/// The pod's status as the API has it.
+fn status(node: &Node) -> Value {
+    let text = node.ask(&["pods", "-o", "json"]).unwrap_or_default();
+    let list: Value = serde_json::from_str(&text).unwrap_or_default();
+    list["items"][0]["status"].clone()
+}
+
+fn conditions(node: &Node) -> String {
+    status(node)["conditions"].to_string()
+}
+
+fn reported_cpu(node: &Node) -> Value {
+    status(node)["containerStatuses"][0]["resources"]["requests"]["cpu"].clone()
+}
+
+/// The shares that the runtime was told of, in turn.
+fn told(node: &Node) -> Vec<i64> {
+    let requests = node.fake.requests::<UpdateContainerResourcesRequest>("UpdateContainerResources");
+    requests.into_iter().map(|request| request.linux.map_or(0, |linux| linux.cpu_shares)).collect()
+}
+
+#[test]
+fn a_manifest_with_other_amounts_resizes_its_running_pod() {
+    let mut node = Node::new();
+    node.apply(&sized("100m", ""));
+    node.start_agent();
+    node.wait_until_ready("web");
+    let ids: Vec<String> = node.seen("web").ids().into_iter().map(str::to_owned).collect();
+    node.apply(&sized("200m", ""));
+    node.fake.wait_for_calls("UpdateContainerResources", 1);
+    node.apply(&sized("150m", ""));
+    node.fake.wait_for_calls("UpdateContainerResources", 2);
+    node.wait_until("it is reported", |_| status(&node)["allocatedResources"]["cpu"] == "150m");
+    assert_eq!(told(&node), [204, 153]);
+    assert_eq!(node.seen("web").ids(), ids);
+    node.fake.look(|world| assert_eq!((world.calls_of("StopContainer"), world.calls_of("CreateContainer")), (0, 2)));
+}
+
+#[test]
+fn a_runtime_that_refuses_to_resize_is_asked_again_and_the_pod_runs_on_as_it_was() {
+    let mut node = Node::new();
+    node.apply(&sized("100m", ""));
+    node.start_agent();
+    node.wait_until_ready("web");
+    node.fake.on("UpdateContainerResources").fail(Code::Unknown, "no such file").times(1);
+    node.apply(&sized("200m", ""));
+    node.wait_until("the pod says that it could not be resized, or has been meanwhile", |_| {
+        let conditions = conditions(&node);
+        let told = conditions.contains("PodResizeInProgress") && conditions.contains("no such file");
+        told || reported_cpu(&node) == "200m"
+    });
+    node.fake.wait_for_calls("UpdateContainerResources", 2);
+    node.wait_until("it is resized", |_| reported_cpu(&node) == "200m" && !conditions(&node).contains("PodResize"));
+    assert!(node.seen("web").is_exactly(&[("main", 0), ("side", 0)]));
+}
+
+#[test]
+fn a_container_that_takes_other_amounts_at_its_start_only_is_started_anew_alone() {
+    let mut node = Node::new();
+    let policy = ", resizePolicy: [{resourceName: cpu, restartPolicy: RestartContainer}]";
+    node.apply(&sized("100m", policy));
+    node.start_agent();
+    node.wait_until_ready("web");
+    node.apply(&sized("200m", policy));
+    node.fake.wait_for("it to run again", |world| {
+        crate::node::Seen::of(world, "web").is_exactly(&[("main", 1), ("side", 0)])
+    });
+    assert!(told(&node).is_empty());
+}
+
+#[test]
+fn what_the_node_does_not_have_is_not_given_and_the_pod_says_so() {
+    let mut node = Node::new();
+    node.apply(&sized("100m", ""));
+    node.start_agent();
+    node.wait_until_ready("web");
+    node.apply(&sized("100000", ""));
+    node.wait_until("it is infeasible", |_| conditions(&node).contains("Infeasible"));
+    assert_eq!(status(&node)["allocatedResources"]["cpu"], "100m");
+    let why = "Node didn't have enough capacity: cpu, requested: 100000000";
+    assert!(conditions(&node).contains(why), "{}", conditions(&node));
+    node.apply(&sized("100m", ""));
+    node.wait_until("the wish is forgotten", |_| !conditions(&node).contains("PodResize"));
+    assert!(told(&node).is_empty());
+    assert!(node.seen("web").is_exactly(&[("main", 0), ("side", 0)]));
+}
