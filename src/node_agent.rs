@@ -15,7 +15,7 @@ use crate::container_manager::{ContainerManager, Settings};
 use crate::cri::{ImageService, RuntimeService};
 use crate::error::ErrorChain;
 use crate::host::signals;
-use crate::images::{Images, PullLimits};
+use crate::images::Images;
 use crate::kuberuntime::PodRuntime;
 use crate::node::{Facts, NodeSettings};
 use crate::pod_sources::merge::Sources;
@@ -63,6 +63,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let books = Rc::new(RefCell::new(Books::new(Sources::new(sources))));
     let watchdog = Watchdog::start(&config, health.pulse(), sender.clone());
     let (seen, dirs) = (runtime.seen(), runtime.dirs.clone());
+    let pulls = runtime.pulls_under_way();
     let sync_loop = SyncLoop::new(&config, runtime, groups, Rc::clone(&books), health.clone(), (sender.clone(), inbox));
     let (config_shown, watchdog_shown) = (Rc::clone(&config), watchdog.clone());
     let view = LocalBooks {
@@ -73,6 +74,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         addresses,
         health: health.clone(),
         watchdog: watchdog_shown,
+        pulls,
         started,
     };
     let mut tasks = vec![rt::spawn(sync_loop.run()), rt::spawn(local.serve(Rc::new(view)))];
@@ -118,11 +120,7 @@ fn pod_runtime(config: &Config, node: NodeSettings, inbox: Sender<SyncEvent>) ->
     } else {
         rpc::Client::new(&config.image_endpoint.to_string_lossy())
     };
-    let images = Images::new(
-        ImageService::new(image_client, config.runtime_request_timeout),
-        PullLimits::of(config),
-        inbox.clone(),
-    );
+    let images = Images::new(ImageService::new(image_client, config.runtime_request_timeout), config, inbox.clone());
     let cri = RuntimeService::new(client, config.runtime_request_timeout);
     PodRuntime::new(cri, images, node, Rc::new(RefCell::new(ObservedCache::default())), inbox)
 }

@@ -8,11 +8,18 @@ use super::encode::{Encode, Json};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bytes(pub Vec<u8>);
 
+impl Bytes {
+    /// `None` for what is no base64 with padding.
+    pub fn from_base64(text: &str) -> Option<Self> {
+        from_base64(text).map(Self)
+    }
+}
+
 impl Decode for Bytes {
     fn decode(value: Value, _place: Place<'_>) -> Result<Self, DecodeError> {
         let text = text(value)?;
-        match from_base64(&text) {
-            Some(bytes) => Ok(Self(bytes)),
+        match Self::from_base64(&text) {
+            Some(bytes) => Ok(bytes),
             None => Err(DecodeError::new("expected base64, with padding")),
         }
     }

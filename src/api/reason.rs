@@ -115,6 +115,7 @@ reasons! {
     FAILED_POST_START_HOOK = "FailedPostStartHook";
     FAILED_PRE_STOP_HOOK = "FailedPreStopHook";
     FAILED_SYNC = "FailedSync";
+    FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET = "FailedToRetrieveImagePullSecret";
     FAILED_VALIDATION = "FailedValidation";
     FREE_DISK_SPACE_FAILED = "FreeDiskSpaceFailed";
     IMAGE_GC_FAILED = "ImageGCFailed";

@@ -125,6 +125,11 @@ Runtime and images:
   --runtime-request-timeout DURATION    [2m]
   --serialize-image-pulls[=BOOL]        one image at a time  [true]
   --registry-qps N, --registry-burst N  pulls per second; 0: no limit  [5, 10]
+  --image-credential-provider-config PATH, --image-credential-provider-bin-dir DIR
+                                        programs that give credentials for registries  [none]
+  --strict-image-pull-policy            Always fails while the registry is away, whatever is present
+  --image-gc-high-threshold N, --image-gc-low-threshold N
+                                        percent of the disk: remove unused images from, down to  [85, 80]
 
 Node and network:
   --hostname-override NAME              the node's name  [the host's name]

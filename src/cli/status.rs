@@ -46,6 +46,14 @@ fn text(status: &NodeStatus) -> String {
     if status.sources.is_empty() {
         lines.push("  <none>".to_owned());
     }
+    if !status.pulls.is_empty() {
+        lines.push("Pulls:".to_owned());
+        lines.extend(status.pulls.iter().map(|pull| {
+            let since = age(i64::try_from(pull.seconds).unwrap_or(i64::MAX));
+            let what = if pull.begun { "under way for" } else { "waits for its turn since" };
+            format!("  {} for {}: {what} {since}", pull.image, pull.pod)
+        }));
+    }
     if let Some(stall) = &status.last_stall {
         lines.push("Last stall:".to_owned());
         lines.extend(last_stall(stall).map(|line| format!("  {line}")));
@@ -97,7 +105,7 @@ fn or_none(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::{DeviceStatus, RecentError, SourceStatus};
+    use crate::server::{DeviceStatus, PullStatus, RecentError, SourceStatus};
 
     #[test]
     fn the_page_names_node_runtime_sources_and_errors() {
@@ -124,6 +132,7 @@ mod tests {
                 errors: vec!["web.yaml: spec.containers[0].image: required".to_owned()],
             }],
             pods: 2,
+            pulls: Vec::new(),
             errors: vec![RecentError { time: "2026-11-20T20:24:00Z".to_owned(), message: "pull failed".to_owned() }],
         };
         let page = "\
@@ -148,6 +157,21 @@ Last errors:
         let page = text(&NodeStatus::default());
         assert!(page.contains("Runtime:  no answer yet at , not ready\n"), "{page}");
         assert!(page.ends_with("Sources:\n  <none>\nLast errors:\n  <none>\n"), "{page}");
+    }
+
+    #[test]
+    fn images_on_their_way_are_told_with_their_pods() {
+        let pull = |image: &str, begun| PullStatus {
+            image: image.to_owned(),
+            pod: "web_default".to_owned(),
+            begun,
+            seconds: 75,
+        };
+        let status = NodeStatus { pulls: vec![pull("a:1", true), pull("b:1", false)], ..NodeStatus::default() };
+        let page = text(&status);
+        let pulls =
+            "Pulls:\n  a:1 for web_default: under way for 75s\n  b:1 for web_default: waits for its turn since 75s\n";
+        assert!(page.contains(pulls), "{page}");
     }
 
     #[test]

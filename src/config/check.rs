@@ -26,16 +26,26 @@ impl fmt::Display for Problem {
 
 /// Whether `document` is a configuration; the first thing that is wrong if not.
 pub(super) fn check_document(document: &Value) -> Result<(), Problem> {
+    check_document_of(document, "KubeletConfiguration", &["kubelet.config.k8s.io/v1beta1"], KUBELET_CONFIGURATION)
+}
+
+/// Whether `document` is of this kind, in one of these versions, and has only these fields.
+pub(super) fn check_document_of(
+    document: &Value,
+    kind: &str,
+    versions: &[&str],
+    fields: &[Field],
+) -> Result<(), Problem> {
     let mut walk = Walk::default();
     let root = walk.mapping(document)?;
-    for (name, wanted) in [("apiVersion", "kubelet.config.k8s.io/v1beta1"), ("kind", "KubeletConfiguration")] {
+    for (name, wanted) in [("apiVersion", versions), ("kind", &[kind])] {
         match root.get(name) {
-            Some(Value::String(found)) if found == wanted => {}
-            Some(other) => return Err(walk.inside(name, |walk| walk.expected(wanted, other))),
-            None => return Err(walk.inside(name, |walk| walk.fault(format!("required: {wanted}")))),
+            Some(Value::String(found)) if wanted.contains(&found.as_str()) => {}
+            Some(other) => return Err(walk.inside(name, |walk| walk.expected(&either(wanted), other))),
+            None => return Err(walk.inside(name, |walk| walk.fault(format!("required: {}", either(wanted))))),
         }
     }
-    walk.object(KUBELET_CONFIGURATION, root)
+    walk.object(fields, root)
 }
 
 /// The paths of the fields of a checked document that are set and not in force yet.

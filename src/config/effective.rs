@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::check::{Problem, socket_path};
+use super::credential_providers::CredentialProvider;
 use super::duration;
 use super::flags::Given;
 use crate::api::{CPU, EPHEMERAL_STORAGE, MEMORY, Quantity, ResourceList};
@@ -51,6 +52,14 @@ pub(crate) struct Config {
     /// Pulls per second; 0 means no limit.
     pub(crate) registry_pull_qps: u32,
     pub(crate) registry_burst: u32,
+    /// `Always` fails while the registry cannot be reached, whatever is present.
+    pub(crate) strict_image_pull_policy: bool,
+    pub(crate) credential_providers: Vec<CredentialProvider>,
+    /// Where the programs of the providers are.
+    pub(crate) credential_provider_bin_dir: PathBuf,
+    /// Which present images a pod may use only with credentials that have once brought them.
+    pub(crate) credentials_verification: CredentialsVerification,
+    pub(crate) image_gc: ImageGc,
 
     // Pods.
     pub(crate) max_pods: u32,
@@ -130,6 +139,38 @@ pub(crate) struct Enforced {
     pub(crate) kube_compressible: bool,
 }
 
+/// `imagePullCredentialsVerificationPolicy`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum CredentialsVerification {
+    /// Whatever is present may be used.
+    Never,
+    /// What this kubelet has not pulled itself may be used.
+    #[default]
+    NeverForPreloaded,
+    /// Images of these names may be used; `registry.example.com/team/*` is all that begins so.
+    NeverFor(Vec<String>),
+    Always,
+}
+
+/// When unused images are removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ImageGc {
+    /// In percent of the file system: from here on it is made room.
+    pub(crate) high: u8,
+    /// In percent: until no more than this is used.
+    pub(crate) low: u8,
+    /// Nothing younger is removed to make room.
+    pub(crate) min_age: Duration,
+    /// What was not used for longer is removed; zero: nothing for its age alone.
+    pub(crate) max_age: Duration,
+}
+
+impl Default for ImageGc {
+    fn default() -> Self {
+        Self { high: 85, low: 80, min_age: Duration::from_secs(120), max_age: Duration::ZERO }
+    }
+}
+
 /// How long pods have when the node shuts down; zero means that nothing is done then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ShutdownGrace {
@@ -160,6 +201,11 @@ impl Default for Config {
             max_parallel_image_pulls: None,
             registry_pull_qps: 5,
             registry_burst: 10,
+            strict_image_pull_policy: false,
+            credential_providers: Vec::new(),
+            credential_provider_bin_dir: PathBuf::new(),
+            credentials_verification: CredentialsVerification::default(),
+            image_gc: ImageGc::default(),
             max_pods: 110,
             pod_pids_limit: None,
             seccomp_default: false,
@@ -204,6 +250,8 @@ impl Config {
             node_ips: given.node_ips,
             lock_file: given.lock_file,
             watchdog_device: given.watchdog_device,
+            strict_image_pull_policy: given.strict_image_pull_policy,
+            credential_provider_bin_dir: given.credential_provider_bin_dir.unwrap_or_default(),
             ..Self::default()
         };
         if let Some(path) = given.root_dir {
@@ -215,6 +263,8 @@ impl Config {
         config.cert_dir = given.cert_dir.unwrap_or_else(|| config.root_dir.join("pki"));
         config.take_places(&fields);
         config.take_images(&fields)?;
+        config.take_image_gc(&fields)?;
+        config.take_credentials_verification(&fields)?;
         config.take_pods(&fields);
         config.take_cgroups(&fields)?;
         config.take_logs(&fields);
@@ -257,6 +307,48 @@ impl Config {
             )),
             _ => Ok(()),
         }
+    }
+
+    fn take_image_gc(&mut self, fields: &Fields<'_>) -> Result<(), Problem> {
+        let percent = |path: &str| fields.int(path).and_then(|percent| u8::try_from(percent).ok());
+        let gc = &mut self.image_gc;
+        gc.high = percent("imageGCHighThresholdPercent").unwrap_or(gc.high);
+        gc.low = percent("imageGCLowThresholdPercent").unwrap_or(gc.low);
+        fields.replace("imageMinimumGCAge", Fields::duration, &mut gc.min_age);
+        fields.replace("imageMaximumGCAge", Fields::duration, &mut gc.max_age);
+        if gc.low >= gc.high {
+            let fault = format!("expected less than imageGCHighThresholdPercent {}, found {}", gc.high, gc.low);
+            return Err(conflict("imageGCLowThresholdPercent", fault));
+        }
+        if !gc.max_age.is_zero() && gc.max_age <= gc.min_age {
+            return Err(conflict("imageMaximumGCAge", "expected more than imageMinimumGCAge".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn take_credentials_verification(&mut self, fields: &Fields<'_>) -> Result<(), Problem> {
+        let allowlist = fields.at("preloadedImagesVerificationAllowlist").and_then(Value::as_array);
+        let allowlist: Vec<String> =
+            allowlist.into_iter().flatten().filter_map(|item| item.as_str().map(str::to_owned)).collect();
+        let policy = fields.text("imagePullCredentialsVerificationPolicy").unwrap_or("NeverVerifyPreloadedImages");
+        if !allowlist.is_empty() && policy != "NeverVerifyAllowlistedImages" {
+            let fault =
+                "expected imagePullCredentialsVerificationPolicy NeverVerifyAllowlistedImages beside it".to_owned();
+            return Err(conflict("preloadedImagesVerificationAllowlist", fault));
+        }
+        if let Some((index, pattern)) = allowlist.iter().enumerate().find(|(_, pattern)| !is_image_pattern(pattern)) {
+            let fault = format!(
+                "expected the name of an image without tag and digest, or its beginning and /*, found {pattern:?}"
+            );
+            return Err(conflict(&format!("preloadedImagesVerificationAllowlist[{index}]"), fault));
+        }
+        self.credentials_verification = match policy {
+            "NeverVerify" => CredentialsVerification::Never,
+            "NeverVerifyAllowlistedImages" => CredentialsVerification::NeverFor(allowlist),
+            "AlwaysVerify" => CredentialsVerification::Always,
+            _ => CredentialsVerification::NeverForPreloaded,
+        };
+        Ok(())
     }
 
     fn take_pods(&mut self, fields: &Fields<'_>) {
@@ -371,6 +463,14 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// `registry.example.com/team/app`, or a beginning of it and `/*`.
+fn is_image_pattern(pattern: &str) -> bool {
+    let name = pattern.strip_suffix("/*").unwrap_or(pattern);
+    let last = name.rsplit('/').next().unwrap_or_default();
+    let is_registry = !name.contains('/') && name.len() < pattern.len();
+    !name.is_empty() && !name.contains(['*', '@', ' ']) && !name.ends_with('/') && (is_registry || !last.contains(':'))
 }
 
 /// Two settings that cannot both stand.

@@ -32,22 +32,22 @@ fn read_one(path: &Path) -> Result<Map<String, Value>, Error> {
     let unparsed = |source| Error::Parse { path: path.to_owned(), source };
     let refused = |problem| Error::Field { path: path.to_owned(), problem };
     let documents = yaml::parse(&read_bytes(path).map_err(unread)?).map_err(unparsed)?;
-    let document = one(documents).map_err(refused)?.strict().map_err(unparsed)?;
+    let document = one(documents, "KubeletConfiguration").map_err(refused)?.strict().map_err(unparsed)?;
     check_document(&document).map_err(refused)?;
     let Value::Object(mut fields) = document else { return Ok(Map::new()) };
     resolve_paths(&mut fields, KUBELET_CONFIGURATION, path.parent().unwrap_or(Path::new("")));
     Ok(fields)
 }
 
-fn one(documents: Vec<Document>) -> Result<Document, Problem> {
+pub(super) fn one(documents: Vec<Document>, kind: &str) -> Result<Document, Problem> {
     let [document] = <[Document; 1]>::try_from(documents).map_err(|documents| Problem {
         path: String::new(),
-        fault: format!("expected one KubeletConfiguration, found {} documents", documents.len()),
+        fault: format!("expected one {kind}, found {} documents", documents.len()),
     })?;
     Ok(document)
 }
 
-fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+pub(super) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length > MOST_BYTES) {

@@ -27,11 +27,14 @@ pub(super) enum Own {
     ConfigDir,
     Help,
     HostnameOverride,
+    ImageCredentialProviderBinDir,
+    ImageCredentialProviderConfig,
     Kubeconfig,
     LocalSocket,
     LockFile,
     NodeIp,
     RootDir,
+    StrictImagePullPolicy,
     Version,
     WatchdogDevice,
 }
@@ -39,7 +42,7 @@ pub(super) enum Own {
 impl Own {
     pub(super) const fn kind(self) -> &'static Kind {
         match self {
-            Self::Help | Self::Version => &Kind::Bool,
+            Self::Help | Self::StrictImagePullPolicy | Self::Version => &Kind::Bool,
             Self::NodeIp => &Kind::List(&Kind::Ip),
             Self::CloudProvider => &Kind::Word(&["external"]),
             Self::HostnameOverride => &Kind::Text,
@@ -47,6 +50,8 @@ impl Own {
             | Self::CertDir
             | Self::Config
             | Self::ConfigDir
+            | Self::ImageCredentialProviderBinDir
+            | Self::ImageCredentialProviderConfig
             | Self::Kubeconfig
             | Self::LocalSocket
             | Self::LockFile
@@ -113,8 +118,8 @@ pub(super) const FLAGS: &[(&str, Meaning)] = &[
     ("help", Meaning::Own(Own::Help)),
     ("hostname-override", Meaning::Own(Own::HostnameOverride)),
     ("http-check-frequency", Meaning::Field("httpCheckFrequency")),
-    ("image-credential-provider-bin-dir", Meaning::NotYet(Kind::Path)),
-    ("image-credential-provider-config", Meaning::NotYet(Kind::Path)),
+    ("image-credential-provider-bin-dir", Meaning::Own(Own::ImageCredentialProviderBinDir)),
+    ("image-credential-provider-config", Meaning::Own(Own::ImageCredentialProviderConfig)),
     ("image-gc-high-threshold", Meaning::Field("imageGCHighThresholdPercent")),
     ("image-gc-low-threshold", Meaning::Field("imageGCLowThresholdPercent")),
     ("image-service-endpoint", Meaning::Field("imageServiceEndpoint")),
@@ -180,6 +185,7 @@ pub(super) const FLAGS: &[(&str, Meaning)] = &[
     ("seccomp-default", Meaning::Field("seccompDefault")),
     ("serialize-image-pulls", Meaning::Field("serializeImagePulls")),
     ("streaming-connection-idle-timeout", Meaning::Field("streamingConnectionIdleTimeout")),
+    ("strict-image-pull-policy", Meaning::Own(Own::StrictImagePullPolicy)),
     ("sync-frequency", Meaning::Field("syncFrequency")),
     ("system-cgroups", Meaning::Field("systemCgroups")),
     ("system-reserved", Meaning::Field("systemReserved")),

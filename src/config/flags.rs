@@ -24,6 +24,9 @@ pub(super) struct Given {
     pub(super) local_socket: Option<PathBuf>,
     pub(super) lock_file: Option<PathBuf>,
     pub(super) watchdog_device: Option<PathBuf>,
+    pub(super) credential_provider_bin_dir: Option<PathBuf>,
+    pub(super) credential_provider_config: Option<PathBuf>,
+    pub(super) strict_image_pull_policy: bool,
     /// A kubeconfig of either kind was named.
     pub(super) wants_cluster: bool,
     /// The fields that flags set, in the form of a configuration document.
@@ -148,10 +151,13 @@ impl Given {
             Own::ConfigDir => self.config_dir = path(),
             Own::Help => self.help = *value == Value::Bool(true),
             Own::HostnameOverride => self.hostname_override = Some(text.to_owned()),
+            Own::ImageCredentialProviderBinDir => self.credential_provider_bin_dir = path(),
+            Own::ImageCredentialProviderConfig => self.credential_provider_config = path(),
             Own::LocalSocket => self.local_socket = path(),
             Own::LockFile => self.lock_file = path(),
             Own::NodeIp => self.node_ips = node_ips(text)?,
             Own::RootDir => self.root_dir = path(),
+            Own::StrictImagePullPolicy => self.strict_image_pull_policy = *value == Value::Bool(true),
             Own::Version => self.version = *value == Value::Bool(true),
             Own::WatchdogDevice => self.watchdog_device = path(),
         }

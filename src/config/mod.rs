@@ -4,6 +4,7 @@
 //! goes one way: read, held against the schema, merged, made into a [`Config`].
 
 mod check;
+mod credential_providers;
 mod duration;
 mod effective;
 mod file;
@@ -17,8 +18,9 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+pub(crate) use credential_providers::CredentialProvider;
 pub(crate) use duration::{go_duration, parse_duration};
-pub(crate) use effective::{CgroupDriver, Config, Enforced, SwapBehavior};
+pub(crate) use effective::{CgroupDriver, Config, CredentialsVerification, Enforced, ImageGc, SwapBehavior};
 
 pub(crate) use effective::LOCAL_SOCKET;
 #[cfg(test)]
@@ -62,13 +64,34 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     }
     warnings.0.append(&mut given.warnings);
     file::merge(&mut fields, std::mem::take(&mut given.fields));
+    let providers = credential_providers(&given)?;
     let node_name = node_name(given.hostname_override.as_deref(), &mut warnings)?;
     let mut config = Config::new(given, &fields, node_name).map_err(Error::Conflict)?;
+    config.credential_providers = providers;
+    for provider in &config.credential_providers {
+        // Images that need no credentials, or have others, go on without it; and it may come later.
+        let program = config.credential_provider_bin_dir.join(&provider.name);
+        if !program.is_file() {
+            warnings.0.push(format!("credential provider {} is missing: {}", provider.name, program.display()));
+        }
+    }
     // Pods mount parts of the first, and the runtime writes to the second: both have to mean the same to others.
     for path in [&mut config.root_dir, &mut config.pod_logs_dir, &mut config.cert_dir] {
         *path = std::path::absolute(&*path).map_err(|source| Error::Read { path: path.clone(), source })?;
     }
     Ok(Request::Run(Box::new(config), warnings))
+}
+
+fn credential_providers(given: &flags::Given) -> Result<Vec<CredentialProvider>, Error> {
+    match (&given.credential_provider_config, &given.credential_provider_bin_dir) {
+        (Some(path), Some(_)) => credential_providers::read(path),
+        (None, None) => Ok(Vec::new()),
+        (config, _) => {
+            let (one, other) = ("--image-credential-provider-config", "--image-credential-provider-bin-dir");
+            let (one, other) = if config.is_some() { (one, other) } else { (other, one) };
+            Err(Error::Flag(format!("{one}: expected {other} beside it")))
+        }
+    }
 }
 
 fn node_name(given: Option<&str>, warnings: &mut Warnings) -> Result<String, Error> {

@@ -107,8 +107,8 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     later("authorization", Kind::Object(AUTHORIZATION)),
     used("registryPullQPS", COUNT),
     used("registryBurst", COUNT),
-    later("imagePullCredentialsVerificationPolicy", Kind::Word(CREDENTIALS_VERIFICATION)),
-    later("preloadedImagesVerificationAllowlist", TEXTS),
+    used("imagePullCredentialsVerificationPolicy", Kind::Word(CREDENTIALS_VERIFICATION)),
+    used("preloadedImagesVerificationAllowlist", TEXTS),
     later("eventRecordQPS", COUNT),
     later("eventBurst", COUNT),
     later("enableDebuggingHandlers", Kind::Bool),
@@ -122,10 +122,10 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     later("nodeStatusUpdateFrequency", DURATION),
     later("nodeStatusReportFrequency", DURATION),
     later("nodeLeaseDurationSeconds", COUNT),
-    later("imageMinimumGCAge", DURATION),
-    later("imageMaximumGCAge", DURATION),
-    later("imageGCHighThresholdPercent", PERCENT),
-    later("imageGCLowThresholdPercent", PERCENT),
+    used("imageMinimumGCAge", DURATION),
+    used("imageMaximumGCAge", DURATION),
+    used("imageGCHighThresholdPercent", PERCENT),
+    used("imageGCLowThresholdPercent", PERCENT),
     later("volumeStatsAggPeriod", Kind::AnyDuration),
     later("kubeletCgroups", Kind::Text),
     later("systemCgroups", Kind::Text),
@@ -211,6 +211,38 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("imageServiceEndpoint", Kind::Endpoint),
     moot("failCgroupV1", Kind::Bool),
     later("userNamespaces", Kind::Object(USER_NAMESPACES)),
+];
+
+/// The top level of `kubelet.config.k8s.io/v1`, `CredentialProviderConfig`.
+pub(super) const CREDENTIAL_PROVIDER_CONFIG: &[Field] = &[
+    moot("kind", Kind::Text),
+    moot("apiVersion", Kind::Text),
+    used("providers", Kind::List(&Kind::Object(CREDENTIAL_PROVIDER))),
+];
+
+const CREDENTIAL_PROVIDER: &[Field] = &[
+    used("name", Kind::Text),
+    used("matchImages", TEXTS),
+    used("defaultCacheDuration", DURATION),
+    used("apiVersion", Kind::Word(PROVIDER_VERSIONS)),
+    used("args", TEXTS),
+    used("env", Kind::List(&Kind::Object(&[used("name", Kind::Text), used("value", Kind::Text)]))),
+    used("tokenAttributes", Kind::Object(TOKEN_ATTRIBUTES)),
+];
+
+const TOKEN_ATTRIBUTES: &[Field] = &[
+    later("serviceAccountTokenAudience", Kind::Text),
+    later("cacheType", Kind::Word(&["ServiceAccount", "Token"])),
+    used("requireServiceAccount", Kind::Bool),
+    later("requiredServiceAccountAnnotationKeys", TEXTS),
+    later("optionalServiceAccountAnnotationKeys", TEXTS),
+];
+
+/// Of what is asked of a provider, and of its answer.
+pub(super) const PROVIDER_VERSIONS: &[&str] = &[
+    "credentialprovider.kubelet.k8s.io/v1",
+    "credentialprovider.kubelet.k8s.io/v1beta1",
+    "credentialprovider.kubelet.k8s.io/v1alpha1",
 ];
 
 const AUTHENTICATION: &[Field] = &[

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::v1::{ContainerStatusResponse, PodSandboxStatusResponse};
+use super::v1::{ContainerStatusResponse, PodSandboxStatusResponse, StatusResponse};
 
 impl ContainerStatusResponse {
     /// The container's first process, if the status is verbose and the container has one.
@@ -17,6 +17,19 @@ impl PodSandboxStatusResponse {
     /// The sandbox's own process, if the status is verbose and the sandbox has one.
     pub fn init_pid(&self) -> Option<u32> {
         init_pid(&self.info)
+    }
+}
+
+impl StatusResponse {
+    /// What sandboxes are made from, if the status is verbose. containerd before 1.7 does not pin that image; others do.
+    pub fn sandbox_image(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Config {
+            sandbox_image: String,
+        }
+        let config: Config = serde_json::from_str(self.info.get("config")?).ok()?;
+        Some(config.sandbox_image).filter(|image| !image.is_empty())
     }
 }
 
@@ -52,6 +65,20 @@ mod tests {
         check(r#"{"pid":0}"#, None);
         check("{}", None);
         assert_eq!(ContainerStatusResponse::default().init_pid(), None);
+    }
+
+    #[test]
+    fn the_image_of_sandboxes_is_found_where_the_runtime_tells_it() {
+        let image = |config: &str| {
+            let info = BTreeMap::from([("config".to_owned(), config.to_owned())]);
+            StatusResponse { info, ..StatusResponse::default() }.sandbox_image()
+        };
+        let config = r#"{"containerd":{"snapshotter":"overlayfs"},"sandboxImage":"registry.k8s.io/pause:3.6"}"#;
+        assert_eq!(image(config).as_deref(), Some("registry.k8s.io/pause:3.6"));
+        for other in ["{}", r#"{"sandboxImage":""}"#, r#"{"sandboxImage":7}"#, "x"] {
+            assert_eq!(image(other), None);
+        }
+        assert_eq!(StatusResponse::default().sandbox_image(), None);
     }
 
     #[test]

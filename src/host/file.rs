@@ -32,6 +32,16 @@ fn open_regular(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// All of a file that is the administrator's to write, unless it has more than `limit` bytes.
+pub(crate) fn read_all(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length > limit) {
+        return Err(io::Error::other(format!("larger than {limit} bytes")));
+    }
+    Ok(bytes)
+}
+
 /// Puts `bytes` at `path`, all of them or none, even when the power goes. Only this user can read them.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;

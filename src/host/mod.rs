@@ -3,11 +3,13 @@
 pub(crate) mod clock;
 pub(crate) mod directories;
 pub(crate) mod file;
+pub(crate) mod file_system;
 pub(crate) mod kernel_log;
 pub(crate) mod mounts;
 pub(crate) mod open_inside;
 pub(crate) mod pidfd;
 pub(crate) mod process;
+pub(crate) mod program;
 pub(crate) mod remove_tree;
 pub(crate) mod signals;
 pub(crate) mod thread_state;

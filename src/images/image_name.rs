@@ -33,6 +33,23 @@ pub(super) fn with_default_tag(image: &str) -> Result<String, InvalidName<'_>> {
     Ok(if tag.is_none() && digest.is_none() { [image, ":", DEFAULT_TAG].concat() } else { image.to_owned() })
 }
 
+/// The name without tag and digest, and with the registry that it means where it names none: Docker Hub.
+pub(super) fn repository(image: &str) -> Result<String, InvalidName<'_>> {
+    let Parts { tag, digest } = parse(image)?;
+    let name = digest.map_or(image, |digest| image.get(..image.len() - digest.len() - 1).unwrap_or(image));
+    let name = tag.map_or(name, |tag| name.get(..name.len() - tag.len() - 1).unwrap_or(name));
+    Ok(match split_domain(name) {
+        (Some("docker.io" | "index.docker.io"), path) => of_docker_hub(path),
+        (Some(_), _) => name.to_owned(),
+        (None, path) => of_docker_hub(path),
+    })
+}
+
+fn of_docker_hub(path: &str) -> String {
+    let folder = if path.contains('/') { "" } else { "library/" };
+    ["docker.io/", folder, path].concat()
+}
+
 #[derive(Debug, PartialEq, Eq)]
 struct Parts<'a> {
     tag: Option<&'a str>,
@@ -211,6 +228,24 @@ mod tests {
             let image = [image, SHA256].concat();
             assert_eq!(with_default_tag(&image), Ok(image.clone()));
         }
+    }
+
+    #[test]
+    fn a_repository_has_its_registry_and_neither_tag_nor_digest() {
+        for (image, expected) in [
+            ("busybox", "docker.io/library/busybox"),
+            ("busybox:1", "docker.io/library/busybox"),
+            ("a/b:1", "docker.io/a/b"),
+            ("index.docker.io/busybox", "docker.io/library/busybox"),
+            ("docker.io/a/b", "docker.io/a/b"),
+            ("localhost/a:1", "localhost/a"),
+            ("127.0.0.1:5000/a/b", "127.0.0.1:5000/a/b"),
+            ("127.0.0.1:5000/a/b:1", "127.0.0.1:5000/a/b"),
+        ] {
+            assert_eq!(repository(image), Ok(expected.to_owned()), "{image}");
+            assert_eq!(repository(&[image, SHA256].concat()), Ok(expected.to_owned()), "{image} with a digest");
+        }
+        assert!(repository("a b").is_err());
     }
 
     #[test]

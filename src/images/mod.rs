@@ -1,31 +1,52 @@
-//! Images: pull policy, pulls, back-off.
+//! Images: pull policy, credentials, pulls, back-off, garbage collection.
 //!
 //! [`Images::ensure`] brings the image of a container, or says why the container waits. Pulls take turns; who has
 //! waited for a turn looks again, so that what another pod has brought meanwhile is not pulled twice. What is remembered
 //! is only what cannot be seen: the failures of late.
 
+mod bring;
+mod collect;
+mod credentials;
+mod garbage;
 mod image_name;
+mod pull;
 mod pull_backoff;
 mod pull_error;
 mod pull_policy;
+mod pull_records;
+mod pulls_under_way;
 mod service;
+mod sha256;
 mod token_bucket;
+mod unreachable;
+mod verification;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use async_channel::Sender;
 
 use crate::api::{Container, EventKind, Pod, PodUid, PullPolicy, Reason};
-use crate::config::{Config, go_duration};
+use crate::config::{Config, CredentialsVerification, ImageGc};
 use crate::cri::ImageService;
-use crate::cri::v1::{Image, ImageSpec, PodSandboxConfig};
+use crate::cri::v1::{Image, PodSandboxConfig};
 use crate::pods::{PodEvent, SyncEvent, Waiting};
 use crate::rt;
 
+pub(crate) use collect::CollectError;
+pub(crate) use credentials::PullSecrets;
+pub(crate) use garbage::InUse;
+pub(crate) use pulls_under_way::{PullUnderWay, PullsUnderWay};
+
+use bring::Order;
+use credentials::NodeCredentials;
+use garbage::ImageBook;
 use pull_backoff::PullBackoff;
+use pull_records::PullRecords;
 use service::Service;
 use token_bucket::TokenBucket;
+use unreachable::Outages;
 
 /// The images of this node. One for the whole process.
 #[derive(Debug)]
@@ -35,6 +56,21 @@ pub(crate) struct Images<S = ImageService> {
     turns: Option<rt::Semaphore>,
     throttle: RefCell<Option<TokenBucket>>,
     backoff: RefCell<PullBackoff>,
+    outages: RefCell<Outages>,
+    credentials: NodeCredentials,
+    verification: CredentialsVerification,
+    records: PullRecords,
+    /// `Always` fails while the registry cannot be reached, whatever is present.
+    strict: bool,
+    under_way: PullsUnderWay,
+    gc: ImageGc,
+    book: RefCell<ImageBook>,
+    /// Images have come of late.
+    pulled: Cell<bool>,
+    /// All images were looked at once.
+    looked: Cell<bool>,
+    /// Where the runtime has its images, once it has told.
+    image_dir: RefCell<Option<PathBuf>>,
     /// The sync loop's, for what is to be told.
     inbox: Sender<SyncEvent>,
 }
@@ -47,6 +83,8 @@ pub(crate) struct PresentImage {
     pub(crate) user: ImageUser,
     /// In bytes.
     pub(crate) size: u64,
+    /// Tags and digests.
+    names: Vec<String>,
 }
 
 /// An image by its name, and when it is to be pulled.
@@ -94,154 +132,61 @@ impl PullLimits {
 }
 
 impl<S: Service> Images<S> {
-    pub(crate) fn new(service: S, limits: PullLimits, inbox: Sender<SyncEvent>) -> Self {
+    pub(crate) fn new(service: S, config: &Config, inbox: Sender<SyncEvent>) -> Self {
+        let limits = PullLimits::of(config);
         let turns = limits.parallel.and_then(|parallel| usize::try_from(parallel).ok());
         Self {
             service,
             turns: turns.map(rt::Semaphore::new),
             throttle: RefCell::new(TokenBucket::new(limits.rate, limits.burst, Instant::now())),
             backoff: RefCell::default(),
+            outages: RefCell::default(),
+            credentials: NodeCredentials::of(config),
+            verification: config.credentials_verification.clone(),
+            records: PullRecords::new(&config.root_dir),
+            strict: config.strict_image_pull_policy,
+            under_way: PullsUnderWay::default(),
+            gc: config.image_gc,
+            book: RefCell::new(ImageBook::new(Instant::now())),
+            pulled: Cell::new(false),
+            looked: Cell::new(false),
+            image_dir: RefCell::default(),
             inbox,
         }
     }
 
-    /// An image that `pod` runs or mounts, brought to this node if the pull policy wants it. `sandbox` is the
-    /// configuration of the sandbox that it is for. Once `cancel` is ready, a pull under way is given up.
+    /// An image that `pod` runs or mounts, brought to this node if the pull policy wants it, with what its `secrets` or
+    /// the node itself have for the registry. `sandbox` is the configuration of the sandbox that it is for. Once
+    /// `cancel` is ready, a pull under way is given up.
     pub(crate) async fn ensure(
         &self,
         pod: &Pod,
         wanted: Wanted<'_>,
         sandbox: &PodSandboxConfig,
+        secrets: &PullSecrets,
         cancel: impl Future<Output = ()>,
     ) -> Result<PresentImage, Waiting> {
         let cancelled = async {
             cancel.await;
             Err(Waiting::new(Reason::CONTAINER_CREATING, ""))
         };
-        rt::either(self.bring(pod, wanted, sandbox), cancelled).await
+        let bring = async {
+            let order = Order::new(pod, wanted, sandbox, secrets);
+            let order = order.inspect_err(|waiting| {
+                self.tell(pod, wanted, EventKind::Warning, Reason::INSPECT_FAILED, waiting.message.clone());
+            })?;
+            self.bring(&order).await
+        };
+        rt::either(bring, cancelled).await
     }
 
     /// The moment before which a pull of `image` for this pod is not tried again, after one that failed.
     pub(crate) fn retry_at(&self, pod: &PodUid, image: &str) -> Option<Instant> {
-        self.backoff.borrow().waits(pod, image, Instant::now()).map(|(_, until)| until)
+        self.backoff.borrow().last(pod, image, Instant::now()).map(|failure| failure.until())
     }
 
-    async fn bring(&self, pod: &Pod, wanted: Wanted<'_>, sandbox: &PodSandboxConfig) -> Result<PresentImage, Waiting> {
-        let image = wanted.image;
-        let name = image_name::with_default_tag(image).map_err(|error| {
-            let what =
-                format!("Failed to apply default image tag {image:?}: couldn't parse image name {image:?}: {error}");
-            self.tell(pod, wanted, EventKind::Warning, Reason::INSPECT_FAILED, what.clone());
-            Waiting::new(Reason::INVALID_IMAGE_NAME, what)
-        })?;
-        let annotations = pod.metadata.annotations.iter().map(|(key, value)| (key.to_owned(), value.clone()));
-        let spec = ImageSpec { image: name, annotations: annotations.collect(), ..ImageSpec::default() };
-        // Defaulting has filled it in.
-        let policy = wanted.policy.unwrap_or(PullPolicy::IfNotPresent);
-
-        if pull_policy::looks_first(policy) {
-            let present = self.look(image, &spec).await.inspect_err(|waiting| {
-                self.tell(pod, wanted, EventKind::Warning, Reason::INSPECT_FAILED, waiting.message.clone());
-            })?;
-            match present {
-                Some(present) if !pull_policy::should_pull(policy, true) => {
-                    self.tell_present(pod, wanted);
-                    return Ok(present);
-                }
-                None if !pull_policy::should_pull(policy, false) => {
-                    let what = format!("Container image {image:?} is not present with pull policy of Never");
-                    self.tell(pod, wanted, EventKind::Warning, Reason::ERR_IMAGE_NEVER_PULL, what.clone());
-                    return Err(Waiting::new(Reason::ERR_IMAGE_NEVER_PULL, what));
-                }
-                Some(_) | None => {}
-            }
-        }
-        if let Some((failure, _)) = self.backoff.borrow().waits(&pod.metadata.uid, image, Instant::now()) {
-            let what = format!("Back-off pulling image {image:?}: {failure}");
-            self.tell(pod, wanted, EventKind::Normal, Reason::BACK_OFF, format!("Back-off pulling image {image:?}"));
-            return Err(Waiting::new(Reason::IMAGE_PULL_BACK_OFF, what));
-        }
-        let pulled = self.pull(pod, wanted, &spec, policy, sandbox).await;
-        match pulled {
-            Err(_) if pull_policy::present_will_do(policy) => match self.look(image, &spec).await? {
-                Some(present) => {
-                    self.tell_present(pod, wanted);
-                    Ok(present)
-                }
-                None => pulled,
-            },
-            Ok(_) | Err(_) => pulled,
-        }
-    }
-
-    /// Waits for a turn and pulls. A failure is kept: it makes the next try wait.
-    async fn pull(
-        &self,
-        pod: &Pod,
-        wanted: Wanted<'_>,
-        spec: &ImageSpec,
-        policy: PullPolicy,
-        sandbox: &PodSandboxConfig,
-    ) -> Result<PresentImage, Waiting> {
-        let image = wanted.image;
-        let asked = Instant::now();
-        let turn = match &self.turns {
-            Some(turns) => match turns.try_acquire() {
-                Some(turn) => Some(turn),
-                None => {
-                    let turn = turns.acquire().await;
-                    // The pull that was waited for may have been of this image.
-                    if pull_policy::looks_first(policy) {
-                        if let Some(present) = self.look(image, spec).await? {
-                            self.tell_present(pod, wanted);
-                            return Ok(present);
-                        }
-                    }
-                    Some(turn)
-                }
-            },
-            None => None,
-        };
-        let begun = Instant::now();
-        let throttled = self.throttle.borrow_mut().as_mut().is_some_and(|throttle| !throttle.take(begun));
-        let pulled = if throttled {
-            Err("pull QPS exceeded".to_owned())
-        } else {
-            self.tell(pod, wanted, EventKind::Normal, Reason::PULLING, format!("Pulling image {image:?}"));
-            log!(info, "pulling an image", image = image, pod = pod.full_name());
-            self.service.pull(spec, sandbox).await
-        };
-        drop(turn);
-        let now = Instant::now();
-        match pulled {
-            Err(error) => {
-                let failed = format!("Failed to pull image {image:?}: {error}");
-                self.tell(pod, wanted, EventKind::Warning, Reason::FAILED, failed);
-                let waiting = pull_error::waiting(image, &error);
-                let text = format!("{}: {}", waiting.reason, waiting.message);
-                self.backoff.borrow_mut().failed(&pod.metadata.uid, image, text, now);
-                Err(waiting)
-            }
-            Ok(image_ref) => {
-                self.backoff.borrow_mut().forget_old(now);
-                let (waited, took) = (begun.duration_since(asked), now.duration_since(begun));
-                log!(info, "pulled an image", image = image, ms = took.as_millis(), waited_ms = waited.as_millis());
-                let described = self.described(image, image_ref).await?;
-                let (took, with_wait) = (go_duration(took), go_duration(took + waited));
-                let what = format!(
-                    "Successfully pulled image {image:?} in {took} ({with_wait} including waiting). Image size: {} bytes.",
-                    described.size
-                );
-                self.tell(pod, wanted, EventKind::Normal, Reason::PULLED, what);
-                Ok(described)
-            }
-        }
-    }
-
-    fn tell_present(&self, pod: &Pod, wanted: Wanted<'_>) {
-        let image = wanted.image;
-        let what = format!("Container image {image:?} already present on machine and can be accessed by the pod");
-        self.tell(pod, wanted, EventKind::Normal, Reason::PULLED, what);
+    pub(crate) fn under_way(&self) -> PullsUnderWay {
+        self.under_way.clone()
     }
 
     fn tell(&self, pod: &Pod, wanted: Wanted<'_>, kind: EventKind, reason: Reason, message: String) {
@@ -253,31 +198,14 @@ impl<S: Service> Images<S> {
         // Nothing depends on it: when the inbox is full it is dropped.
         let _ = self.inbox.try_send(SyncEvent::Happened(event));
     }
-
-    /// What the runtime says of an image that it has just pulled.
-    async fn described(&self, image: &str, image_ref: String) -> Result<PresentImage, Waiting> {
-        let spec = ImageSpec { image: image_ref, ..ImageSpec::default() };
-        match self.look(image, &spec).await? {
-            Some(present) => Ok(PresentImage { image_ref: spec.image, ..present }),
-            None => Err(inspect_error(image, "the runtime does not have what it has just pulled")),
-        }
-    }
-
-    async fn look(&self, image: &str, spec: &ImageSpec) -> Result<Option<PresentImage>, Waiting> {
-        let found = self.service.status(spec).await.map_err(|error| inspect_error(image, &error))?;
-        Ok(found.map(PresentImage::from))
-    }
 }
 
 impl From<Image> for PresentImage {
     fn from(image: Image) -> Self {
         let user = ImageUser { uid: image.uid, name: image.username };
-        Self { image_ref: image.id, user, size: image.size }
+        let names = image.repo_tags.into_iter().chain(image.repo_digests).collect();
+        Self { image_ref: image.id, user, size: image.size, names }
     }
-}
-
-fn inspect_error(image: &str, error: &str) -> Waiting {
-    Waiting::new(Reason::IMAGE_INSPECT_ERROR, format!("Failed to inspect image {image:?}: {error}"))
 }
 
 #[cfg(test)]

@@ -18,31 +18,41 @@ pub(super) struct PullBackoff {
 }
 
 #[derive(Debug)]
-struct Failure {
+pub(super) struct Failure {
     waits: Backoff,
     wait: Duration,
     failed: Instant,
     /// The reason and the message, as `ErrImagePull: ...`.
-    text: String,
+    pub(super) text: String,
+    /// Stands for what the pod's Secrets were then.
+    pub(super) secrets: u64,
+}
+
+impl Failure {
+    /// The moment of the next try.
+    pub(super) fn until(&self) -> Instant {
+        self.failed + self.wait
+    }
 }
 
 impl PullBackoff {
-    /// What the last try failed with, if the next one has to wait, and until when.
-    pub(super) fn waits(&self, pod: &PodUid, image: &str, now: Instant) -> Option<(&str, Instant)> {
+    /// The last failure, if the next try has to wait for it.
+    pub(super) fn last(&self, pod: &PodUid, image: &str, now: Instant) -> Option<&Failure> {
         // A pod has few images that fail; a key to look one up by would be made for each look.
         let (_, failure) = self.failures.iter().find(|((uid, name), _)| uid == pod && name == image)?;
-        let until = failure.failed + failure.wait;
-        (now < until).then_some((&failure.text, until))
+        (now < failure.until()).then_some(failure)
     }
 
-    pub(super) fn failed(&mut self, pod: &PodUid, image: &str, text: String, now: Instant) {
+    pub(super) fn failed(&mut self, pod: &PodUid, image: &str, text: String, secrets: u64, now: Instant) {
         self.forget_old(now);
         let failure = self.failures.entry((pod.clone(), image.to_owned())).or_insert_with(|| Failure {
             waits: Backoff::new(FIRST, LONGEST),
             wait: Duration::ZERO,
             failed: now,
             text: String::new(),
+            secrets,
         });
+        failure.secrets = secrets;
         failure.wait = failure.waits.next_wait();
         failure.failed = now;
         failure.text = text;
@@ -61,7 +71,7 @@ mod tests {
     const IMAGE: &str = "registry.invalid/none/such:1";
 
     fn wait(backoff: &PullBackoff, now: Instant) -> Option<u64> {
-        backoff.waits(&PodUid::from("u"), IMAGE, now).map(|(_, until)| (until - now).as_secs())
+        backoff.last(&PodUid::from("u"), IMAGE, now).map(|failure| (failure.until() - now).as_secs())
     }
 
     #[test]
@@ -70,7 +80,7 @@ mod tests {
         let mut now = Instant::now();
         assert_eq!(wait(&backoff, now), None);
         for seconds in [10, 20, 40, 80, 160, 300, 300] {
-            backoff.failed(&PodUid::from("u"), IMAGE, "x".to_owned(), now);
+            backoff.failed(&PodUid::from("u"), IMAGE, "x".to_owned(), 7, now);
             assert_eq!(wait(&backoff, now), Some(seconds));
             now += Duration::from_secs(seconds);
             assert_eq!(wait(&backoff, now), None);
@@ -82,10 +92,10 @@ mod tests {
         let mut backoff = PullBackoff::default();
         let start = Instant::now();
         for _ in 0..6 {
-            backoff.failed(&PodUid::from("u"), IMAGE, "x".to_owned(), start);
+            backoff.failed(&PodUid::from("u"), IMAGE, "x".to_owned(), 7, start);
         }
         let later = start + Duration::from_secs(601);
-        backoff.failed(&PodUid::from("u"), IMAGE, "x".to_owned(), later);
+        backoff.failed(&PodUid::from("u"), IMAGE, "x".to_owned(), 7, later);
         assert_eq!(wait(&backoff, later), Some(10));
         backoff.forget_old(later + Duration::from_secs(601));
         assert!(backoff.failures.is_empty());
@@ -95,9 +105,9 @@ mod tests {
     fn another_pod_and_another_image_do_not_wait() {
         let mut backoff = PullBackoff::default();
         let now = Instant::now();
-        backoff.failed(&PodUid::from("u"), IMAGE, "ErrImagePull: no route".to_owned(), now);
-        assert!(backoff.waits(&PodUid::from("v"), IMAGE, now).is_none());
-        assert!(backoff.waits(&PodUid::from("u"), "other", now).is_none());
-        assert_eq!(backoff.waits(&PodUid::from("u"), IMAGE, now).unwrap().0, "ErrImagePull: no route");
+        backoff.failed(&PodUid::from("u"), IMAGE, "ErrImagePull: no route".to_owned(), 7, now);
+        assert!(backoff.last(&PodUid::from("v"), IMAGE, now).is_none());
+        assert!(backoff.last(&PodUid::from("u"), "other", now).is_none());
+        assert_eq!(backoff.last(&PodUid::from("u"), IMAGE, now).unwrap().text, "ErrImagePull: no route");
     }
 }

@@ -10,22 +10,22 @@ pub(super) fn looks_first(policy: PullPolicy) -> bool {
     }
 }
 
-/// Whether the image is pulled, given that it is present or not.
-pub(super) fn should_pull(policy: PullPolicy, present: bool) -> bool {
+/// Whether the registry is ever asked.
+pub(super) fn pulls(policy: PullPolicy) -> bool {
     match policy {
-        PullPolicy::Always => true,
-        PullPolicy::IfNotPresent => !present,
+        PullPolicy::Always | PullPolicy::IfNotPresent => true,
         PullPolicy::Never => false,
     }
 }
 
-/// Whether a present image may stand in for one that could not be pulled.
+/// Whether a present image may stand in for one whose registry cannot be reached.
 ///
-/// The upstream kubelet says no: with `Always` a node without its registry starts nothing again. A node that prefers to
-/// go on with what it has says yes here.
+/// The upstream kubelet says no: with `Always` a node without its registry starts nothing again. `IfNotPresent` comes
+/// here when the image is not present, or when it may not be used without the registry's word.
 pub(super) fn present_will_do(policy: PullPolicy) -> bool {
     match policy {
-        PullPolicy::Always | PullPolicy::IfNotPresent | PullPolicy::Never => false,
+        PullPolicy::Always => true,
+        PullPolicy::IfNotPresent | PullPolicy::Never => false,
     }
 }
 
@@ -34,21 +34,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_is_pulled_always_or_when_it_is_missing_or_never() {
-        for (policy, when_present, when_missing) in [
-            (PullPolicy::Always, true, true),
-            (PullPolicy::IfNotPresent, false, true),
-            (PullPolicy::Never, false, false),
+    fn only_always_goes_to_the_registry_without_a_look_and_may_do_without_it() {
+        for (policy, looks, asks, does_without) in [
+            (PullPolicy::Always, false, true, true),
+            (PullPolicy::IfNotPresent, true, true, false),
+            (PullPolicy::Never, true, false, false),
         ] {
-            assert_eq!(should_pull(policy, true), when_present, "{policy}");
-            assert_eq!(should_pull(policy, false), when_missing, "{policy}");
+            assert_eq!((looks_first(policy), pulls(policy), present_will_do(policy)), (looks, asks, does_without));
         }
-    }
-
-    #[test]
-    fn only_always_goes_to_the_registry_without_a_look() {
-        assert!(!looks_first(PullPolicy::Always));
-        assert!(looks_first(PullPolicy::IfNotPresent));
-        assert!(looks_first(PullPolicy::Never));
     }
 }

@@ -1,8 +1,8 @@
-//! The few calls of the image service that bringing an image takes, and its errors in the words that are shown.
+//! The few calls of the image service that images take, and its errors in the words that are shown.
 
 use std::time::Duration;
 
-use crate::cri::v1::{Image, ImageSpec, PodSandboxConfig};
+use crate::cri::v1::{AuthConfig, Image, ImageFsInfoResponse, ImageSpec, PodSandboxConfig};
 use crate::cri::{self, ImageService};
 use crate::error::ErrorChain;
 use crate::wire::grpc::Code;
@@ -17,7 +17,18 @@ pub(crate) trait Service {
     async fn status(&self, image: &ImageSpec) -> Result<Option<Image>, String>;
 
     /// Gives an image id or digest.
-    async fn pull(&self, image: &ImageSpec, sandbox: &PodSandboxConfig) -> Result<String, String>;
+    async fn pull(
+        &self,
+        image: &ImageSpec,
+        auth: Option<&AuthConfig>,
+        sandbox: &PodSandboxConfig,
+    ) -> Result<String, String>;
+
+    async fn list(&self) -> Result<Vec<Image>, String>;
+
+    async fn remove(&self, image: &ImageSpec) -> Result<(), String>;
+
+    async fn image_fs_info(&self) -> Result<ImageFsInfoResponse, String>;
 }
 
 impl Service for ImageService {
@@ -25,8 +36,25 @@ impl Service for ImageService {
         self.image_status(image).await.map_err(|error| words(&error))
     }
 
-    async fn pull(&self, image: &ImageSpec, sandbox: &PodSandboxConfig) -> Result<String, String> {
-        self.pull_image(image, None, Some(sandbox), PULL_LIMIT).await.map_err(|error| words(&error))
+    async fn pull(
+        &self,
+        image: &ImageSpec,
+        auth: Option<&AuthConfig>,
+        sandbox: &PodSandboxConfig,
+    ) -> Result<String, String> {
+        self.pull_image(image, auth, Some(sandbox), PULL_LIMIT).await.map_err(|error| words(&error))
+    }
+
+    async fn list(&self) -> Result<Vec<Image>, String> {
+        self.list_images(None).await.map_err(|error| words(&error))
+    }
+
+    async fn remove(&self, image: &ImageSpec) -> Result<(), String> {
+        self.remove_image(image).await.map_err(|error| words(&error))
+    }
+
+    async fn image_fs_info(&self) -> Result<ImageFsInfoResponse, String> {
+        ImageService::image_fs_info(self).await.map_err(|error| words(&error))
     }
 }
 

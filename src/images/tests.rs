@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_channel::{Receiver, Sender};
 
 use super::*;
+use crate::cri::v1::{AuthConfig, FilesystemIdentifier, FilesystemUsage, ImageFsInfoResponse, ImageSpec};
 
 const IMAGE: &str = "registry.invalid/none/such:1";
 
@@ -24,8 +25,12 @@ struct Script {
     present: RefCell<Vec<(String, Image)>>,
     pulls: RefCell<VecDeque<Pull>>,
     pulled: RefCell<Vec<String>>,
+    /// Who each pull was made as.
+    users: RefCell<Vec<String>>,
     looked: RefCell<Vec<String>>,
     inspect_error: Option<&'static str>,
+    /// The id of an image that stays.
+    unremovable: Option<&'static str>,
 }
 
 impl Service for Rc<Script> {
@@ -41,7 +46,8 @@ impl Service for Rc<Script> {
         }
     }
 
-    async fn pull(&self, image: &ImageSpec, _: &PodSandboxConfig) -> Result<String, String> {
+    async fn pull(&self, image: &ImageSpec, auth: Option<&AuthConfig>, _: &PodSandboxConfig) -> Result<String, String> {
+        self.users.borrow_mut().push(auth.map_or_else(String::new, |auth| auth.username.clone()));
         self.pulled.borrow_mut().push(image.image.clone());
         let next = self.pulls.borrow_mut().pop_front().expect("a pull that the script does not have");
         let found = match next {
@@ -56,6 +62,25 @@ impl Service for Rc<Script> {
         self.present.borrow_mut().push((image.image.clone(), found));
         Ok(id)
     }
+
+    async fn list(&self) -> Result<Vec<Image>, String> {
+        Ok(self.present.borrow().iter().map(|(_, image)| image.clone()).collect())
+    }
+
+    async fn remove(&self, image: &ImageSpec) -> Result<(), String> {
+        if self.unremovable.as_deref() == Some(&image.image) {
+            return Err("read-only file system".to_owned());
+        }
+        self.present.borrow_mut().retain(|(_, present)| present.id != image.image);
+        Ok(())
+    }
+
+    async fn image_fs_info(&self) -> Result<ImageFsInfoResponse, String> {
+        let mountpoint = std::env::temp_dir().display().to_string();
+        let fs_id = Some(FilesystemIdentifier { mountpoint });
+        let usage = FilesystemUsage { fs_id, ..FilesystemUsage::default() };
+        Ok(ImageFsInfoResponse { image_filesystems: vec![usage], ..ImageFsInfoResponse::default() })
+    }
 }
 
 fn image(id: &str) -> Image {
@@ -63,7 +88,22 @@ fn image(id: &str) -> Image {
 }
 
 fn images(script: &Rc<Script>, parallel: Option<u32>) -> Images<Rc<Script>> {
-    Images::new(Rc::clone(script), PullLimits { parallel, rate: 0, burst: 0 }, async_channel::bounded(1).0)
+    images_as(script, Config { max_parallel_image_pulls: parallel, ..config() })
+}
+
+fn images_as(script: &Rc<Script>, config: Config) -> Images<Rc<Script>> {
+    Images::new(Rc::clone(script), &config, async_channel::bounded(1).0)
+}
+
+/// No limits, and nothing of this machine.
+fn config() -> Config {
+    Config {
+        serialize_image_pulls: false,
+        registry_pull_qps: 0,
+        root_dir: "/nowhere".into(),
+        credentials_verification: CredentialsVerification::Never,
+        ..Config::default()
+    }
 }
 
 fn pod(uid: &str) -> Pod {
@@ -83,7 +123,18 @@ async fn ensure(
     image: &str,
     policy: PullPolicy,
 ) -> Result<PresentImage, Waiting> {
-    images.ensure(&pod(uid), Wanted::by(&container(image, policy)), &PodSandboxConfig::default(), pending()).await
+    ensure_with(images, uid, image, policy, &PullSecrets::default()).await
+}
+
+async fn ensure_with(
+    images: &Images<Rc<Script>>,
+    uid: &str,
+    image: &str,
+    policy: PullPolicy,
+    secrets: &PullSecrets,
+) -> Result<PresentImage, Waiting> {
+    let wanted = container(image, policy);
+    images.ensure(&pod(uid), Wanted::by(&wanted), &PodSandboxConfig::default(), secrets, pending()).await
 }
 
 fn now(images: &Images<Rc<Script>>, image: &str, policy: PullPolicy) -> Result<PresentImage, Waiting> {
@@ -103,7 +154,7 @@ fn a_present_image_is_used_by_its_id_and_with_its_user() {
         let user = ImageUser { uid: Some(1000), name: String::new() };
         assert_eq!(
             now(&images, "busybox", policy),
-            Ok(PresentImage { image_ref: "sha256:1".to_owned(), user, size: 7 })
+            Ok(PresentImage { image_ref: "sha256:1".to_owned(), user, size: 7, names: Vec::new() })
         );
     }
     assert!(script.pulled.borrow().is_empty());
@@ -188,8 +239,7 @@ fn an_image_that_comes_from_elsewhere_ends_the_wait() {
 fn too_many_pulls_at_once_fail_as_pulls_do() {
     let script = Rc::new(Script::default());
     script.pulls.borrow_mut().push_back(Pull::Gives(image("sha256:1")));
-    let images =
-        Images::new(Rc::clone(&script), PullLimits { parallel: None, rate: 1, burst: 1 }, async_channel::bounded(1).0);
+    let images = images_as(&script, Config { registry_pull_qps: 1, registry_burst: 1, ..config() });
     assert!(now(&images, "a:1", PullPolicy::Always).is_ok());
     assert_eq!(now(&images, "a:1", PullPolicy::Always), waits(Reason::ERR_IMAGE_PULL, "pull QPS exceeded"));
     assert_eq!(script.pulled.borrow().len(), 1);
@@ -207,10 +257,14 @@ fn pulls_of_two_pods(parallel: Option<u32>, policy: PullPolicy) -> (usize, usize
             let images = Rc::clone(&images);
             rt::spawn(async move { ensure(&images, uid, "a:1", policy).await })
         });
-        for _ in 0..10 {
-            rt::yield_now().await;
-        }
-        let begun = script.pulled.borrow().len();
+        let begun = loop {
+            let under_way = images.under_way().list();
+            let begun = under_way.iter().filter(|pull| pull.begun.is_some()).count();
+            if under_way.len() == 2 && script.pulled.borrow().len() == begun {
+                break begun;
+            }
+            rt::sleep(Duration::from_millis(1)).await;
+        };
         word.send(()).await.unwrap();
         for task in tasks {
             assert_eq!(task.await.unwrap().image_ref, "sha256:1");
@@ -240,7 +294,8 @@ fn a_pull_that_is_given_up_frees_its_turn_and_is_no_failure() {
     let images = images(&script, Some(1));
     let given_up = rt::block_on(async {
         let wanted = container("a:1", PullPolicy::Always);
-        images.ensure(&pod("u"), Wanted::by(&wanted), &PodSandboxConfig::default(), rt::yield_now()).await
+        let secrets = PullSecrets::default();
+        images.ensure(&pod("u"), Wanted::by(&wanted), &PodSandboxConfig::default(), &secrets, rt::yield_now()).await
     });
     assert_eq!(given_up, self::waits(Reason::CONTAINER_CREATING, ""));
     assert_eq!(images.retry_at(&PodUid::from("u"), "a:1"), None);
@@ -253,4 +308,210 @@ fn serialized_pulls_are_one_at_a_time() {
     assert_eq!(PullLimits::of(&config).parallel, Some(1));
     config.serialize_image_pulls = false;
     assert_eq!(PullLimits::of(&config).parallel, Some(5));
+}
+
+const AWAY: &str = "failed to resolve reference \"r.io/a:1\": dial tcp 192.0.2.7:443: connect: connection refused";
+
+#[test]
+fn always_does_with_what_is_present_while_the_registry_is_away_and_asks_again_later() {
+    let script = Rc::new(Script::default());
+    script.present.borrow_mut().push(("r.io/a:1".to_owned(), image("sha256:1")));
+    script.pulls.borrow_mut().push_back(Pull::Fails(AWAY));
+    let images = images(&script, Some(1));
+    for uid in ["u", "u", "v"] {
+        let found = rt::block_on(ensure(&images, uid, "r.io/a:1", PullPolicy::Always));
+        assert_eq!(found.unwrap().image_ref, "sha256:1");
+    }
+    assert_eq!(script.pulled.borrow().len(), 1, "whoever came after the first waited for the registry again");
+    // Another registry, and an image that is not present, are another matter.
+    script.pulls.borrow_mut().extend([Pull::Gives(image("sha256:2")), Pull::Fails(AWAY)]);
+    assert_eq!(now(&images, "q.io/a:1", PullPolicy::Always).unwrap().image_ref, "sha256:2");
+    assert_eq!(now(&images, "r.io/b:1", PullPolicy::Always), waits(Reason::ERR_IMAGE_PULL, AWAY));
+}
+
+#[test]
+fn always_takes_a_no_of_the_registry_for_a_no() {
+    let script = Rc::new(Script::default());
+    script.present.borrow_mut().push(("r.io/a:1".to_owned(), image("sha256:1")));
+    script.pulls.borrow_mut().push_back(Pull::Fails("pull access denied"));
+    assert_eq!(
+        now(&images(&script, Some(1)), "r.io/a:1", PullPolicy::Always),
+        waits(Reason::ERR_IMAGE_PULL, "pull access denied")
+    );
+}
+
+#[test]
+fn a_strict_node_starts_nothing_with_always_while_the_registry_is_away() {
+    let script = Rc::new(Script::default());
+    script.present.borrow_mut().push(("r.io/a:1".to_owned(), image("sha256:1")));
+    script.pulls.borrow_mut().push_back(Pull::Fails(AWAY));
+    let images = images_as(&script, Config { strict_image_pull_policy: true, ..config() });
+    assert_eq!(now(&images, "r.io/a:1", PullPolicy::Always), waits(Reason::ERR_IMAGE_PULL, AWAY));
+    let message = format!("Back-off pulling image \"r.io/a:1\": ErrImagePull: {AWAY}");
+    assert_eq!(now(&images, "r.io/a:1", PullPolicy::Always), waits(Reason::IMAGE_PULL_BACK_OFF, &message));
+}
+
+/// The pull secrets of a pod that names one Secret with these logins for r.io.
+fn secrets(users: &[(&str, &str)]) -> PullSecrets {
+    let auths: serde_json::Map<String, serde_json::Value> = users
+        .iter()
+        .map(|(place, user)| ((*place).to_owned(), serde_json::json!({"username": user, "password": "p"})))
+        .collect();
+    let secret = serde_json::json!({
+        "metadata": {"namespace": "ns", "name": "s"}, "type": "kubernetes.io/dockerconfigjson",
+        "stringData": {".dockerconfigjson": serde_json::json!({"auths": auths}).to_string()}
+    });
+    let mut secret = crate::api::decode::<crate::api::Secret>(secret).unwrap().value;
+    secret.merge_string_data();
+    let since = crate::api::Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH);
+    let mut objects = crate::objects::Objects::default();
+    let object = std::sync::Arc::new(secret.into());
+    objects.replace(&[crate::objects::SourceObject { object, origin: "m".into(), since }]);
+    let mut pod = pod("u");
+    pod.metadata.namespace = "ns".to_owned();
+    pod.spec.image_pull_secrets = vec![crate::api::LocalObjectReference { name: "s".to_owned() }];
+    PullSecrets::of(&pod, &objects)
+}
+
+#[test]
+fn every_login_is_tried_until_one_will_do() {
+    let script = Rc::new(Script::default());
+    script.pulls.borrow_mut().extend([Pull::Fails("no"), Pull::Gives(image("sha256:1"))]);
+    let images = images(&script, Some(1));
+    let secrets = secrets(&[("r.io", "wide"), ("r.io/a", "narrow"), ("q.io", "other")]);
+    let pulled = rt::block_on(ensure_with(&images, "u", "r.io/a:1", PullPolicy::Always, &secrets));
+    assert_eq!(pulled.unwrap().image_ref, "sha256:1");
+    assert_eq!(*script.users.borrow(), ["narrow", "wide"]);
+}
+
+#[test]
+fn where_there_are_logins_nobody_pulls_without_and_each_refusal_is_told_once() {
+    for (refusals, message) in [(["no", "no"], "no"), (["no", "never"], "[no, never]")] {
+        let script = Rc::new(Script::default());
+        script.pulls.borrow_mut().extend(refusals.map(Pull::Fails));
+        let secrets = secrets(&[("r.io", "wide"), ("r.io/a", "narrow")]);
+        let images = images(&script, Some(1));
+        let pulled = rt::block_on(ensure_with(&images, "u", "r.io/a:1", PullPolicy::Always, &secrets));
+        assert_eq!(pulled, waits(Reason::ERR_IMAGE_PULL, message));
+        assert_eq!(script.users.borrow().len(), 2);
+    }
+}
+
+#[test]
+fn other_credentials_end_the_wait_after_a_failure() {
+    let script = Rc::new(Script::default());
+    script.pulls.borrow_mut().extend([Pull::Fails("no"), Pull::Gives(image("sha256:1"))]);
+    let images = images(&script, Some(1));
+    let (wrong, right) = (secrets(&[("r.io", "wrong")]), secrets(&[("r.io", "right")]));
+    let pull = |secrets| rt::block_on(ensure_with(&images, "u", "r.io/a:1", PullPolicy::Always, secrets));
+    assert_eq!(pull(&wrong), waits(Reason::ERR_IMAGE_PULL, "no"));
+    let message = "Back-off pulling image \"r.io/a:1\": ErrImagePull: no";
+    assert_eq!(pull(&wrong), waits(Reason::IMAGE_PULL_BACK_OFF, message));
+    assert!(pull(&right).is_ok());
+}
+
+#[test]
+fn what_is_done_about_an_image_is_told() {
+    let (sender, inbox) = async_channel::bounded(16);
+    let script = Rc::new(Script::default());
+    script.pulls.borrow_mut().extend([Pull::Fails("no route"), Pull::Gives(image("sha256:1"))]);
+    let images = Images::new(Rc::clone(&script), &config(), sender);
+    assert!(now(&images, "a:1", PullPolicy::IfNotPresent).is_err());
+    assert!(now(&images, "a:1", PullPolicy::IfNotPresent).is_err());
+    assert!(rt::block_on(ensure(&images, "v", "a:1", PullPolicy::IfNotPresent)).is_ok());
+    assert!(now(&images, "a:1", PullPolicy::Never).is_ok());
+    assert!(now(&images, "b:1", PullPolicy::Never).is_err());
+    let told = std::iter::from_fn(|| inbox.try_recv().ok()).map(|event| match event {
+        SyncEvent::Happened(event) => format!("{} {}", event.reason, event.message),
+        other => panic!("{other:?}"),
+    });
+    let mut told: Vec<String> = told.collect();
+    let pulled = told.remove(4);
+    assert!(pulled.starts_with("Pulled Successfully pulled image \"a:1\" in "), "{pulled}");
+    assert!(pulled.ends_with("s including waiting). Image size: 7 bytes."), "{pulled}");
+    assert_eq!(
+        told,
+        [
+            "Pulling Pulling image \"a:1\"",
+            "Failed Failed to pull image \"a:1\": no route",
+            "BackOff Back-off pulling image \"a:1\"",
+            "Pulling Pulling image \"a:1\"",
+            "Pulled Container image \"a:1\" already present on machine and can be accessed by the pod",
+            "ErrImageNeverPull Container image \"b:1\" is not present with pull policy of Never",
+        ]
+    );
+}
+
+/// A script that has these images, and a node whose file system is always too full.
+fn full_node(ids: &[&'static str], unremovable: Option<&'static str>) -> (Rc<Script>, Images<Rc<Script>>) {
+    let script = Rc::new(Script { unremovable, ..Script::default() });
+    script.present.borrow_mut().extend(ids.iter().map(|id| (format!("r.io/{id}:1"), image(id))));
+    let image_gc = ImageGc { high: 0, low: 0, ..ImageGc::default() };
+    let images = images_as(&script, Config { image_gc, ..config() });
+    (script, images)
+}
+
+fn left(script: &Script) -> Vec<String> {
+    script.present.borrow().iter().map(|(_, image)| image.id.clone()).collect()
+}
+
+#[test]
+fn room_is_made_with_what_nothing_uses_and_what_is_missing_is_told() {
+    let (script, images) = full_node(&["a", "b", "c"], None);
+    let mut in_use = InUse::default();
+    in_use.add("b");
+    let collected = rt::block_on(images.collect(&in_use));
+    assert_eq!(left(&script), ["b"]);
+    let Err(CollectError::NotEnough(message)) = collected else { panic!("{collected:?}") };
+    assert!(message.contains("deleting unused images (freed 14 bytes)"), "{message}");
+}
+
+#[test]
+fn an_image_that_cannot_be_removed_keeps_no_other() {
+    let (script, images) = full_node(&["a", "b"], Some("a"));
+    let Err(CollectError::Failed(message)) = rt::block_on(images.collect(&InUse::default())) else { panic!() };
+    assert_eq!(left(&script), ["a"]);
+    assert!(message.ends_with("but freed 7 bytes space with errors in image deletion: [read-only file system]"));
+}
+
+#[test]
+fn no_more_is_freed_than_was_asked_for_and_nothing_that_has_just_come() {
+    let (script, images) = full_node(&["a", "b", "c"], None);
+    script.pulls.borrow_mut().push_back(Pull::Gives(image("new")));
+    assert!(now(&images, "r.io/new:1", PullPolicy::Always).is_ok());
+    assert!(images.has_pulled() && !images.has_pulled());
+    assert_eq!(rt::block_on(images.free(8, &InUse::default())), Ok(14));
+    assert_eq!(left(&script).len(), 2);
+    assert_eq!(rt::block_on(images.free(u64::MAX, &InUse::default())), Ok(7));
+    assert_eq!(left(&script), ["new"]);
+}
+
+#[test]
+fn what_a_secret_has_brought_is_not_for_pods_without_it() {
+    let root_dir = std::env::temp_dir().join(format!("coracle-images-{}", std::process::id()));
+    let credentials_verification = CredentialsVerification::NeverForPreloaded;
+    let config = Config { root_dir: root_dir.clone(), credentials_verification, ..config() };
+    let script = Rc::new(Script::default());
+    script.present.borrow_mut().push(("r.io/preloaded:1".to_owned(), image("sha256:0")));
+    script.pulls.borrow_mut().extend([Pull::Gives(image("sha256:1")), Pull::Fails("no")]);
+    let (with, without) = (secrets(&[("r.io", "u")]), PullSecrets::default());
+    let first = images_as(&script, config.clone());
+    // The records outlive the process.
+    let second = images_as(&script, config);
+    let ensure = |images, uid, image, policy, secrets| {
+        rt::block_on(ensure_with(images, uid, image, policy, secrets)).map(|present| present.image_ref)
+    };
+    let preloaded = ensure(&first, "u", "r.io/preloaded:1", PullPolicy::IfNotPresent, &without);
+    let pulled = ensure(&first, "u", "r.io/a:1", PullPolicy::IfNotPresent, &with);
+    let known = ensure(&second, "u", "r.io/a:1", PullPolicy::IfNotPresent, &with);
+    let refused = ensure(&second, "v", "r.io/a:1", PullPolicy::IfNotPresent, &without);
+    let never = ensure(&second, "w", "r.io/a:1", PullPolicy::Never, &without);
+    let pulling = std::fs::read_dir(root_dir.join("image_manager/pulling")).map(Iterator::count);
+    std::fs::remove_dir_all(&root_dir).unwrap();
+    assert_eq!(preloaded.unwrap(), "sha256:0");
+    assert_eq!((pulled.unwrap(), known.unwrap()), ("sha256:1".to_owned(), "sha256:1".to_owned()));
+    assert_eq!(refused.unwrap_err().reason, Reason::ERR_IMAGE_PULL);
+    assert_eq!(never.unwrap_err().reason, Reason::ERR_IMAGE_NEVER_PULL);
+    assert_eq!(script.pulled.borrow().len(), 2);
+    assert_eq!(pulling.unwrap(), 0, "an intention is left");
 }

@@ -7,7 +7,7 @@ use crate::api::{Container, EventKind, Pod, Reason, VolumeSource, qos_class};
 use crate::cgroups::CgroupName;
 use crate::cri::{self, v1};
 use crate::error::ErrorChain;
-use crate::images::{PresentImage, Wanted};
+use crate::images::{PresentImage, PullSecrets, Wanted};
 use crate::kuberuntime::config_error::ConfigError;
 use crate::kuberuntime::container_config::{ContainerInput, container_config};
 use crate::kuberuntime::dns::{PodDns, needs_host_dns, pod_dns};
@@ -252,7 +252,8 @@ impl PodRuntime {
         sandbox: &Sandbox,
         cancel: &CancelWatch,
     ) -> Result<PresentImage, Waiting> {
-        let image = self.images.ensure(pod, wanted, &sandbox.config, cancel.cancelled()).await;
+        let secrets = PullSecrets::of(pod, &self.objects.borrow());
+        let image = self.images.ensure(pod, wanted, &sandbox.config, &secrets, cancel.cancelled()).await;
         image.map_err(|waiting| {
             // A pull that has just failed is tried again as anything else is, and is then known to be backing off.
             let backs_off = waiting.reason == Reason::IMAGE_PULL_BACK_OFF;

@@ -14,6 +14,7 @@ mod grace;
 mod hooks;
 mod hostname;
 mod hosts;
+mod image_garbage;
 mod kill;
 mod labels;
 mod look;
@@ -43,7 +44,7 @@ use async_channel::Sender;
 use crate::api::Pod;
 use crate::config::CgroupDriver;
 use crate::cri::RuntimeService;
-use crate::images::Images;
+use crate::images::{Images, PullsUnderWay};
 use crate::net::Dialer;
 use crate::node::NodeSettings;
 use crate::objects::Objects;
@@ -79,6 +80,8 @@ pub(crate) struct PodRuntime {
     strict_groups: Cell<bool>,
     /// What containers that run have been given, by their ids.
     told: RefCell<BTreeMap<String, resize::Told>>,
+    /// The last garbage collection of images did not do its part.
+    image_gc_failed: Cell<bool>,
     /// What was last seen; the sync loop writes it.
     seen: Rc<RefCell<ObservedCache>>,
     /// The ConfigMaps and Secrets of the pods; the sync loop writes them.
@@ -107,6 +110,7 @@ impl PodRuntime {
             user_ranges: rt::Semaphore::new(1),
             strict_groups: Cell::new(false),
             told: RefCell::default(),
+            image_gc_failed: Cell::new(false),
             seen,
             objects: RefCell::default(),
         }
@@ -131,6 +135,10 @@ impl PodRuntime {
     /// Whether the runtime can keep groups of the image from a pod that names its own.
     pub(crate) fn keeps_to_groups(&self) -> bool {
         self.strict_groups.get()
+    }
+
+    pub(crate) fn pulls_under_way(&self) -> PullsUnderWay {
+        self.images.under_way()
     }
 
     pub(crate) fn dialer(&self) -> Dialer {

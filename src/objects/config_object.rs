@@ -25,6 +25,8 @@ pub(crate) struct ConfigObject {
     /// `binaryData` of a ConfigMap: for files only.
     binary: Map<Vec<u8>>,
     pub(crate) immutable: bool,
+    /// Of a Secret.
+    pub(crate) secret_type: String,
 }
 
 impl ConfigObject {
@@ -55,6 +57,7 @@ impl From<ConfigMap> for ConfigObject {
             data: from.data.into_iter().map(|(key, text)| (key, text.into_bytes())).collect(),
             binary: from.binary_data.into_iter().map(|(key, bytes)| (key, bytes.0)).collect(),
             immutable: from.immutable,
+            secret_type: String::new(),
         }
     }
 }
@@ -68,6 +71,7 @@ impl From<Secret> for ConfigObject {
             data: from.data.into_iter().map(|(key, bytes)| (key, bytes.0)).collect(),
             binary: Map::new(),
             immutable: from.immutable,
+            secret_type: from.secret_type,
         }
     }
 }

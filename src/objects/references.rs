@@ -9,6 +9,9 @@ pub(crate) fn references(pod: &Pod) -> Vec<ObjectKey> {
     let mut add = |kind, name: &str| {
         keys.push(ObjectKey { kind, namespace: pod.metadata.namespace.clone(), name: name.to_owned() });
     };
+    for secret in &pod.spec.image_pull_secrets {
+        add(ObjectKind::Secret, &secret.name);
+    }
     for volume in &pod.spec.volumes {
         if let VolumeSource::ConfigMap(source) = &volume.source {
             add(ObjectKind::ConfigMap, &source.name);

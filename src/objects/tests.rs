@@ -87,6 +87,7 @@ fn an_immutable_object_stays_as_it_is_until_it_is_gone() {
 #[test]
 fn every_place_that_refers_to_an_object_is_found() {
     let pod = json!({"metadata": {"namespace": "ns", "name": "p"}, "spec": {
+        "imagePullSecrets": [{"name": "s0"}],
         "volumes": [
             {"name": "a", "configMap": {"name": "c1"}}, {"name": "b", "secret": {"secretName": "s1"}},
             {"name": "c", "projected": {"sources": [{"configMap": {"name": "c2"}}, {"secret": {"name": "s2"}},
@@ -104,8 +105,9 @@ fn every_place_that_refers_to_an_object_is_found() {
     let pod: Pod = decode(pod).unwrap().value;
     let mut found: Vec<String> = references(&pod).iter().map(ToString::to_string).collect();
     found.sort();
-    let names = |kind: &str, letter: &str| (1..=4).map(|n| format!("{kind} ns/{letter}{n}")).collect::<Vec<_>>();
-    assert_eq!(found, [names("ConfigMap", "c"), names("Secret", "s")].concat());
+    let names =
+        |kind: &str, letter: &str, first: u8| (first..=4).map(|n| format!("{kind} ns/{letter}{n}")).collect::<Vec<_>>();
+    assert_eq!(found, [names("ConfigMap", "c", 1), names("Secret", "s", 0)].concat());
     assert!(volumes_follow(&pod));
     assert!(!volumes_follow(&Pod::default()));
 }

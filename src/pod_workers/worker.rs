@@ -225,10 +225,9 @@ impl Worker {
     /// An object that the pod refers to has changed: what it waited for may be there.
     pub(crate) fn objects_changed(&mut self) {
         self.not_before = None;
+        let by_objects = [Reason::CREATE_CONTAINER_CONFIG_ERROR, Reason::ERR_IMAGE_PULL, Reason::IMAGE_PULL_BACK_OFF];
         let waiting = &self.waiting;
-        self.holds.retain(|name, _| {
-            waiting.get(name).is_none_or(|waiting| waiting.reason != Reason::CREATE_CONTAINER_CONFIG_ERROR)
-        });
+        self.holds.retain(|name, _| waiting.get(name).is_none_or(|waiting| !by_objects.contains(&waiting.reason)));
         self.note_change();
     }
 

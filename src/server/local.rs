@@ -68,6 +68,8 @@ pub(crate) struct NodeStatus {
     pub(crate) runtime: RuntimeStatus,
     pub(crate) sources: Vec<SourceStatus>,
     pub(crate) pods: u64,
+    /// Images on their way, in the order in which they were asked for.
+    pub(crate) pulls: Vec<PullStatus>,
     /// The last errors, oldest first.
     pub(crate) errors: Vec<RecentError>,
 }
@@ -95,6 +97,19 @@ pub(crate) struct SourceStatus {
     pub(crate) ready: bool,
     /// What is wrong with it now: each names its file.
     pub(crate) errors: Vec<String>,
+}
+
+/// A pull of an image.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PullStatus {
+    pub(crate) image: String,
+    /// Who wants it.
+    pub(crate) pod: String,
+    /// False: it waits for its turn.
+    pub(crate) begun: bool,
+    /// Since it began, or since it was asked for.
+    pub(crate) seconds: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -8,10 +8,12 @@ use std::time::Instant;
 
 use crate::api::{self, Event, Pod, PodStatus, PodUid, Time};
 use crate::config::Config;
+use crate::images::{PullUnderWay, PullsUnderWay};
 use crate::pod_sources::merge::{SourceView, Sources};
 use crate::pods::{EventRing, ObservedCache, PodDirs, RuntimeState};
 use crate::server::{
-    LocalApi, LogQuery, LogSource, NodeStatus, PodEntry, RecentError, RuntimeStatus, SourceStatus, SyncHealth, Watchdog,
+    LocalApi, LogQuery, LogSource, NodeStatus, PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus,
+    SyncHealth, Watchdog,
 };
 use crate::status::{StatusBook, run_to_read};
 
@@ -74,6 +76,7 @@ pub(crate) struct LocalBooks {
     pub(crate) addresses: Vec<String>,
     pub(crate) health: SyncHealth,
     pub(crate) watchdog: Watchdog,
+    pub(crate) pulls: PullsUnderWay,
     pub(crate) started: Instant,
 }
 
@@ -99,6 +102,7 @@ impl LocalApi for LocalBooks {
             },
             sources: books.sources.views().map(source_status).collect(),
             pods: u64::try_from(books.sources.pods().count()).unwrap_or(u64::MAX),
+            pulls: self.pulls.list().iter().map(pull_status).collect(),
             errors: books.errors.iter().cloned().collect(),
         }
     }
@@ -139,6 +143,15 @@ impl LocalApi for LocalBooks {
 
     fn events(&self, each: &mut dyn FnMut(Event)) {
         self.books.borrow().events.events(&self.config.node_name).for_each(each);
+    }
+}
+
+fn pull_status(pull: &PullUnderWay) -> PullStatus {
+    PullStatus {
+        image: pull.image.clone(),
+        pod: pull.pod.clone(),
+        begun: pull.begun.is_some(),
+        seconds: pull.begun.unwrap_or(pull.asked).elapsed().as_secs(),
     }
 }
 

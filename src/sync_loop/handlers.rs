@@ -26,7 +26,10 @@ impl SyncLoop {
         match event {
             SyncEvent::Sources(update) => self.on_sources(update, now),
             SyncEvent::Observed(observation) => self.take_in(observation.pod, &observation.look),
-            SyncEvent::Relisted(relist) => self.on_relist(relist, now),
+            SyncEvent::Relisted(relist) => {
+                self.on_relist(relist, now);
+                self.image_garbage.relisted(now);
+            }
             SyncEvent::Runtime(state) => self.on_runtime(state),
             SyncEvent::WorkDone(done) => self.on_work_done(done, now),
             SyncEvent::Probed(result) => self.on_probed(result),
@@ -314,6 +317,7 @@ impl SyncLoop {
             }
             self.weigh_burstable();
         }
+        self.collect_images(now);
         for uid in std::mem::take(&mut self.dirty) {
             self.refresh_status(&uid);
             self.note_deadline(&uid, now);

@@ -7,6 +7,7 @@ mod books;
 mod groups;
 mod handlers;
 mod happenings;
+mod image_garbage;
 mod oom;
 mod resizes;
 mod strays;
@@ -36,6 +37,7 @@ use crate::status::{ActiveDeadlines, Failed};
 pub(crate) use books::{Books, LocalBooks};
 
 use happenings::Happenings;
+use image_garbage::ImageGarbage;
 use resizes::Resizes;
 
 /// Waiting events; senders wait when it is full, as none of them may be lost.
@@ -80,6 +82,7 @@ pub(crate) struct SyncLoop {
     resizes: Resizes,
     /// Pods have come, changed or gone: together they may weigh something else.
     weigh: bool,
+    image_garbage: ImageGarbage,
 }
 
 impl SyncLoop {
@@ -133,6 +136,7 @@ impl SyncLoop {
             kernel_log: rt::spawn(oom::follow_kernel_log(kernel_log)),
             resizes: Resizes::default(),
             weigh: true,
+            image_garbage: ImageGarbage::default(),
         }
     }
 

@@ -30,7 +30,9 @@ pub(crate) use pods::{NODE_NAME, Pods};
 /// Long enough for a busy machine; a test that waits this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Short waits, where the tests do not say otherwise: for the runtime's answer, and for a container that has ended twice.
-const IMPATIENT: &str = "runtimeRequestTimeout: 1s\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
+/// Images are not removed, however full this machine's disk is.
+const IMPATIENT: &str = "runtimeRequestTimeout: 1s\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n\
+                         imageGCHighThresholdPercent: 100\n";
 
 pub(crate) struct Node {
     agent: Option<Child>,

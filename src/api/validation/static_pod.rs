@@ -1,6 +1,6 @@
 //! What a pod from a manifest must not refer to: objects that only an API server has. Pure.
 //!
-//! ConfigMaps and Secrets stand in manifests beside the pods: volumes and variables may refer to them.
+//! ConfigMaps and Secrets stand in manifests beside the pods: volumes, variables and pulls of images may refer to them.
 
 use serde_json::Value;
 
@@ -19,9 +19,6 @@ pub fn static_pod_api_references(pod: &Pod) -> Vec<FieldError> {
         if !name.is_empty() {
             refuse("serviceaccounts", &path.key(field), &mut faults);
         }
-    }
-    if !spec.image_pull_secrets.is_empty() {
-        refuse("secrets", &path.key("imagePullSecrets"), &mut faults);
     }
     if !spec.resource_claims.is_empty() {
         refuse("resourceclaims", &path.key("resourceClaims"), &mut faults);

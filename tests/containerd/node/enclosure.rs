@@ -96,9 +96,14 @@ impl Enclosure {
         Path::new(&format!("/proc/{}/root", self.init)).join(inside.strip_prefix("/").unwrap())
     }
 
+    /// The network inside, for a thread to enter.
+    pub(crate) fn network(&self) -> fs::File {
+        fs::File::open(format!("/proc/{}/ns/net", self.init)).unwrap()
+    }
+
     /// Runs `work` on a thread whose network is the one inside.
     pub(crate) fn on_network<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        let namespace = fs::File::open(format!("/proc/{}/ns/net", self.init)).unwrap();
+        let namespace = self.network();
         let thread = move || {
             nix::sched::setns(namespace, nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
             work()

@@ -22,13 +22,14 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
 
+pub(crate) use enclosure::images;
 pub(crate) use events::{Event, Events};
 pub(crate) use manifest::{BUSYBOX, Manifest, STAY};
 pub(crate) use pods::{NODE_NAME, Pod, Pods};
+pub(crate) use process::Process;
 pub(crate) use runtime::Task;
 
-use enclosure::{BRIDGE, Enclosure, SUBNET, images};
-use process::Process;
+use enclosure::{BRIDGE, Enclosure, SUBNET};
 
 /// Long enough for a busy machine, where nothing says how long it takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -377,7 +378,7 @@ fn tail(text: &str) -> String {
 }
 
 #[track_caller]
-fn find_program(name: &str) -> PathBuf {
+pub(crate) fn find_program(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.exists());
     found.unwrap_or_else(|| panic!("tests on a real containerd need {name}: run ./check, which installs it"))

@@ -43,13 +43,11 @@ fn a_static_pod_refers_to_no_object_of_the_api() {
 fn a_static_pod_has_no_account_and_no_claims() {
     check_references(
         json!({
-            "serviceAccountName": "a", "serviceAccount": "a", "imagePullSecrets": [{"name": "s"}],
-            "resourceClaims": [{"name": "c"}],
+            "serviceAccountName": "a", "serviceAccount": "a", "resourceClaims": [{"name": "c"}],
         }),
         &[
             "spec.serviceAccountName: static pods may not reference serviceaccounts",
             "spec.serviceAccount: static pods may not reference serviceaccounts",
-            "spec.imagePullSecrets: static pods may not reference secrets",
             "spec.resourceClaims: static pods may not reference resourceclaims",
         ],
     );
@@ -59,6 +57,7 @@ fn a_static_pod_has_no_account_and_no_claims() {
 fn what_a_node_or_its_manifests_have_is_allowed() {
     let item = json!({"path": "n", "fieldRef": {"fieldPath": "metadata.name"}});
     let pod = pod(json!({"spec": {
+        "imagePullSecrets": [{"name": "s"}],
         "containers": [{
             "name": "c", "image": "i",
             "env": [

@@ -1,0 +1,32 @@
+//! How much room a file system has.
+
+use std::io;
+use std::path::Path;
+
+/// In bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    pub(crate) capacity: u64,
+    /// What is left for those who are not root, as every program counts it.
+    pub(crate) available: u64,
+}
+
+/// Of the file system that `path` is on. It may take long: a file server may be away.
+pub(crate) fn room(path: &Path) -> io::Result<Room> {
+    let stat = rustix::fs::statvfs(path)?;
+    let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+    let capacity = bytes(stat.f_blocks);
+    Ok(Room { capacity, available: bytes(stat.f_bavail).min(capacity) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_has_room_and_no_more_than_it_holds() {
+        let room = room(&std::env::temp_dir()).expect("there is one");
+        assert!(room.capacity > 0 && room.available <= room.capacity, "{room:?}");
+        assert!(super::room(Path::new("/nowhere/at/all")).is_err());
+    }
+}

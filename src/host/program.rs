@@ -1,0 +1,172 @@
+//! Running a program of the node to its end: given its input, within a time, with a bound on what it may say.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::pin::Pin;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use crate::host::pidfd;
+use crate::rt::{self, AsyncReadExt as _, AsyncWriteExt as _};
+
+/// How a program has ended, and what it said.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(crate) enum ProgramError {
+    Start(io::Error),
+    Talk(io::Error),
+    TooMuch,
+    Late(Duration),
+}
+
+/// Runs `command` with `input`. When the time is up, or nobody waits any more, everything that it has started is killed.
+pub(crate) async fn run(mut command: Command, input: Vec<u8>, limit: Duration) -> Result<Ended, ProgramError> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let child = rt::blocking(move || command.spawn()).await.map_err(ProgramError::Start)?;
+    let mut group = Group(Some(child));
+    let Some(child) = &mut group.0 else { return Err(ProgramError::TooMuch) };
+    let ended = rt::deadline(limit, talk(child, &input)).await.map_err(|_| ProgramError::Late(limit))?;
+    if ended.is_ok() {
+        group.0 = None;
+    }
+    ended
+}
+
+async fn talk(child: &mut Child, input: &[u8]) -> Result<Ended, ProgramError> {
+    let stdin = child.stdin.take();
+    let given: Part<'_> = Box::pin(async move {
+        let Some(stdin) = stdin else { return Ok(Vec::new()) };
+        // A program may know enough before it has read all.
+        match rt::Async::new(stdin)?.write_all(input).await {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+            Ok(()) | Err(_) => Ok(Vec::new()),
+        }
+    });
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let said: Part<'_> = Box::pin(async move { read(stdout).await });
+    let complained: Part<'_> = Box::pin(async move { read(stderr).await });
+    let mut parts = rt::all(vec![given, said, complained]).await.into_iter();
+    let mut next = || parts.next().unwrap_or(Ok(Vec::new())).map_err(ProgramError::Talk);
+    let (_, stdout, stderr) = (next()?, next()?, next()?);
+    if stdout.len() > MOST_BYTES || stderr.len() > MOST_BYTES {
+        return Err(ProgramError::TooMuch);
+    }
+    pidfd::exited(child.id()).await.map_err(ProgramError::Talk)?;
+    let status = child.wait().map_err(ProgramError::Talk)?;
+    Ok(Ended { status, stdout, stderr })
+}
+
+type Part<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<u8>>> + 'a>>;
+
+async fn read<T>(pipe: Option<T>) -> io::Result<Vec<u8>>
+where
+    rt::Async<T>: rt::AsyncRead + Unpin,
+    T: std::os::fd::AsFd,
+{
+    let mut bytes = Vec::new();
+    if let Some(pipe) = pipe {
+        let most = u64::try_from(MOST_BYTES + 1).unwrap_or(u64::MAX);
+        rt::Async::new(pipe)?.take(most).read_to_end(&mut bytes).await?;
+    }
+    Ok(bytes)
+}
+
+/// More than any answer needs.
+const MOST_BYTES: usize = 1 << 20;
+
+/// A program and what it has started, which share a process group.
+struct Group(Option<Child>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let Some(mut child) = self.0.take() else { return };
+        // Before the wait: after it the number may be another's.
+        if let Ok(pid) = i32::try_from(child.id()) {
+            let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        if !matches!(child.try_wait(), Ok(Some(_))) {
+            let _ = rt::thread("end of a program", move || drop(child.wait()));
+        }
+    }
+}
+
+impl fmt::Display for ProgramError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Start(_) => f.write_str("start it"),
+            Self::Talk(_) => f.write_str("talk to it"),
+            Self::TooMuch => write!(f, "it said more than {MOST_BYTES} bytes"),
+            Self::Late(limit) => write!(f, "no end within {} s", limit.as_secs()),
+        }
+    }
+}
+
+impl std::error::Error for ProgramError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Start(error) | Self::Talk(error) => Some(error),
+            Self::TooMuch | Self::Late(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn shell(script: &str, input: &[u8], limit: Duration) -> Result<Ended, ProgramError> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        rt::block_on(run(command, input.to_vec(), limit))
+    }
+
+    #[test]
+    fn a_program_is_given_its_input_and_its_words_are_kept_apart() {
+        let ended = shell("cat; echo complaint >&2; exit 3", b"question", PATIENCE).unwrap();
+        assert_eq!((ended.stdout, ended.stderr), (b"question".to_vec(), b"complaint\n".to_vec()));
+        assert_eq!(ended.status.code(), Some(3));
+    }
+
+    #[test]
+    fn a_program_that_does_not_listen_is_no_fault() {
+        let ended = shell("exec 0<&-; echo enough", &[b'x'; 200_000], PATIENCE).unwrap();
+        assert_eq!(ended.stdout, b"enough\n");
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_killed_with_all_that_it_has_started() {
+        let file = std::env::temp_dir().join(format!("coracle-program-{}", std::process::id()));
+        let script = format!("sleep 1000 & echo $! >{0}.new; mv {0}.new {0}; wait", file.display());
+        // Long enough for the shell to start what it starts, on any machine.
+        let mut limit = Duration::from_millis(200);
+        let pid = loop {
+            assert!(matches!(shell(&script, b"", limit), Err(ProgramError::Late(_))));
+            match std::fs::read_to_string(&file) {
+                Ok(pid) => break pid.trim().parse::<u32>().unwrap(),
+                Err(_) => limit *= 2,
+            }
+        };
+        std::fs::remove_file(&file).unwrap();
+        rt::block_on(rt::deadline(PATIENCE, pidfd::exited(pid))).unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_program_that_says_too_much_or_is_not_there_is_an_error() {
+        assert!(matches!(shell("yes", b"", PATIENCE), Err(ProgramError::TooMuch)));
+        let missing = rt::block_on(run(Command::new("/nowhere/program"), Vec::new(), PATIENCE));
+        assert!(matches!(missing, Err(ProgramError::Start(_))));
+    }
+}

@@ -1,0 +1,205 @@
+//! From what a pod wants to an image that is there, by the pull policy.
+
+use std::time::Instant;
+
+use serde_json::Value;
+
+use super::credentials::{Credential, PullSecrets};
+use super::service::Service;
+use super::verification::{Pulled, Verdict, recorded, verdict};
+use super::{Images, PresentImage, Wanted, image_name, pull_policy, unreachable};
+use crate::api::{EventKind, Pod, PullPolicy, Reason};
+use crate::config::CredentialsVerification;
+use crate::cri::v1::{ImageSpec, PodSandboxConfig};
+use crate::host::clock;
+use crate::pods::Waiting;
+
+/// An image that is wanted, and everything that it may take to bring it.
+pub(super) struct Order<'a> {
+    pub(super) pod: &'a Pod,
+    pub(super) wanted: Wanted<'a>,
+    pub(super) policy: PullPolicy,
+    pub(super) spec: ImageSpec,
+    /// With its registry, without tag and digest.
+    pub(super) repository: String,
+    pub(super) sandbox: &'a PodSandboxConfig,
+    pub(super) secrets: &'a PullSecrets,
+}
+
+impl<'a> Order<'a> {
+    pub(super) fn new(
+        pod: &'a Pod,
+        wanted: Wanted<'a>,
+        sandbox: &'a PodSandboxConfig,
+        secrets: &'a PullSecrets,
+    ) -> Result<Self, Waiting> {
+        let image = wanted.image;
+        let (name, repository) = image_name::with_default_tag(image)
+            .and_then(|name| Ok((name, image_name::repository(image)?)))
+            .map_err(|error| {
+                let what = format!(
+                    "Failed to apply default image tag {image:?}: couldn't parse image name {image:?}: {error}"
+                );
+                Waiting::new(Reason::INVALID_IMAGE_NAME, what)
+            })?;
+        let annotations = pod.metadata.annotations.iter().map(|(key, value)| (key.to_owned(), value.clone()));
+        let spec = ImageSpec { image: name, annotations: annotations.collect(), ..ImageSpec::default() };
+        // Defaulting has filled it in.
+        let policy = wanted.policy.unwrap_or(PullPolicy::IfNotPresent);
+        Ok(Self { pod, wanted, policy, spec, repository, sandbox, secrets })
+    }
+
+    pub(super) fn image(&self) -> &'a str {
+        self.wanted.image
+    }
+
+    /// With its port.
+    pub(super) fn registry(&self) -> &str {
+        self.repository.split('/').next().unwrap_or_default()
+    }
+}
+
+impl<S: Service> Images<S> {
+    pub(super) async fn bring(&self, order: &Order<'_>) -> Result<PresentImage, Waiting> {
+        let image = order.image();
+        if pull_policy::looks_first(order.policy) {
+            if let Some(present) = self.present(order).await? {
+                self.tell_present(order);
+                return Ok(present);
+            }
+            if !pull_policy::pulls(order.policy) {
+                let what = format!("Container image {image:?} is not present with pull policy of Never");
+                self.tell_of(order, EventKind::Warning, Reason::ERR_IMAGE_NEVER_PULL, what.clone());
+                return Err(Waiting::new(Reason::ERR_IMAGE_NEVER_PULL, what));
+            }
+        }
+        if let Some(present) = self.present_during_outage(order).await? {
+            return Ok(present);
+        }
+        let failure = {
+            let backoff = self.backoff.borrow();
+            let failure = backoff.last(&order.pod.metadata.uid, image, Instant::now());
+            failure.filter(|failure| failure.secrets == order.secrets.mark()).map(|failure| failure.text.clone())
+        };
+        if let Some(failure) = failure {
+            let what = format!("Back-off pulling image {image:?}");
+            self.tell_of(order, EventKind::Normal, Reason::BACK_OFF, what.clone());
+            return Err(Waiting::new(Reason::IMAGE_PULL_BACK_OFF, format!("{what}: {failure}")));
+        }
+        match self.pull(order).await {
+            Err(waiting) => self.present_instead(order, waiting).await,
+            Ok(pulled) => Ok(pulled),
+        }
+    }
+
+    /// The image as it is here, while its registry is known to be away: nobody waits for that again.
+    pub(super) async fn present_during_outage(&self, order: &Order<'_>) -> Result<Option<PresentImage>, Waiting> {
+        if self.strict
+            || !pull_policy::present_will_do(order.policy)
+            || !self.outages.borrow().lasts(order.registry(), Instant::now())
+        {
+            return Ok(None);
+        }
+        let present = self.present(order).await?;
+        if present.is_some() {
+            self.tell_stand_in(order);
+        }
+        Ok(present)
+    }
+
+    /// The image as it is here, after a pull that did not reach its registry.
+    async fn present_instead(&self, order: &Order<'_>, waiting: Waiting) -> Result<PresentImage, Waiting> {
+        let will_do = !self.strict && pull_policy::present_will_do(order.policy);
+        if !will_do
+            || !(waiting.reason == Reason::REGISTRY_UNAVAILABLE || unreachable::is_unreachable(&waiting.message))
+        {
+            return Err(waiting);
+        }
+        match self.present(order).await? {
+            Some(present) => {
+                self.tell_stand_in(order);
+                Ok(present)
+            }
+            None => Err(waiting),
+        }
+    }
+
+    /// The image as it is here, if the pod may use it without a word of the registry.
+    pub(super) async fn present(&self, order: &Order<'_>) -> Result<Option<PresentImage>, Waiting> {
+        let Some(present) = self.look(order, &order.spec).await? else { return Ok(None) };
+        Ok(self.may_use(order, &present).await.then_some(present))
+    }
+
+    async fn may_use(&self, order: &Order<'_>, present: &PresentImage) -> bool {
+        if self.verification == CredentialsVerification::Never {
+            return true;
+        }
+        let image_ref = &present.image_ref;
+        let known = self.records.known(image_ref, order.image()).await;
+        let pulled = match &known.record {
+            Some(record) => Pulled::Recorded(record),
+            None if known.intended => Pulled::Intended,
+            None => Pulled::No,
+        };
+        let secrets = order.secrets.find(&order.repository);
+        let is_named = present
+            .names
+            .iter()
+            .any(|name| image_name::repository(name).is_ok_and(|repository| repository == order.repository));
+        match verdict(&self.verification, &order.repository, is_named, pulled, &secrets) {
+            Verdict::Use => true,
+            Verdict::UseWith(credential) => {
+                self.record(order, image_ref, known.record.as_ref(), Some(credential)).await;
+                true
+            }
+            Verdict::Ask => false,
+        }
+    }
+
+    /// Keeps in mind what has brought the image.
+    pub(super) async fn record(
+        &self,
+        order: &Order<'_>,
+        image_ref: &str,
+        known: Option<&Value>,
+        credential: Option<&Credential>,
+    ) {
+        let now = clock::now().to_string();
+        let Some(record) = recorded(known, image_ref, &order.repository, credential, &now) else { return };
+        if let Err(error) = self.records.write(image_ref, &record).await {
+            log!(warn, "pull not recorded", image = order.image(), error = error);
+        }
+    }
+
+    /// What the runtime has under this name or id.
+    pub(super) async fn look(&self, order: &Order<'_>, spec: &ImageSpec) -> Result<Option<PresentImage>, Waiting> {
+        match self.service.status(spec).await {
+            Ok(found) => Ok(found.map(PresentImage::from)),
+            Err(error) => Err(self.inspect_error(order, &error)),
+        }
+    }
+
+    pub(super) fn inspect_error(&self, order: &Order<'_>, error: &str) -> Waiting {
+        let what = format!("Failed to inspect image {:?}: {error}", order.image());
+        self.tell_of(order, EventKind::Warning, Reason::INSPECT_FAILED, what.clone());
+        Waiting::new(Reason::IMAGE_INSPECT_ERROR, what)
+    }
+
+    pub(super) fn tell_present(&self, order: &Order<'_>) {
+        let image = order.image();
+        let what = format!("Container image {image:?} already present on machine and can be accessed by the pod");
+        self.tell_of(order, EventKind::Normal, Reason::PULLED, what);
+    }
+
+    fn tell_stand_in(&self, order: &Order<'_>) {
+        let (image, registry) = (order.image(), order.registry());
+        let what = format!(
+            "Registry {registry} cannot be reached: container image {image:?} is used as it is present on machine"
+        );
+        self.tell_of(order, EventKind::Warning, Reason::PULLED, what);
+    }
+
+    pub(super) fn tell_of(&self, order: &Order<'_>, kind: EventKind, reason: Reason, message: String) {
+        self.tell(order.pod, order.wanted, kind, reason, message);
+    }
+}

@@ -1,0 +1,132 @@
+//! Removing images that nothing needs: to make room, or for their age.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::Images;
+use super::garbage::{InUse, Unused, not_enough, to_free};
+use super::service::Service;
+use crate::cri::v1::ImageSpec;
+use crate::host::file_system::{Room, room};
+use crate::rt;
+
+/// What keeps the garbage collection of images from doing its part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CollectError {
+    /// The file system of images says that it holds nothing.
+    InvalidCapacity,
+    /// There is less room than there should be, and nothing is left to remove.
+    NotEnough(String),
+    /// As one line.
+    Failed(String),
+}
+
+impl<S: Service> Images<S> {
+    /// Whether there is ever anything to collect.
+    pub(crate) fn collects(&self) -> bool {
+        self.gc.high < 100 || !self.gc.max_age.is_zero()
+    }
+
+    /// Takes note of it that images have come since this was asked last: there may be less room than before.
+    pub(crate) fn has_pulled(&self) -> bool {
+        self.pulled.replace(false)
+    }
+
+    /// Whether a look at all of them is due: the file system is full, or age alone counts, or nobody has looked yet.
+    pub(crate) async fn needs_collecting(&self) -> Result<bool, CollectError> {
+        if !self.gc.max_age.is_zero() || !self.looked.replace(true) {
+            return Ok(true);
+        }
+        Ok(to_free(self.room().await?, &self.gc).is_some())
+    }
+
+    /// Removes what is too old, and then as much as takes the file system down to the low mark. What is `in_use` stays.
+    pub(crate) async fn collect(&self, in_use: &InUse) -> Result<(), CollectError> {
+        let now = Instant::now();
+        let unused = self.unused(in_use, now).await?;
+        let (overdue, rest): (Vec<_>, Vec<_>) =
+            unused.into_iter().partition(|image| image.is_overdue(self.gc.max_age, now));
+        self.remove(overdue, u64::MAX).await.1?;
+        let room = self.room().await?;
+        let Some(wanted) = to_free(room, &self.gc) else { return Ok(()) };
+        log!(info, "making room by removing images", bytes = wanted, capacity = room.capacity, free = room.available);
+        let ripe = rest.into_iter().filter(|image| image.is_ripe(self.gc.min_age, now)).collect();
+        let (freed, removed) = self.remove(ripe, wanted).await;
+        removed?;
+        if freed < wanted { Err(CollectError::NotEnough(not_enough(room, freed))) } else { Ok(()) }
+    }
+
+    /// Removes images that are not `in_use` until so many bytes are freed; how many were.
+    #[cfg_attr(not(test), expect(dead_code, reason = "eviction will ask for it"))]
+    pub(crate) async fn free(&self, bytes: u64, in_use: &InUse) -> Result<u64, CollectError> {
+        let now = Instant::now();
+        let unused = self.unused(in_use, now).await?;
+        let ripe = unused.into_iter().filter(|image| image.is_ripe(self.gc.min_age, now)).collect();
+        let (freed, removed) = self.remove(ripe, bytes).await;
+        removed.map(|()| freed)
+    }
+
+    /// The runtime's id of an image that a pod names; `None` if it is not there.
+    pub(crate) async fn id_of(&self, image: &str) -> Result<Option<String>, CollectError> {
+        // What is no name has no image.
+        let Ok(name) = super::image_name::with_default_tag(image) else { return Ok(None) };
+        let found = self.service.status(&ImageSpec { image: name, ..ImageSpec::default() }).await;
+        found.map(|found| found.map(|image| image.id)).map_err(CollectError::Failed)
+    }
+
+    async fn unused(&self, in_use: &InUse, now: Instant) -> Result<Vec<Unused>, CollectError> {
+        let images = self.service.list().await.map_err(CollectError::Failed)?;
+        Ok(self.book.borrow_mut().look(&images, in_use, now))
+    }
+
+    /// Until so many bytes are freed; how many were. One that cannot be removed keeps no other.
+    async fn remove(&self, unused: Vec<Unused>, bytes: u64) -> (u64, Result<(), CollectError>) {
+        let mut freed: u64 = 0;
+        let mut errors = Vec::new();
+        for image in unused {
+            if freed >= bytes {
+                break;
+            }
+            match self.service.remove(&ImageSpec { image: image.id.clone(), ..ImageSpec::default() }).await {
+                Ok(()) => {
+                    log!(info, "removed an image that nothing uses", image = image.id, bytes = image.size);
+                    freed = freed.saturating_add(image.size);
+                    self.records.forget(&image.id).await;
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+        if errors.is_empty() {
+            return (freed, Ok(()));
+        }
+        let errors = errors.join(", ");
+        let what = format!(
+            "wanted to free {bytes} bytes, but freed {freed} bytes space with errors in image deletion: [{errors}]"
+        );
+        (freed, Err(CollectError::Failed(what)))
+    }
+
+    async fn room(&self) -> Result<Room, CollectError> {
+        let known = self.image_dir.borrow().clone();
+        let path = match known {
+            Some(path) => path,
+            None => self.ask_image_dir().await?,
+        };
+        let shown = path.display().to_string();
+        let room = rt::blocking(move || room(&path)).await.map_err(|error| {
+            // The runtime may have moved: it is asked again.
+            *self.image_dir.borrow_mut() = None;
+            CollectError::Failed(format!("look at the file system of {shown}: {error}"))
+        })?;
+        if room.capacity == 0 { Err(CollectError::InvalidCapacity) } else { Ok(room) }
+    }
+
+    async fn ask_image_dir(&self) -> Result<PathBuf, CollectError> {
+        let info = self.service.image_fs_info().await.map_err(CollectError::Failed)?;
+        let first = info.image_filesystems.into_iter().find_map(|usage| usage.fs_id);
+        let path = first.map(|id| PathBuf::from(id.mountpoint)).filter(|path| path != Path::new(""));
+        let path = path.ok_or_else(|| CollectError::Failed("the runtime tells no file system of images".to_owned()))?;
+        *self.image_dir.borrow_mut() = Some(path.clone());
+        Ok(path)
+    }
+}

@@ -1,0 +1,128 @@
+//! The files and Secrets that Docker's own tools write: registries, each with a name and a password. Pure.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::keyring::Login;
+use crate::api::Bytes;
+
+/// In which of its two shapes a document is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// `config.json`, `.dockerconfigjson`: the registries stand under `auths`.
+    ConfigJson,
+    /// `.dockercfg`: the registries are the document.
+    Dockercfg,
+}
+
+/// Why a document gives nothing. What it holds is not shown.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unusable {
+    NoJson,
+    Expected(&'static str),
+    /// In the entry of this registry.
+    Entry(String, &'static str),
+}
+
+/// Each registry of the document and its login.
+pub(super) fn parse(text: &[u8], shape: Shape) -> Result<Vec<(String, Login)>, Unusable> {
+    let document: Value = serde_json::from_slice(text).map_err(|_| Unusable::NoJson)?;
+    let Value::Object(mut document) = document else { return Err(Unusable::Expected("a mapping")) };
+    let registries = match shape {
+        Shape::Dockercfg => document,
+        Shape::ConfigJson => match document.remove("auths") {
+            Some(Value::Object(registries)) => registries,
+            Some(Value::Null) | None => Map::new(),
+            Some(_) => return Err(Unusable::Expected("a mapping under auths")),
+        },
+    };
+    let entries = registries.into_iter().map(|(registry, entry)| match login(&entry) {
+        Ok(login) => Ok((registry, login)),
+        Err(expected) => Err(Unusable::Entry(registry, expected)),
+    });
+    entries.collect()
+}
+
+/// `auth` goes before the name and password that stand beside it.
+fn login(entry: &Value) -> Result<Login, &'static str> {
+    let Value::Object(entry) = entry else { return Err("a mapping") };
+    let text = |name: &str| match entry.get(name) {
+        Some(Value::String(text)) => Ok(text.as_str()),
+        Some(Value::Null) | None => Ok(""),
+        Some(_) => Err("a string as username, password, email and auth"),
+    };
+    let (username, password, email, auth) = (text("username")?, text("password")?, text("email")?, text("auth")?);
+    if auth.is_empty() {
+        return Ok(Login::new(username, password, email));
+    }
+    let decoded = decode(auth).ok_or(AUTH)?;
+    let (username, password) = decoded.split_once(':').ok_or(AUTH)?;
+    Ok(Login::new(username, password, email))
+}
+
+const AUTH: &str = "base64 of username:password as auth";
+
+/// With padding or without.
+fn decode(auth: &str) -> Option<String> {
+    let padding = if auth.trim_end().ends_with('=') { 0 } else { (4 - auth.trim().len() % 4) % 4 };
+    let padded = [auth.trim(), "===".get(..padding)?].concat();
+    String::from_utf8(Bytes::from_base64(&padded)?.0).ok()
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoJson => f.write_str("expected JSON"),
+            Self::Expected(what) => write!(f, "expected {what}"),
+            Self::Entry(registry, what) => write!(f, "{registry}: expected {what}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(text: &str, shape: Shape) -> Result<Vec<(String, Login)>, String> {
+        parse(text.as_bytes(), shape).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_login_stands_as_name_and_password_or_as_both_in_one() {
+        let login = |name, password| Ok(vec![("r.io".to_owned(), Login::new(name, password, ""))]);
+        for (entry, expected) in [
+            (r#"{"username":"u","password":"p"}"#, login("u", "p")),
+            (r#"{"auth":"dTpwOnE="}"#, login("u", "p:q")),
+            (r#"{"auth":"dTpwOnE"}"#, login("u", "p:q")),
+            (r#"{"auth":"dTpwOnE=","username":"x","password":"y"}"#, login("u", "p:q")),
+            (r#"{"identitytoken":"t"}"#, login("", "")),
+        ] {
+            assert_eq!(
+                given(&format!(r#"{{"auths":{{"r.io":{entry}}},"credsStore":"x"}}"#), Shape::ConfigJson),
+                expected
+            );
+            assert_eq!(given(&format!(r#"{{"r.io":{entry}}}"#), Shape::Dockercfg), expected);
+        }
+        assert_eq!(given("{}", Shape::ConfigJson), Ok(Vec::new()));
+        assert_eq!(given(r#"{"auths":null}"#, Shape::ConfigJson), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_without_what_is_secret() {
+        let auth = "r.io: expected base64 of username:password as auth";
+        for (text, problem) in [
+            ("", "expected JSON"),
+            ("secret", "expected JSON"),
+            ("[]", "expected a mapping"),
+            (r#"{"auths":[]}"#, "expected a mapping under auths"),
+            (r#"{"auths":{"r.io":"secret"}}"#, "r.io: expected a mapping"),
+            (r#"{"auths":{"r.io":{"auth":"secret!"}}}"#, auth),
+            (r#"{"auths":{"r.io":{"auth":"c2VjcmV0"}}}"#, auth),
+            (r#"{"auths":{"r.io":{"auth":"/////w=="}}}"#, auth),
+            (r#"{"auths":{"r.io":{"password":7}}}"#, "r.io: expected a string as username, password, email and auth"),
+        ] {
+            assert_eq!(given(text, Shape::ConfigJson), Err(problem.to_owned()), "{text}");
+        }
+    }
+}

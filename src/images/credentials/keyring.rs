@@ -1,0 +1,175 @@
+//! Logins by where they hold, and those that may be tried for an image. Pure.
+
+use std::cmp::Reverse;
+use std::fmt;
+
+use super::location::{Location, is_of_docker_hub};
+use crate::cri::v1::{AuthConfig, Secret};
+use crate::images::sha256::sha256;
+
+/// A name and a password. They are not shown.
+#[derive(Clone, Hash, PartialEq, Eq)]
+pub(crate) struct Login {
+    pub(super) username: String,
+    pub(super) password: String,
+    /// Says nothing to anybody, but has a part in what upstream remembers a login by.
+    pub(super) email: String,
+}
+
+/// A login that may be tried, and who may use what it brings.
+#[derive(Clone, Debug, Hash, PartialEq, Eq)]
+pub(crate) struct Credential {
+    pub(crate) login: Login,
+    pub(crate) owner: Owner,
+}
+
+/// Who a login belongs to.
+#[derive(Clone, Debug, Hash, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// Every pod of the node.
+    Node,
+    /// The pods that name this Secret.
+    Secret { namespace: String, name: String },
+}
+
+#[derive(Clone, Debug, Default, Hash)]
+pub(crate) struct Keyring {
+    entries: Vec<(Location, Credential)>,
+}
+
+impl Keyring {
+    /// Gives the names of registries that are no addresses: they are left out.
+    pub(super) fn add(&mut self, registries: Vec<(String, Login)>, owner: &Owner) -> Vec<String> {
+        let mut left_out = Vec::new();
+        for (registry, login) in registries {
+            match Location::parse(&registry) {
+                Some(location) => self.entries.push((location, Credential { login, owner: owner.clone() })),
+                None => left_out.push(registry),
+            }
+        }
+        // The longest of two that begin alike comes first; of the same ones the first that was given.
+        self.entries.sort_by(|(left, _), (right, _)| Reverse(left).cmp(&Reverse(right)));
+        left_out
+    }
+
+    /// What may be tried for `repository`, the most exact location first.
+    pub(crate) fn find(&self, repository: &str) -> Vec<&Credential> {
+        let covering = self.entries.iter().filter(|(location, _)| location.covers(repository));
+        let found: Vec<_> = covering.map(|(_, credential)| credential).collect();
+        if !found.is_empty() || !is_of_docker_hub(repository) {
+            return found;
+        }
+        let of_hub = self.entries.iter().filter(|(location, _)| location.is_docker_hub());
+        of_hub.map(|(_, credential)| credential).collect()
+    }
+}
+
+impl Login {
+    pub(crate) fn new(username: &str, password: &str, email: &str) -> Self {
+        Self { username: username.to_owned(), password: password.to_owned(), email: email.to_owned() }
+    }
+
+    /// What upstream remembers it by: the hash of its `AuthConfig` as Go writes that in JSON.
+    pub(crate) fn hash(&self) -> String {
+        let fields = [("username", &self.username), ("password", &self.password), ("email", &self.email)];
+        let fields = fields.iter().filter(|(_, text)| !text.is_empty());
+        let fields: Vec<String> = fields.map(|(name, text)| format!("\"{name}\":{}", go_string(text))).collect();
+        sha256(format!("{{{}}}", fields.join(",")).as_bytes())
+    }
+
+    /// As the runtime is given it.
+    pub(crate) fn auth_config(&self) -> AuthConfig {
+        AuthConfig { username: self.username.clone(), password: Secret(self.password.clone()), ..AuthConfig::default() }
+    }
+}
+
+/// Go also escapes what HTML would take for its own, and the two line ends of Unicode.
+fn go_string(text: &str) -> String {
+    let json = serde_json::Value::from(text).to_string();
+    let mut go = String::with_capacity(json.len());
+    for letter in json.chars() {
+        match letter {
+            '<' => go.push_str("\\u003c"),
+            '>' => go.push_str("\\u003e"),
+            '&' => go.push_str("\\u0026"),
+            '\u{2028}' => go.push_str("\\u2028"),
+            '\u{2029}' => go.push_str("\\u2029"),
+            letter => go.push(letter),
+        }
+    }
+    go
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Login(***)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keyring(registries: &[&str]) -> Keyring {
+        let mut keyring = Keyring::default();
+        let logins = registries.iter().map(|registry| ((*registry).to_owned(), Login::new(registry, "p", "")));
+        assert!(keyring.add(logins.collect(), &Owner::Node).is_empty());
+        keyring
+    }
+
+    #[track_caller]
+    fn check(registries: &[&str], repository: &str, expected: &[&str]) {
+        let keyring = keyring(registries);
+        let found: Vec<_> = keyring.find(repository).iter().map(|found| found.login.username.as_str()).collect();
+        assert_eq!(found, expected, "{repository}");
+    }
+
+    #[test]
+    fn all_that_fits_is_tried_and_the_most_exact_first() {
+        check(&["r.io", "r.io/a/b", "q.io", "r.io/a", "*.io"], "r.io/a/b/c", &["r.io/a/b", "r.io/a", "r.io", "*.io"]);
+        check(&["r.io/a", "r.io/b"], "r.io/c", &[]);
+    }
+
+    #[test]
+    fn the_credentials_of_docker_hub_serve_images_without_a_registry() {
+        let hub = "https://index.docker.io/v1/";
+        for repository in ["docker.io/library/busybox", "busybox", "a/b"] {
+            check(&[hub, "r.io"], repository, &[hub]);
+        }
+        check(&[hub, "docker.io"], "docker.io/library/busybox", &["docker.io"]);
+        check(&[hub], "r.io/a", &[]);
+    }
+
+    #[test]
+    fn of_two_logins_for_one_place_the_first_that_was_given_is_tried_first() {
+        let mut keyring = keyring(&["r.io"]);
+        keyring.add(vec![("r.io".to_owned(), Login::new("second", "p", ""))], &Owner::Node);
+        let found: Vec<_> = keyring.find("r.io/a").iter().map(|found| found.login.username.as_str()).collect();
+        assert_eq!(found, ["r.io", "second"]);
+    }
+
+    #[test]
+    fn what_is_no_registry_is_left_out_and_told() {
+        let mut keyring = Keyring::default();
+        let logins = ["a b", "r.io"].map(|registry| (registry.to_owned(), Login::new("u", "p", "")));
+        assert_eq!(keyring.add(logins.into(), &Owner::Node), ["a b"]);
+        assert_eq!(keyring.find("r.io/a").len(), 1);
+    }
+
+    #[test]
+    fn a_login_is_remembered_by_the_hash_that_upstream_has() {
+        let hash = |json: &str| sha256(json.as_bytes());
+        assert_eq!(Login::new("u", "p", "").hash(), hash(r#"{"username":"u","password":"p"}"#));
+        assert_eq!(
+            Login::new("u", "<&>", "e").hash(),
+            hash(r#"{"username":"u","password":"\u003c\u0026\u003e","email":"e"}"#)
+        );
+        assert_eq!(Login::new("", "\"\u{2028}", "").hash(), hash(r#"{"password":"\"\u2028"}"#));
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let keyring = keyring(&["r.io"]);
+        assert!(!format!("{keyring:?}").contains("\"p\""));
+    }
+}

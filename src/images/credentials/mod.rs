@@ -1,0 +1,54 @@
+//! Credentials for registries: from the Secrets that a pod names, from files of the node, from programs that give them.
+
+mod docker_config;
+mod keyring;
+mod location;
+mod node_files;
+mod provider;
+mod provider_answer;
+mod pull_secrets;
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use crate::config::Config;
+
+#[cfg(test)]
+pub(crate) use keyring::Login;
+pub(crate) use keyring::{Credential, Owner};
+pub(crate) use pull_secrets::PullSecrets;
+
+use node_files::NodeFiles;
+use provider::Provider;
+
+/// Those that every pod of the node may use.
+#[derive(Debug)]
+pub(crate) struct NodeCredentials {
+    files: NodeFiles,
+    providers: Vec<Provider>,
+}
+
+impl NodeCredentials {
+    pub(crate) fn of(config: &Config) -> Self {
+        let working_dir = env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+        let home = env::var_os("HOME").map(PathBuf::from);
+        Self::new(config, &working_dir, home.as_deref())
+    }
+
+    fn new(config: &Config, working_dir: &Path, home: Option<&Path>) -> Self {
+        let bin_dir = &config.credential_provider_bin_dir;
+        Self {
+            files: NodeFiles::new(&config.root_dir, working_dir, home),
+            providers: config.credential_providers.iter().map(|provider| Provider::new(provider, bin_dir)).collect(),
+        }
+    }
+
+    /// All that may be tried for `repository`, in order.
+    pub(super) async fn find(&self, repository: &str) -> Vec<Credential> {
+        let mut found: Vec<Credential> = self.files.keyring().await.find(repository).into_iter().cloned().collect();
+        for provider in &self.providers {
+            found.extend(provider.keyring(repository).await.find(repository).into_iter().cloned());
+        }
+        found
+    }
+}

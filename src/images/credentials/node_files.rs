@@ -1,0 +1,124 @@
+//! The files with logins that every pod of the node may use.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::docker_config::{Shape, parse};
+use super::keyring::{Keyring, Owner};
+use crate::host::file::read_all;
+use crate::rt;
+
+/// Where such files may be, by name and in the order in which they are looked for. The first that can be read counts.
+#[derive(Clone, Debug)]
+pub(super) struct NodeFiles {
+    candidates: Vec<(PathBuf, Shape)>,
+}
+
+impl NodeFiles {
+    /// The places are those of the upstream kubelet. `home` is the user's directory, where there is one.
+    pub(super) fn new(root_dir: &Path, working_dir: &Path, home: Option<&Path>) -> Self {
+        let in_each = |folders: [Option<PathBuf>; 4], name: &str, shape| {
+            folders.into_iter().flatten().map(|folder| (folder.join(name), shape)).collect::<Vec<_>>()
+        };
+        let dotted = [
+            Some(root_dir.to_owned()),
+            Some(working_dir.to_owned()),
+            home.map(|home| home.join(".docker")),
+            Some(PathBuf::from("/.docker")),
+        ];
+        let plain = [
+            Some(root_dir.to_owned()),
+            Some(working_dir.to_owned()),
+            home.map(Path::to_owned),
+            Some(PathBuf::from("/")),
+        ];
+        let mut candidates = in_each(dotted, "config.json", Shape::ConfigJson);
+        candidates.extend(in_each(plain, ".dockercfg", Shape::Dockercfg));
+        Self { candidates }
+    }
+
+    /// Read anew for each pull: a changed file counts at once.
+    pub(super) async fn keyring(&self) -> Keyring {
+        let candidates = self.candidates.clone();
+        rt::blocking(move || candidates.iter().find_map(|(path, shape)| read(path, *shape)).unwrap_or_default()).await
+    }
+}
+
+/// `None` for a file that is not there or is no such file: then the next one is looked for.
+fn read(path: &Path, shape: Shape) -> Option<Keyring> {
+    let text = match read_all(path, MOST_BYTES) {
+        Ok(text) => text,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return None,
+        Err(error) => {
+            log!(warn, "registry credentials not read", file = path.display(), error = error);
+            return None;
+        }
+    };
+    match parse(&text, shape) {
+        Ok(registries) => {
+            let mut keyring = Keyring::default();
+            for registry in keyring.add(registries, &Owner::Node) {
+                log!(warn, "credentials for what is no registry", file = path.display(), registry = registry);
+            }
+            Some(keyring)
+        }
+        Err(problem) => {
+            log!(warn, "registry credentials not used", file = path.display(), problem = problem);
+            None
+        }
+    }
+}
+
+const MOST_BYTES: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_places_are_those_of_a_kubelet_in_its_order() {
+        let files = NodeFiles::new(Path::new("/var/lib/kubelet"), Path::new("/work"), Some(Path::new("/root")));
+        let paths: Vec<_> = files.candidates.iter().map(|(path, _)| path.display().to_string()).collect();
+        assert_eq!(
+            paths,
+            [
+                "/var/lib/kubelet/config.json",
+                "/work/config.json",
+                "/root/.docker/config.json",
+                "/.docker/config.json",
+                "/var/lib/kubelet/.dockercfg",
+                "/work/.dockercfg",
+                "/root/.dockercfg",
+                "/.dockercfg",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_first_file_that_can_be_read_counts_and_is_read_anew() {
+        let top = std::env::temp_dir().join(format!("coracle-node-files-{}", std::process::id()));
+        let work = top.join("work");
+        fs::create_dir_all(&work).unwrap();
+        let files = NodeFiles::new(&top, &work, Some(&top.join("nowhere")));
+        let first = || {
+            let keyring = rt::block_on(files.keyring());
+            keyring.find("r.io/a").first().map(|found| found.login.username.clone())
+        };
+        let write = |path: &Path, user: &str| {
+            fs::write(path, format!(r#"{{"auths":{{"r.io":{{"username":"{user}","password":"p"}}}}}}"#)).unwrap();
+        };
+        let mut found = Vec::new();
+        fs::write(top.join(".dockercfg"), r#"{"r.io":{"username":"old","password":"p"}}"#).unwrap();
+        found.push(first());
+        write(&work.join("config.json"), "work");
+        found.push(first());
+        fs::write(top.join("config.json"), "not JSON").unwrap();
+        found.push(first());
+        write(&top.join("config.json"), "root");
+        found.push(first());
+        fs::remove_dir_all(&top).unwrap();
+        assert_eq!(found, ["old", "work", "work", "root"].map(|user| Some(user.to_owned())));
+    }
+}

@@ -1,0 +1,80 @@
+//! Programs of the node that give credentials for registries.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::keyring::{Keyring, Login, Owner};
+use super::location::Location;
+use super::provider_answer::{AnswerCache, answer, question};
+use crate::config::CredentialProvider;
+use crate::error::ErrorChain;
+use crate::host::program;
+use crate::rt;
+
+#[derive(Debug)]
+pub(super) struct Provider {
+    config: CredentialProvider,
+    program: PathBuf,
+    images: Vec<Location>,
+    cache: RefCell<AnswerCache>,
+    /// One question at a time: the answer may hold for who asks next.
+    asking: rt::Semaphore,
+}
+
+/// As upstream has it.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Of what a program complained about.
+const SHOWN: usize = 400;
+
+impl Provider {
+    pub(super) fn new(config: &CredentialProvider, bin_dir: &Path) -> Self {
+        Self {
+            program: bin_dir.join(&config.name),
+            images: config.match_images.iter().filter_map(|image| Location::parse(image)).collect(),
+            config: config.clone(),
+            cache: RefCell::default(),
+            asking: rt::Semaphore::new(1),
+        }
+    }
+
+    /// What it gives for `repository`; nothing if it is not asked about such images, or fails.
+    pub(super) async fn keyring(&self, repository: &str) -> Keyring {
+        let mut keyring = Keyring::default();
+        // No pod has a service account before there is a cluster to have it from.
+        if self.config.requires_service_account || !self.images.iter().any(|images| images.covers(repository)) {
+            return keyring;
+        }
+        match self.logins(repository).await {
+            Ok(logins) => {
+                for registry in keyring.add(logins, &Owner::Node) {
+                    log!(warn, "credentials for what is no registry", provider = self.config.name, registry = registry);
+                }
+            }
+            Err(problem) => {
+                log!(warn, "no credentials", provider = self.config.name, image = repository, error = problem);
+            }
+        }
+        keyring
+    }
+
+    async fn logins(&self, repository: &str) -> Result<Vec<(String, Login)>, String> {
+        let _turn = self.asking.acquire().await;
+        if let Some(logins) = self.cache.borrow().find(repository, Instant::now()) {
+            return Ok(logins.to_vec());
+        }
+        let CredentialProvider { api_version, args, env, default_cache_duration, .. } = &self.config;
+        let mut command = Command::new(&self.program);
+        command.args(args).envs(env.iter().map(|(name, value)| (name, value)));
+        let ended = program::run(command, question(api_version, repository), LIMIT).await;
+        let ended = ended.map_err(|error| ErrorChain(&error).to_string())?;
+        if !ended.status.success() {
+            let said: String = String::from_utf8_lossy(&ended.stderr).trim().chars().take(SHOWN).collect();
+            return Err(format!("{}: {said}", ended.status));
+        }
+        let answer = answer(&ended.stdout, api_version)?;
+        self.cache.borrow_mut().keep(repository, &answer, *default_cache_duration, Instant::now());
+        Ok(answer.logins)
+    }
+}

@@ -1,0 +1,198 @@
+//! What a credential provider is asked, what it answers, and for how long that holds. Pure: the moment is an argument.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::keyring::Login;
+use crate::config::parse_duration;
+
+/// The question, in a version of the API.
+pub(super) fn question(api_version: &str, image: &str) -> Vec<u8> {
+    json!({"kind": "CredentialProviderRequest", "apiVersion": api_version, "image": image}).to_string().into_bytes()
+}
+
+/// For what else an answer holds than for the image that was asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    Image,
+    Registry,
+    Global,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) scope: Scope,
+    /// `None`: as long as the configuration says. Zero: for this once.
+    pub(super) holds: Option<Duration>,
+    pub(super) logins: Vec<(String, Login)>,
+}
+
+/// Reads an answer; what is wrong with it is told without what it holds.
+pub(super) fn answer(text: &[u8], api_version: &str) -> Result<Answer, String> {
+    let answer: Value = serde_json::from_slice(text).map_err(|_| "its answer is no JSON".to_owned())?;
+    let word = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default();
+    for (name, wanted) in [("apiVersion", api_version), ("kind", "CredentialProviderResponse")] {
+        let found = word(name);
+        if found != wanted {
+            return Err(format!("{name} of its answer: expected {wanted}, found {found:?}"));
+        }
+    }
+    let scope = match word("cacheKeyType") {
+        "Image" => Scope::Image,
+        "Registry" => Scope::Registry,
+        "Global" => Scope::Global,
+        other => {
+            return Err(format!("cacheKeyType of its answer: expected Image, Registry or Global, found {other:?}"));
+        }
+    };
+    let holds = match answer.get("cacheDuration") {
+        None | Some(Value::Null) => None,
+        Some(duration) => match duration.as_str().and_then(parse_duration) {
+            Some(duration) => Some(duration),
+            None => return Err("cacheDuration of its answer: expected a duration as 10m".to_owned()),
+        },
+    };
+    let bad_auth = || "auth of its answer: expected username and password for each registry".to_owned();
+    let logins = match answer.get("auth") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Object(auth)) => {
+            let logins = auth.iter().map(|(registry, login)| Some((registry.clone(), read_login(login)?)));
+            logins.collect::<Option<Vec<_>>>().ok_or_else(bad_auth)?
+        }
+        Some(_) => return Err(bad_auth()),
+    };
+    Ok(Answer { scope, holds, logins })
+}
+
+fn read_login(login: &Value) -> Option<Login> {
+    let text = |name: &str| match login.get(name) {
+        None | Some(Value::Null) => Some(""),
+        Some(value) => value.as_str(),
+    };
+    login.is_object().then_some(())?;
+    Some(Login::new(text("username")?, text("password")?, ""))
+}
+
+/// Answers that still hold.
+#[derive(Debug, Default)]
+pub(super) struct AnswerCache {
+    answers: HashMap<String, (Vec<(String, Login)>, Instant)>,
+}
+
+impl AnswerCache {
+    /// What holds for this image: by itself, by its registry, or for all.
+    pub(super) fn find(&self, image: &str, now: Instant) -> Option<&[(String, Login)]> {
+        let holds = |key: &str| self.answers.get(key).filter(|(_, until)| now <= *until);
+        let found = holds(image).or_else(|| holds(registry(image))).or_else(|| holds(GLOBAL));
+        found.map(|(logins, _)| logins.as_slice())
+    }
+
+    pub(super) fn keep(&mut self, image: &str, answer: &Answer, default: Duration, now: Instant) {
+        self.answers.retain(|_, (_, until)| now <= *until);
+        let holds = answer.holds.unwrap_or(default);
+        let Some(until) = now.checked_add(holds).filter(|_| !holds.is_zero()) else { return };
+        let key = match answer.scope {
+            Scope::Image => image,
+            Scope::Registry => registry(image),
+            Scope::Global => GLOBAL,
+        };
+        self.answers.insert(key.to_owned(), (answer.logins.clone(), until));
+    }
+}
+
+/// No image and no registry is called so: they all have a dot, a colon or a slash.
+const GLOBAL: &str = "global";
+
+/// With its port.
+fn registry(image: &str) -> &str {
+    image.split('/').next().unwrap_or(image)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VERSION: &str = "credentialprovider.kubelet.k8s.io/v1";
+
+    fn text(scope: &str, more: &str) -> String {
+        format!(
+            r#"{{"kind":"CredentialProviderResponse","apiVersion":"{VERSION}","cacheKeyType":"{scope}"{more},
+                "auth":{{"r.io":{{"username":"u","password":"p"}}}}}}"#
+        )
+    }
+
+    fn read(text: &str) -> Result<Answer, String> {
+        answer(text.as_bytes(), VERSION)
+    }
+
+    #[test]
+    fn a_question_names_the_image() {
+        let question = question(VERSION, "r.io/a");
+        let expected = json!({"kind": "CredentialProviderRequest", "apiVersion": VERSION, "image": "r.io/a"});
+        assert_eq!(serde_json::from_slice::<Value>(&question).unwrap(), expected);
+    }
+
+    #[test]
+    fn an_answer_has_logins_a_scope_and_a_time() {
+        let logins = vec![("r.io".to_owned(), Login::new("u", "p", ""))];
+        let expected = |scope, holds| Ok(Answer { scope, holds, logins: logins.clone() });
+        assert_eq!(read(&text("Image", "")), expected(Scope::Image, None));
+        let minutes = Some(Duration::from_secs(300));
+        assert_eq!(read(&text("Registry", r#","cacheDuration":"5m0s""#)), expected(Scope::Registry, minutes));
+        assert_eq!(read(&text("Global", r#","cacheDuration":"0s""#)), expected(Scope::Global, Some(Duration::ZERO)));
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_used_says_why_and_shows_no_secret() {
+        let version = text("Image", "").replace("/v1\"", "/v1beta1\"");
+        for (text, problem) in [
+            ("secret", "its answer is no JSON"),
+            (
+                version.as_str(),
+                "apiVersion of its answer: expected credentialprovider.kubelet.k8s.io/v1, found \
+                 \"credentialprovider.kubelet.k8s.io/v1beta1\"",
+            ),
+            (
+                &text("Image", "").replace("Response", "Request"),
+                "kind of its answer: expected CredentialProviderResponse, found \"CredentialProviderRequest\"",
+            ),
+            (&text("Pod", ""), "cacheKeyType of its answer: expected Image, Registry or Global, found \"Pod\""),
+            (&text("Image", r#","cacheDuration":"soon""#), "cacheDuration of its answer: expected a duration as 10m"),
+            (
+                &text("Image", "").replace("\"p\"", "[\"secret\"]"),
+                "auth of its answer: expected username and password for each registry",
+            ),
+        ] {
+            assert_eq!(read(text), Err(problem.to_owned()));
+        }
+    }
+
+    #[test]
+    fn an_answer_holds_for_its_scope_and_its_time() {
+        let now = Instant::now();
+        let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3600));
+        for (scope, holds_for) in [
+            ("Image", &["r.io/a"][..]),
+            ("Registry", &["r.io/a", "r.io/b"]),
+            ("Global", &["r.io/a", "r.io/b", "q.io/c"]),
+        ] {
+            let mut cache = AnswerCache::default();
+            cache.keep("r.io/a", &read(&text(scope, r#","cacheDuration":"1m""#)).unwrap(), hour, now);
+            for image in ["r.io/a", "r.io/b", "q.io/c"] {
+                assert_eq!(cache.find(image, now + minute).is_some(), holds_for.contains(&image), "{scope} {image}");
+                assert!(cache.find(image, now + minute * 2).is_none());
+            }
+        }
+        let mut cache = AnswerCache::default();
+        cache.keep("r.io/a", &read(&text("Image", "")).unwrap(), hour, now);
+        assert!(cache.find("r.io/a", now + hour).is_some());
+        for unkept in [r#","cacheDuration":"0s""#, r#","cacheDuration":"2562047h""#] {
+            let mut cache = AnswerCache::default();
+            cache.keep("r.io/a", &read(&text("Image", unkept)).unwrap(), hour, now);
+            // A time without end may or may not fit the clock: neither is an error.
+            assert!(cache.find("r.io/a", now).is_none() || unkept.contains("2562047h"));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The Secrets that a pod names for its images. Pure.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::docker_config::{Shape, parse};
+use super::keyring::{Credential, Keyring, Owner};
+use crate::api::Pod;
+use crate::objects::{ConfigObject, ObjectKind, Objects};
+
+/// What the pod's `imagePullSecrets` give.
+#[derive(Debug, Default)]
+pub(crate) struct PullSecrets {
+    keyring: Keyring,
+    /// Those that are not there, or cannot be read, and why where it is known.
+    pub(crate) failed: Vec<(String, Option<String>)>,
+}
+
+impl PullSecrets {
+    pub(crate) fn of(pod: &Pod, objects: &Objects) -> Self {
+        let mut secrets = Self::default();
+        let namespace = &pod.metadata.namespace;
+        // The API takes references without a name, and nobody minds them.
+        for name in pod.spec.image_pull_secrets.iter().map(|secret| &secret.name).filter(|name| !name.is_empty()) {
+            match objects.get(ObjectKind::Secret, namespace, name) {
+                Some(secret) => secrets.add(secret),
+                None => secrets.failed.push((name.clone(), None)),
+            }
+        }
+        secrets
+    }
+
+    pub(crate) fn find(&self, repository: &str) -> Vec<&Credential> {
+        self.keyring.find(repository)
+    }
+
+    /// Changes with what they give.
+    pub(crate) fn mark(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.keyring.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// A Secret of another type gives nothing, and that is no fault.
+    fn add(&mut self, secret: &ConfigObject) {
+        let (key, shape) = match secret.secret_type.as_str() {
+            "kubernetes.io/dockerconfigjson" => (".dockerconfigjson", Shape::ConfigJson),
+            "kubernetes.io/dockercfg" => (".dockercfg", Shape::Dockercfg),
+            _ => return,
+        };
+        let Some(text) = secret.file(key).filter(|text| !text.is_empty()) else { return };
+        let name = &secret.key.name;
+        let owner = Owner::Secret { namespace: secret.key.namespace.clone(), name: name.clone() };
+        match parse(text, shape) {
+            Ok(registries) => {
+                for registry in self.keyring.add(registries, &owner) {
+                    self.failed.push((name.clone(), Some(format!("{key}: {registry:?} is no registry"))));
+                }
+            }
+            Err(problem) => self.failed.push((name.clone(), Some(format!("{key}: {problem}")))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::{Secret, Time, decode};
+    use crate::objects::SourceObject;
+
+    fn objects(secrets: &[(&str, &str, &str, &str)]) -> Objects {
+        let mut objects = Objects::default();
+        let secrets: Vec<SourceObject> = secrets
+            .iter()
+            .map(|(name, secret_type, key, text)| {
+                let metadata = json!({"namespace": "ns", "name": name});
+                let secret = json!({"metadata": metadata, "type": secret_type, "stringData": {*key: text}});
+                let mut secret = decode::<Secret>(secret).unwrap().value;
+                secret.merge_string_data();
+                let since = Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH);
+                SourceObject { object: std::sync::Arc::new(secret.into()), origin: "m".into(), since }
+            })
+            .collect();
+        objects.replace(&secrets);
+        objects
+    }
+
+    fn pod(names: &[&str]) -> Pod {
+        let names: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
+        decode(json!({"metadata": {"namespace": "ns"}, "spec": {"imagePullSecrets": names}})).unwrap().value
+    }
+
+    const LOGIN: &str = r#"{"username":"u","password":"p"}"#;
+
+    #[test]
+    fn both_types_of_secrets_give_logins_that_belong_to_them() {
+        let config_json = format!(r#"{{"auths":{{"r.io":{LOGIN}}}}}"#);
+        let dockercfg = format!(r#"{{"r.io/a":{LOGIN}}}"#);
+        let objects = objects(&[
+            ("new", "kubernetes.io/dockerconfigjson", ".dockerconfigjson", &config_json),
+            ("old", "kubernetes.io/dockercfg", ".dockercfg", &dockercfg),
+            ("other", "Opaque", ".dockerconfigjson", &config_json),
+        ]);
+        let secrets = PullSecrets::of(&pod(&["new", "old", "other", ""]), &objects);
+        let owners: Vec<_> = secrets.find("r.io/a/b").iter().map(|found| found.owner.clone()).collect();
+        let owner = |name: &str| Owner::Secret { namespace: "ns".to_owned(), name: name.to_owned() };
+        assert_eq!(owners, [owner("old"), owner("new")]);
+        assert!(secrets.failed.is_empty());
+        assert!(PullSecrets::of(&pod(&[]), &objects).find("r.io/a").is_empty());
+        assert_eq!(secrets.mark(), PullSecrets::of(&pod(&["new", "old"]), &objects).mark());
+        assert_ne!(secrets.mark(), PullSecrets::of(&pod(&["new"]), &objects).mark());
+    }
+
+    #[test]
+    fn a_secret_that_is_not_there_or_cannot_be_read_is_told_and_holds_up_no_other() {
+        let good = format!(r#"{{"auths":{{"r.io":{LOGIN},"no registry":{LOGIN}}}}}"#);
+        let objects = objects(&[
+            ("good", "kubernetes.io/dockerconfigjson", ".dockerconfigjson", &good),
+            ("bad", "kubernetes.io/dockerconfigjson", ".dockerconfigjson", r#"{"auths":[]}"#),
+        ]);
+        let secrets = PullSecrets::of(&pod(&["missing", "bad", "good"]), &objects);
+        assert_eq!(secrets.find("r.io/a").len(), 1);
+        let told = |why: &str| Some(format!(".dockerconfigjson: {why}"));
+        assert_eq!(
+            secrets.failed,
+            [
+                ("missing".to_owned(), None),
+                ("bad".to_owned(), told("expected a mapping under auths")),
+                ("good".to_owned(), told("\"no registry\" is no registry")),
+            ]
+        );
+    }
+}

@@ -1,0 +1,247 @@
+//! Which images may go, in which order, and how much has to. Pure: the moment is an argument.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use crate::config::ImageGc;
+use crate::cri::v1::Image;
+use crate::host::file_system::Room;
+
+/// What is remembered of the images that there are. Only of this process' time, as upstream does it.
+#[derive(Debug)]
+pub(super) struct ImageBook {
+    records: HashMap<String, Record>,
+    began: Instant,
+    /// Everything was looked at once: what was not seen then came later.
+    looked: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Record {
+    /// `None`: it was there before this process looked for the first time.
+    first_seen: Option<Instant>,
+    last_used: Option<Instant>,
+}
+
+/// An image that nothing uses and that may be removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unused {
+    pub(super) id: String,
+    pub(super) size: u64,
+    first_seen: Option<Instant>,
+    last_used: Option<Instant>,
+    /// When it began to be of no use.
+    idle_since: Instant,
+}
+
+/// Names, digests and ids that must not go.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InUse(BTreeSet<String>);
+
+impl ImageBook {
+    pub(super) fn new(began: Instant) -> Self {
+        Self { records: HashMap::new(), began, looked: false }
+    }
+
+    /// It was brought at this moment.
+    pub(super) fn pulled(&mut self, id: &str, now: Instant) {
+        self.records.entry(id.to_owned()).or_insert(Record { first_seen: Some(now), last_used: None });
+    }
+
+    /// Takes in all the images that there are, and gives those that nothing uses: the least recently used first.
+    pub(super) fn look(&mut self, images: &[Image], in_use: &InUse, now: Instant) -> Vec<Unused> {
+        let first_seen = self.looked.then_some(now);
+        self.looked = true;
+        let there: BTreeSet<&str> = images.iter().map(|image| image.id.as_str()).collect();
+        self.records.retain(|id, _| there.contains(id.as_str()));
+        let mut unused = Vec::new();
+        for image in images {
+            let record = self.records.entry(image.id.clone()).or_insert(Record { first_seen, last_used: None });
+            if in_use.has(image) {
+                record.last_used = Some(now);
+            } else if !image.pinned {
+                unused.push(Unused {
+                    id: image.id.clone(),
+                    size: image.size,
+                    first_seen: record.first_seen,
+                    last_used: record.last_used,
+                    idle_since: record.last_used.or(record.first_seen).unwrap_or(self.began),
+                });
+            }
+        }
+        // What was never seen in use goes before what was.
+        unused.sort_by_key(|image| (image.last_used, image.first_seen));
+        unused
+    }
+}
+
+impl Unused {
+    /// What has just come may be on its way to a container.
+    pub(super) fn is_ripe(&self, min_age: Duration, now: Instant) -> bool {
+        self.first_seen.is_none_or(|seen| now.saturating_duration_since(seen) >= min_age)
+    }
+
+    /// It has to go for its age alone. Zero: nothing has.
+    pub(super) fn is_overdue(&self, max_age: Duration, now: Instant) -> bool {
+        !max_age.is_zero() && now.saturating_duration_since(self.idle_since) > max_age
+    }
+}
+
+impl InUse {
+    pub(crate) fn add(&mut self, name: impl Into<String>) {
+        let name = name.into();
+        if !name.is_empty() {
+            self.0.insert(name);
+        }
+    }
+
+    fn has(&self, image: &Image) -> bool {
+        let names = image.repo_tags.iter().chain(&image.repo_digests).chain(std::iter::once(&image.id));
+        names.into_iter().any(|name| self.0.contains(name))
+    }
+}
+
+/// In whole percent, rounded up.
+pub(super) fn used_percent(room: Room) -> u64 {
+    let Some(available) = room.available.saturating_mul(100).checked_div(room.capacity) else { return 0 };
+    100_u64.saturating_sub(available)
+}
+
+/// How many bytes are to be freed, if it is time to.
+pub(super) fn to_free(room: Room, gc: &ImageGc) -> Option<u64> {
+    let is_time = room.capacity > 0 && used_percent(room) >= u64::from(gc.high);
+    let goal = u128::from(room.capacity) * u128::from(100_u8.saturating_sub(gc.low)) / 100;
+    is_time.then(|| u64::try_from(goal).unwrap_or(u64::MAX).saturating_sub(room.available))
+}
+
+/// What the event `FreeDiskSpaceFailed` says.
+pub(super) fn not_enough(room: Room, freed: u64) -> String {
+    format!(
+        "Insufficient free disk space on the node's image filesystem ({}% of {} used). Failed to free sufficient space by \
+         deleting unused images (freed {freed} bytes). Investigate disk usage, as it could be used by active images, logs, \
+         volumes, or other data.",
+        used_percent(room),
+        human(room.capacity),
+    )
+}
+
+/// As `91.1 GiB`.
+fn human(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let steps = (0..units.len()).rev().find(|steps| bytes >> (10 * steps) > 0).unwrap_or(0);
+    let unit = units.get(steps).copied().unwrap_or_default();
+    // In tenths, rounded as Go rounds them, and without a float: a capacity fits.
+    let half = (1_u128 << (10 * steps)) / 2;
+    let tenths = (u128::from(bytes) * 10 + half) >> (10 * steps);
+    if steps == 0 { format!("{bytes} {unit}") } else { format!("{}.{} {unit}", tenths / 10, tenths % 10) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(id: &str) -> Image {
+        Image { id: id.to_owned(), size: 10, repo_tags: vec![format!("r.io/{id}:1")], ..Image::default() }
+    }
+
+    fn in_use(names: &[&str]) -> InUse {
+        let mut used = InUse::default();
+        names.iter().for_each(|name| used.add(*name));
+        used
+    }
+
+    fn ids(unused: &[Unused]) -> Vec<&str> {
+        unused.iter().map(|image| image.id.as_str()).collect()
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_least_recently_used_goes_first_and_what_was_never_used_before_that() {
+        let start = Instant::now();
+        let mut book = ImageBook::new(start);
+        let mut images = vec![image("a"), image("b"), image("c")];
+        assert_eq!(ids(&book.look(&images, &in_use(&["a", "b", "c"]), start)), NONE);
+        assert_eq!(ids(&book.look(&images, &in_use(&["a", "c"]), start + SECOND)), ["b"]);
+        assert_eq!(ids(&book.look(&images, &in_use(&["c"]), start + SECOND * 2)), ["b", "a"]);
+        images.push(image("new"));
+        assert_eq!(ids(&book.look(&images, &in_use(&[]), start + SECOND * 3)), ["new", "b", "a", "c"]);
+        images.remove(0);
+        assert_eq!(ids(&book.look(&images, &in_use(&[]), start + SECOND * 4)), ["new", "b", "c"]);
+    }
+
+    const NONE: [&str; 0] = [];
+
+    #[test]
+    fn an_image_is_used_under_any_of_its_names_and_a_pinned_one_stays() {
+        let mut book = ImageBook::new(Instant::now());
+        let mut digest = image("d");
+        digest.repo_digests = vec!["r.io/d@sha256:1".to_owned()];
+        let pinned = Image { pinned: true, ..image("p") };
+        let images = [image("a"), image("b"), digest, pinned];
+        let used = in_use(&["a", "r.io/b:1", "r.io/d@sha256:1", ""]);
+        assert_eq!(ids(&book.look(&images, &used, Instant::now())), NONE);
+        assert_eq!(ids(&book.look(&images, &in_use(&["r.io/x:1"]), Instant::now())).len(), 3);
+    }
+
+    #[test]
+    fn what_has_just_come_is_not_ripe_but_what_was_there_from_the_start_is() {
+        let start = Instant::now();
+        let mut book = ImageBook::new(start);
+        book.pulled("pulled", start);
+        let images = [image("old"), image("pulled")];
+        let ripe = |unused: &[Unused], now| {
+            let ripe = unused.iter().filter(|image| image.is_ripe(SECOND * 120, now));
+            ripe.map(|image| image.id.clone()).collect::<Vec<_>>()
+        };
+        let unused = book.look(&images, &in_use(&[]), start + SECOND);
+        assert_eq!(ripe(&unused, start + SECOND), ["old"]);
+        assert_eq!(ripe(&unused, start + SECOND * 120), ["old", "pulled"]);
+        let imported = book.look(&[image("imported")], &in_use(&[]), start + SECOND * 200);
+        assert_eq!(ripe(&imported, start + SECOND * 200), Vec::<String>::new());
+        assert_eq!(ripe(&imported, start + SECOND * 320), ["imported"]);
+    }
+
+    #[test]
+    fn an_image_is_overdue_when_it_was_idle_for_too_long_since_this_process_began() {
+        let start = Instant::now();
+        let mut book = ImageBook::new(start);
+        let images = [image("idle"), image("used")];
+        book.look(&images, &in_use(&["used"]), start + SECOND * 50);
+        let unused = book.look(&images, &in_use(&[]), start + SECOND * 60);
+        let overdue = |max_age: u32, at: u32| {
+            let now = start + SECOND * at;
+            unused.iter().filter(|image| image.is_overdue(SECOND * max_age, now)).count()
+        };
+        assert_eq!(overdue(0, 10_000), 0, "zero means never");
+        assert_eq!(overdue(100, 100), 0);
+        assert_eq!(overdue(100, 101), 1);
+        assert_eq!(overdue(100, 151), 2);
+    }
+
+    #[test]
+    fn room_is_made_from_the_high_mark_down_to_the_low_one() {
+        let gc = ImageGc::default();
+        let room = |available| Room { capacity: 1000, available };
+        for (available, percent, free) in
+            [(1000, 0, None), (160, 84, None), (151, 85, Some(49)), (150, 85, Some(50)), (0, 100, Some(200))]
+        {
+            assert_eq!(used_percent(room(available)), percent, "{available}");
+            assert_eq!(to_free(room(available), &gc), free, "{available}");
+        }
+        assert_eq!(to_free(Room { capacity: 0, available: 0 }, &gc), None);
+        let huge = Room { capacity: u64::MAX, available: 0 };
+        assert!(to_free(huge, &gc).is_some_and(|bytes| bytes > u64::MAX / 6));
+    }
+
+    #[test]
+    fn a_capacity_is_told_in_the_largest_unit_that_it_fills() {
+        for (bytes, text) in [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (97_828_376_576, "91.1 GiB")] {
+            assert_eq!(human(bytes), text);
+        }
+        let message = not_enough(Room { capacity: 28_346_784_153, available: 3_500_000_000 }, 385_820_817);
+        assert!(
+            message.starts_with("Insufficient free disk space on the node's image filesystem (88% of 26.4 GiB used). ")
+        );
+    }
+}

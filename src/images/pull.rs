@@ -1,0 +1,195 @@
+//! A pull: its turn, the credentials that are tried, and what it comes to.
+
+use std::time::{Duration, Instant};
+
+use super::bring::Order;
+use super::credentials::{Credential, Owner};
+use super::service::Service;
+use super::{Images, PresentImage, pull_error, pull_policy, unreachable};
+use crate::api::{EventKind, Reason};
+use crate::config::{CredentialsVerification, go_duration};
+use crate::cri::v1::ImageSpec;
+use crate::pods::Waiting;
+use crate::rt;
+use crate::time::Backoff;
+
+/// What the wait for a turn comes to.
+enum Turn<'a> {
+    /// `None`: there are turns for all.
+    Mine(Option<rt::SemaphoreGuard<'a>>),
+    /// While it was waited for, the image came.
+    Done(PresentImage),
+}
+
+impl<S: Service> Images<S> {
+    /// Waits for a turn and pulls. A failure is kept: it makes the next try wait.
+    pub(super) async fn pull(&self, order: &Order<'_>) -> Result<PresentImage, Waiting> {
+        let image = order.image();
+        let asked = Instant::now();
+        self.tell_of(order, EventKind::Normal, Reason::PULLING, format!("Pulling image {image:?}"));
+        let under_way = self.under_way.add(image, &order.pod.full_name(), asked);
+        let turn = match self.turn(order).await? {
+            Turn::Mine(turn) => turn,
+            Turn::Done(present) => return Ok(present),
+        };
+        let begun = Instant::now();
+        under_way.begins(begun);
+        let throttled = self.throttle.borrow_mut().as_mut().is_some_and(|throttle| !throttle.take(begun));
+        let pulled =
+            if throttled { Err("pull QPS exceeded".to_owned()) } else { self.pull_with_credentials(order).await };
+        drop(turn);
+        let now = Instant::now();
+        match pulled {
+            Err(error) => {
+                if self.under_way.count(image) < 2 {
+                    self.records.end(image).await;
+                }
+                Err(self.failed(order, &error, now))
+            }
+            Ok((image_ref, credential)) => {
+                self.note_pulled(order, &image_ref, credential.as_ref()).await;
+                self.outages.borrow_mut().over(order.registry());
+                self.backoff.borrow_mut().forget_old(now);
+                let (took, with_wait) = (go_duration(now - begun), go_duration(now - asked));
+                self.book.borrow_mut().pulled(&image_ref, now);
+                self.pulled.set(true);
+                let described = self.described(order, image_ref).await?;
+                let size = described.size;
+                let what = format!(
+                    "Successfully pulled image {image:?} in {took} ({with_wait} including waiting). Image size: {size} bytes."
+                );
+                self.tell_of(order, EventKind::Normal, Reason::PULLED, what);
+                Ok(described)
+            }
+        }
+    }
+
+    /// Who may use the image from now on; nothing is left of the intention, if it was somebody's.
+    async fn note_pulled(&self, order: &Order<'_>, image_ref: &str, credential: Option<&Credential>) {
+        if self.verification == CredentialsVerification::Never {
+            return;
+        }
+        let known = self.records.known(image_ref, order.image()).await;
+        self.record(order, image_ref, known.record.as_ref(), credential).await;
+        if known.intended {
+            self.records.end(order.image()).await;
+        }
+    }
+
+    async fn turn(&self, order: &Order<'_>) -> Result<Turn<'_>, Waiting> {
+        let Some(turns) = &self.turns else { return Ok(Turn::Mine(None)) };
+        if let Some(turn) = turns.try_acquire() {
+            return Ok(Turn::Mine(Some(turn)));
+        }
+        let turn = turns.acquire().await;
+        // The pull that was waited for may have been of this image, or may have shown that its registry is away.
+        let present = if pull_policy::looks_first(order.policy) {
+            let present = self.present(order).await?;
+            if present.is_some() {
+                self.tell_present(order);
+            }
+            present
+        } else {
+            self.present_during_outage(order).await?
+        };
+        Ok(present.map_or_else(|| Turn::Mine(Some(turn)), Turn::Done))
+    }
+
+    /// Tries everything that there is for the registry, or nothing where there is nothing. What brought the image comes
+    /// with its reference.
+    async fn pull_with_credentials(&self, order: &Order<'_>) -> Result<(String, Option<Credential>), String> {
+        self.tell_failed_secrets(order);
+        let mut credentials: Vec<Credential> = order.secrets.find(&order.repository).into_iter().cloned().collect();
+        credentials.extend(self.credentials.find(&order.repository).await);
+        log!(info, "pulling an image", image = order.image(), pod = order.pod.full_name(), logins = credentials.len());
+        if credentials.is_empty() {
+            let image_ref = self.pull_once(order, None).await?;
+            return Ok((image_ref, None));
+        }
+        if credentials.iter().any(|credential| credential.owner != Owner::Node) {
+            self.intend(order).await;
+        }
+        let mut errors: Vec<String> = Vec::new();
+        for credential in credentials {
+            match self.pull_once(order, Some(&credential)).await {
+                Ok(image_ref) => return Ok((image_ref, Some(credential))),
+                Err(error) if errors.contains(&error) => {}
+                Err(error) => errors.push(error),
+            }
+        }
+        // As Go's aggregate of errors prints them.
+        Err(match errors.as_slice() {
+            [error] => error.clone(),
+            errors => format!("[{}]", errors.join(", ")),
+        })
+    }
+
+    /// A disk that cannot be written to keeps no pod from starting.
+    async fn intend(&self, order: &Order<'_>) {
+        if self.verification == CredentialsVerification::Never {
+            return;
+        }
+        if let Err(error) = self.records.intend(order.image()).await {
+            log!(warn, "pull not recorded", image = order.image(), error = error);
+        }
+    }
+
+    /// Says from time to time that it goes on: a runtime does not tell how far it is.
+    async fn pull_once(&self, order: &Order<'_>, credential: Option<&Credential>) -> Result<String, String> {
+        let begun = Instant::now();
+        let auth = credential.map(|credential| credential.login.auth_config());
+        let pull = self.service.pull(&order.spec, auth.as_ref(), order.sandbox);
+        let reminders = async {
+            let mut waits = Backoff::new(FIRST_REMINDER, LAST_REMINDER);
+            loop {
+                rt::sleep(waits.next_wait()).await;
+                log!(info, "still pulling an image", image = order.image(), s = begun.elapsed().as_secs());
+            }
+        };
+        rt::either(pull, reminders).await
+    }
+
+    fn tell_failed_secrets(&self, order: &Order<'_>) {
+        let failed = &order.secrets.failed;
+        if failed.is_empty() {
+            return;
+        }
+        for (name, problem) in failed.iter().filter_map(|(name, problem)| Some((name, problem.as_ref()?))) {
+            log!(warn, "Secret not used for images", pod = order.pod.full_name(), secret = name, problem = problem);
+        }
+        let mut names: Vec<&str> = failed.iter().map(|(name, _)| name.as_str()).collect();
+        names.dedup();
+        let what = format!(
+            "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
+            names.join(", ")
+        );
+        let of_pod = super::Wanted { container: None, ..order.wanted };
+        let reason = Reason::FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET;
+        self.tell(order.pod, of_pod, EventKind::Warning, reason, what);
+    }
+
+    fn failed(&self, order: &Order<'_>, error: &str, now: Instant) -> Waiting {
+        let image = order.image();
+        self.tell_of(order, EventKind::Warning, Reason::FAILED, format!("Failed to pull image {image:?}: {error}"));
+        if unreachable::is_unreachable(error) {
+            self.outages.borrow_mut().failed(order.registry(), now);
+        }
+        let waiting = pull_error::waiting(image, error);
+        let text = format!("{}: {}", waiting.reason, waiting.message);
+        let secrets = order.secrets.mark();
+        self.backoff.borrow_mut().failed(&order.pod.metadata.uid, image, text, secrets, now);
+        waiting
+    }
+
+    /// What the runtime says of an image that it has just pulled.
+    async fn described(&self, order: &Order<'_>, image_ref: String) -> Result<PresentImage, Waiting> {
+        let spec = ImageSpec { image: image_ref, ..ImageSpec::default() };
+        match self.look(order, &spec).await? {
+            Some(present) => Ok(PresentImage { image_ref: spec.image, ..present }),
+            None => Err(self.inspect_error(order, "the runtime does not have what it has just pulled")),
+        }
+    }
+}
+
+const FIRST_REMINDER: Duration = Duration::from_secs(30);
+const LAST_REMINDER: Duration = Duration::from_secs(600);

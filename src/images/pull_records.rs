@@ -1,0 +1,128 @@
+//! What is kept on disk of pulls, where upstream keeps it: `image_manager/{pulling,pulled}` in the state directory.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::sha256::sha256;
+use super::verification::intent;
+use crate::host::file::{read_all, replace};
+use crate::rt;
+use serde_json::Value;
+
+#[derive(Clone, Debug)]
+pub(super) struct PullRecords {
+    dir: PathBuf,
+}
+
+/// What is known of an image.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    pub(super) record: Option<Value>,
+    pub(super) intended: bool,
+}
+
+impl PullRecords {
+    pub(super) fn new(root_dir: &Path) -> Self {
+        Self { dir: root_dir.join("image_manager") }
+    }
+
+    /// Of an image by the runtime's id, which a pod calls `image`. What cannot be read is as if it were not there: no file
+    /// of ours keeps a pod from starting.
+    pub(super) async fn known(&self, image_ref: &str, image: &str) -> Known {
+        let (record, intent) = (self.pulled(image_ref), self.pulling(image));
+        rt::blocking(move || Known { record: read(&record), intended: intent.exists() }).await
+    }
+
+    /// Before a pull that belongs to somebody: should it end unseen, the image is not everybody's.
+    pub(super) async fn intend(&self, image: &str) -> io::Result<()> {
+        let (path, text) = (self.pulling(image), intent(image).to_string());
+        rt::blocking(move || replace(&path, text.as_bytes())).await
+    }
+
+    pub(super) async fn write(&self, image_ref: &str, record: &Value) -> io::Result<()> {
+        let (path, text) = (self.pulled(image_ref), record.to_string());
+        rt::blocking(move || replace(&path, text.as_bytes())).await
+    }
+
+    /// The pull is over, and what came of it is recorded where there is something to record.
+    pub(super) async fn end(&self, image: &str) {
+        self.remove(self.pulling(image)).await;
+    }
+
+    /// The image is gone.
+    pub(super) async fn forget(&self, image_ref: &str) {
+        self.remove(self.pulled(image_ref)).await;
+    }
+
+    async fn remove(&self, path: PathBuf) {
+        let shown = path.display().to_string();
+        match rt::blocking(move || fs::remove_file(path)).await {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                log!(warn, "record of a pull not removed", file = shown, error = error);
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+
+    fn pulled(&self, image_ref: &str) -> PathBuf {
+        self.dir.join("pulled").join(file_name(image_ref))
+    }
+
+    fn pulling(&self, image: &str) -> PathBuf {
+        self.dir.join("pulling").join(file_name(image))
+    }
+}
+
+fn read(path: &Path) -> Option<Value> {
+    let problem = match read_all(path, MOST_BYTES) {
+        Ok(text) => match serde_json::from_slice::<Value>(&text) {
+            Ok(record) if record.is_object() => return Some(record),
+            Ok(_) => "no mapping".to_owned(),
+            Err(error) => error.to_string(),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => error.to_string(),
+    };
+    log!(warn, "record of a pull not used", file = path.display(), problem = problem);
+    None
+}
+
+const MOST_BYTES: u64 = 1 << 20;
+
+fn file_name(text: &str) -> String {
+    ["sha256-", &sha256(text.as_bytes())].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn records_are_kept_by_image_until_it_is_gone() {
+        let dir = std::env::temp_dir().join(format!("coracle-pull-records-{}", std::process::id()));
+        let records = PullRecords::new(&dir);
+        let (known, intended, after) = rt::block_on(async {
+            let nothing = records.known("sha256:1", "a:1").await;
+            assert!(nothing.record.is_none() && !nothing.intended);
+            records.intend("a:1").await.unwrap();
+            let intended = records.known("sha256:1", "a:1").await.intended;
+            records.write("sha256:1", &json!({"x": 1})).await.unwrap();
+            records.end("a:1").await;
+            let known = records.known("sha256:1", "a:1").await;
+            records.forget("sha256:1").await;
+            records.forget("sha256:1").await;
+            (known, intended, records.known("sha256:1", "a:1").await)
+        });
+        let is_broken = {
+            fs::write(records.pulled("sha256:2"), "{").unwrap();
+            rt::block_on(records.known("sha256:2", "a:1")).record.is_none()
+        };
+        fs::remove_dir_all(&dir).unwrap();
+        assert!(intended && !known.intended && is_broken);
+        assert_eq!(known.record, Some(json!({"x": 1})));
+        assert!(after.record.is_none());
+    }
+}

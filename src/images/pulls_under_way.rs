@@ -1,0 +1,90 @@
+//! The pulls under way, for who asks what this node is doing. Pure: the moment is an argument.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// Shared by who pulls and who shows it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PullsUnderWay {
+    pulls: Rc<RefCell<Pulls>>,
+}
+
+#[derive(Debug, Default)]
+struct Pulls {
+    /// In the order in which they were asked for.
+    list: BTreeMap<u64, PullUnderWay>,
+    next: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PullUnderWay {
+    pub(crate) image: String,
+    pub(crate) pod: String,
+    pub(crate) asked: Instant,
+    /// `None`: it waits for its turn.
+    pub(crate) begun: Option<Instant>,
+}
+
+/// One of them, for as long as this is kept.
+pub(super) struct UnderWay {
+    all: PullsUnderWay,
+    number: u64,
+}
+
+impl PullsUnderWay {
+    pub(crate) fn list(&self) -> Vec<PullUnderWay> {
+        self.pulls.borrow().list.values().cloned().collect()
+    }
+
+    /// Of one image.
+    pub(super) fn count(&self, image: &str) -> usize {
+        self.pulls.borrow().list.values().filter(|pull| pull.image == image).count()
+    }
+
+    pub(super) fn add(&self, image: &str, pod: &str, asked: Instant) -> UnderWay {
+        let mut pulls = self.pulls.borrow_mut();
+        let number = pulls.next;
+        pulls.next += 1;
+        let pull = PullUnderWay { image: image.to_owned(), pod: pod.to_owned(), asked, begun: None };
+        pulls.list.insert(number, pull);
+        UnderWay { all: self.clone(), number }
+    }
+}
+
+impl UnderWay {
+    /// Its turn has come.
+    pub(super) fn begins(&self, now: Instant) {
+        if let Some(pull) = self.all.pulls.borrow_mut().list.get_mut(&self.number) {
+            pull.begun = Some(now);
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.all.pulls.borrow_mut().list.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pulls_are_listed_in_order_until_they_are_over() {
+        let all = PullsUnderWay::default();
+        let now = Instant::now();
+        let first = all.add("a:1", "web", now);
+        let second = all.add("b:1", "db", now);
+        first.begins(now);
+        let seen: Vec<_> = all.list().into_iter().map(|pull| (pull.image, pull.begun.is_some())).collect();
+        assert_eq!(seen, [("a:1".to_owned(), true), ("b:1".to_owned(), false)]);
+        assert_eq!((all.count("a:1"), all.count("c:1")), (1, 0));
+        drop(first);
+        assert_eq!(all.list().len(), 1);
+        drop(second);
+        assert!(all.list().is_empty());
+    }
+}

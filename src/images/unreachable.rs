@@ -1,0 +1,147 @@
+//! Registries that cannot be reached: told by a pull's error, and remembered for a while. Pure: the moment is an argument.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::time::Backoff;
+
+/// Whether a pull failed because nobody answered, or nobody who could: the image itself, and the right to it, were not
+/// looked at. The texts are those of Go's network stack, of containerd and of CRI-O.
+pub(super) fn is_unreachable(error: &str) -> bool {
+    let error = error.to_ascii_lowercase();
+    !DENIALS.iter().any(|text| error.contains(text)) && OUTAGES.iter().any(|text| error.contains(text))
+}
+
+/// The registry has answered: whatever else the text says, this is its word.
+const DENIALS: &[&str] =
+    &["401 unauthorized", "403 forbidden", "access denied", "authorization failed", "insufficient_scope"];
+
+const OUTAGES: &[&str] = &[
+    "bad gateway",
+    "connection refused",
+    "connection reset by peer",
+    "connection timed out",
+    "context deadline exceeded",
+    "deadlineexceeded",
+    "gateway timeout",
+    "i/o timeout",
+    "network is down",
+    "network is unreachable",
+    "no route to host",
+    "no such host",
+    "registryunavailable",
+    "server misbehaving",
+    "service unavailable",
+    "temporary failure in name resolution",
+    "timeout awaiting response headers",
+    "tls handshake timeout",
+    "too many requests",
+    "toomanyrequests",
+    "unexpected eof",
+    ": eof",
+];
+
+const FIRST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// The registries that could not be reached of late, so that not every pod finds it out by itself: an image that is
+/// present is used without asking, until it is time to ask again.
+#[derive(Debug, Default)]
+pub(super) struct Outages {
+    registries: HashMap<String, Outage>,
+}
+
+#[derive(Debug)]
+struct Outage {
+    waits: Backoff,
+    until: Instant,
+}
+
+impl Outages {
+    /// A pull from `registry` that began at this moment would most likely fail.
+    pub(super) fn lasts(&self, registry: &str, now: Instant) -> bool {
+        self.registries.get(registry).is_some_and(|outage| now < outage.until)
+    }
+
+    /// A pull has failed. Several that were under way at once are one failure.
+    pub(super) fn failed(&mut self, registry: &str, now: Instant) {
+        if self.lasts(registry, now) {
+            return;
+        }
+        let outage = self
+            .registries
+            .entry(registry.to_owned())
+            .or_insert_with(|| Outage { waits: Backoff::new(FIRST, LONGEST), until: now });
+        outage.until = now + outage.waits.next_wait();
+    }
+
+    /// The registry has answered.
+    pub(super) fn over(&mut self, registry: &str) {
+        self.registries.remove(registry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_network_is_told_from_a_word_of_the_registry() {
+        let head = "failed to pull and unpack image \"r.io/a:1\": failed to resolve reference \"r.io/a:1\": ";
+        for error in [
+            "failed to do request: Head \"https://r.io/v2/a/manifests/1\": dial tcp: lookup r.io on 192.0.2.53:53: read \
+             udp 10.77.0.1:37827->192.0.2.53:53: i/o timeout",
+            "failed to do request: Head \"https://r.io/v2/a/manifests/1\": dial tcp 192.0.2.7:443: connect: connection \
+             refused",
+            "failed to do request: Head \"https://r.io/v2/a/manifests/1\": dial tcp: lookup r.io: no such host",
+            "failed to do request: Head \"https://r.io/v2/a/manifests/1\": net/http: TLS handshake timeout",
+            "failed to do request: Head \"https://r.io/v2/a/manifests/1\": EOF",
+            "unexpected status from HEAD request to https://r.io/v2/a/manifests/1: 503 Service Unavailable",
+            "unexpected status code [manifests 1]: 429 Too Many Requests",
+        ] {
+            assert!(is_unreachable(&[head, error].concat()), "{error}");
+        }
+        assert!(is_unreachable("RegistryUnavailable: pinging container registry"));
+        assert!(is_unreachable("rpc error: code = DeadlineExceeded desc = context deadline exceeded"));
+        for error in [
+            "r.io/a:1: not found",
+            "pull access denied, repository does not exist or may require authorization: server message: \
+             insufficient_scope: authorization failed",
+            "unexpected status from HEAD request to https://r.io/v2/a/manifests/1: 401 Unauthorized",
+            "unexpected status from HEAD request to https://r.io/v2/a/manifests/1: 403 Forbidden",
+            "failed commit on ref \"layer-sha256:1\": unexpected commit digest sha256:2, expected sha256:1",
+            "failed to fetch oauth token: unexpected status: 401 Unauthorized: no such host",
+            "x509: certificate signed by unknown authority",
+            "pull QPS exceeded",
+        ] {
+            assert!(!is_unreachable(&[head, error].concat()), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_registry_that_stays_away_is_asked_ever_less_often() {
+        let mut outages = Outages::default();
+        let mut now = Instant::now();
+        assert!(!outages.lasts("r.io", now));
+        for seconds in [10, 20, 40, 80, 160, 300, 300] {
+            outages.failed("r.io", now);
+            // What was under way meanwhile adds nothing.
+            outages.failed("r.io", now + Duration::from_secs(seconds - 1));
+            assert!(outages.lasts("r.io", now + Duration::from_secs(seconds - 1)));
+            now += Duration::from_secs(seconds);
+            assert!(!outages.lasts("r.io", now));
+        }
+        assert!(!outages.lasts("q.io", now));
+    }
+
+    #[test]
+    fn an_answer_ends_the_outage() {
+        let mut outages = Outages::default();
+        let now = Instant::now();
+        outages.failed("r.io", now);
+        outages.over("r.io");
+        assert!(!outages.lasts("r.io", now));
+        outages.failed("r.io", now);
+        assert!(!outages.lasts("r.io", now + Duration::from_secs(11)));
+    }
+}

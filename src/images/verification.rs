@@ -1,0 +1,280 @@
+//! Whether a pod may use a present image without its registry being asked, by what earlier pulls have shown. Pure.
+//!
+//! What is remembered has the form of upstream's `ImagePulledRecord`, and is kept as JSON: what another kubelet has put
+//! there stays.
+
+use serde_json::{Map, Value, json};
+
+use super::credentials::{Credential, Owner};
+use crate::config::CredentialsVerification;
+
+/// What is known of how an image came here.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pulled<'a> {
+    /// Not by a kubelet: it was put here.
+    No,
+    /// A kubelet was about to pull it, and nothing is known of what came of that.
+    Intended,
+    Recorded(&'a Value),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict<'a> {
+    Use,
+    /// This Secret's login is as good as one that has brought the image: that is to be remembered.
+    UseWith(&'a Credential),
+    /// The registry has to say so.
+    Ask,
+}
+
+/// More than these are not added for a Secret that merely fits (kubelet: `writeRecordWhileMatchingLimit`).
+const MOST_SECRETS: usize = 100;
+
+/// `is_named`: the runtime knows the image by a name in this repository. `secrets` are the logins that the pod's own
+/// Secrets have for it.
+pub(super) fn verdict<'a>(
+    policy: &CredentialsVerification,
+    repository: &str,
+    is_named: bool,
+    pulled: Pulled<'_>,
+    secrets: &[&'a Credential],
+) -> Verdict<'a> {
+    let verifies = match policy {
+        CredentialsVerification::Never => false,
+        CredentialsVerification::NeverForPreloaded => !matches!(pulled, Pulled::No),
+        CredentialsVerification::NeverFor(patterns) => !patterns.iter().any(|pattern| fits(pattern, repository)),
+        CredentialsVerification::Always => true,
+    };
+    if !verifies {
+        return Verdict::Use;
+    }
+    let Pulled::Recorded(record) = pulled else { return Verdict::Ask };
+    let Some(known) = record.get(MAPPING).and_then(|mapping| mapping.get(repository)) else {
+        // Under this name no kubelet has pulled it. What has the name all the same was put here.
+        let was_put_here = is_named && *policy == CredentialsVerification::NeverForPreloaded;
+        return if was_put_here { Verdict::Use } else { Verdict::Ask };
+    };
+    if is_open(known) {
+        return Verdict::Use;
+    }
+    let known = known.get(SECRETS).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    for credential in secrets {
+        let Some(mark) = mark(credential) else { continue };
+        for known in known {
+            let (same_login, same_secret) = (known.get(HASH) == mark.get(HASH), is_same_secret(known, &mark));
+            match (same_login, same_secret) {
+                (true, true) => return Verdict::Use,
+                (true, false) | (false, true) if kept(known_count(record, repository)) => {
+                    return Verdict::UseWith(credential);
+                }
+                (true, false) => return Verdict::Use,
+                (false, _) => {}
+            }
+        }
+    }
+    Verdict::Ask
+}
+
+fn kept(count: usize) -> bool {
+    count < MOST_SECRETS
+}
+
+fn known_count(record: &Value, repository: &str) -> usize {
+    let known = record.get(MAPPING).and_then(|mapping| mapping.get(repository)).and_then(|known| known.get(SECRETS));
+    known.and_then(Value::as_array).map_or(0, Vec::len)
+}
+
+/// `registry.example.com/team/app`, or its beginning and `/*`; Docker Hub may be left out.
+fn fits(pattern: &str, repository: &str) -> bool {
+    let short = repository.strip_prefix("docker.io/").map(|rest| rest.strip_prefix("library/").unwrap_or(rest));
+    let names = [Some(repository), short];
+    names.into_iter().flatten().any(|name| match pattern.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => name == pattern,
+    })
+}
+
+/// The record after a pull with this credential, or with none; `None` if it says all of that already.
+pub(super) fn recorded(
+    record: Option<&Value>,
+    image_ref: &str,
+    repository: &str,
+    credential: Option<&Credential>,
+    now: &str,
+) -> Option<Value> {
+    let mut next = record
+        .cloned()
+        .filter(Value::is_object)
+        .unwrap_or_else(|| json!({"kind": "ImagePulledRecord", "apiVersion": API_VERSION, "imageRef": image_ref}));
+    let fields = next.as_object_mut()?;
+    let mapping = object(fields.entry(MAPPING).or_insert(Value::Null))?;
+    let known = mapping.get(repository);
+    if known.is_some_and(is_open) {
+        return None;
+    }
+    let wanted = match credential.and_then(mark) {
+        None => json!({OPEN: true}),
+        Some(mark) => {
+            let mut wanted = known.cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
+            let secrets = wanted.as_object_mut()?.entry(SECRETS).or_insert_with(|| json!([])).as_array_mut()?;
+            match secrets.iter_mut().find(|known| is_same_secret(known, &mark)) {
+                Some(known) if *known == mark => return None,
+                Some(known) => *known = mark,
+                None => secrets.push(mark),
+            }
+            wanted
+        }
+    };
+    mapping.insert(repository.to_owned(), wanted);
+    fields.insert("lastUpdatedTime".to_owned(), Value::from(now));
+    Some(next)
+}
+
+fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
+    if !value.is_object() {
+        *value = json!({});
+    }
+    value.as_object_mut()
+}
+
+/// Every pod of the node may use it.
+fn is_open(known: &Value) -> bool {
+    known.get(OPEN) == Some(&Value::Bool(true))
+}
+
+/// A Secret's login as records have it; `None` for one of the node's.
+fn mark(credential: &Credential) -> Option<Value> {
+    match &credential.owner {
+        Owner::Node => None,
+        Owner::Secret { namespace, name } => {
+            // Secrets of manifests have no uid.
+            Some(json!({"uid": "", "namespace": namespace, "name": name, HASH: credential.login.hash()}))
+        }
+    }
+}
+
+fn is_same_secret(known: &Value, mark: &Value) -> bool {
+    ["uid", "namespace", "name"].iter().all(|field| known.get(field) == mark.get(field))
+}
+
+const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
+const MAPPING: &str = "credentialMapping";
+const SECRETS: &str = "kubernetesSecrets";
+const OPEN: &str = "nodePodsAccessible";
+const HASH: &str = "credentialHash";
+
+/// What is written before a pull with somebody's credentials.
+pub(super) fn intent(image: &str) -> Value {
+    json!({"kind": "ImagePullIntent", "apiVersion": API_VERSION, "image": image})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::credentials::Login;
+    use super::*;
+
+    const REPOSITORY: &str = "r.io/a";
+
+    fn credential(name: &str, password: &str) -> Credential {
+        let owner = Owner::Secret { namespace: "ns".to_owned(), name: name.to_owned() };
+        Credential { login: Login::new("u", password, ""), owner }
+    }
+
+    fn record(credentials: &[Option<&Credential>]) -> Value {
+        let mut record = None;
+        for credential in credentials {
+            record = recorded(record.as_ref(), "sha256:1", REPOSITORY, *credential, "now").or(record);
+        }
+        record.unwrap()
+    }
+
+    const DEFAULT: CredentialsVerification = CredentialsVerification::NeverForPreloaded;
+
+    #[test]
+    fn what_no_kubelet_has_pulled_is_everybodys_unless_the_policy_says_otherwise() {
+        let list = CredentialsVerification::NeverFor(vec!["r.io/*".to_owned(), "busybox".to_owned()]);
+        for (policy, repository, pulled, expected) in [
+            (&CredentialsVerification::Never, REPOSITORY, Pulled::Intended, Verdict::Use),
+            (&DEFAULT, REPOSITORY, Pulled::No, Verdict::Use),
+            (&DEFAULT, REPOSITORY, Pulled::Intended, Verdict::Ask),
+            (&list, REPOSITORY, Pulled::Intended, Verdict::Use),
+            (&list, "docker.io/library/busybox", Pulled::No, Verdict::Use),
+            (&list, "q.io/a", Pulled::No, Verdict::Ask),
+            (&CredentialsVerification::Always, REPOSITORY, Pulled::No, Verdict::Ask),
+        ] {
+            assert_eq!(verdict(policy, repository, true, pulled, &[]), expected, "{policy:?} {repository} {pulled:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_secret_has_brought_is_for_pods_with_that_secret_or_that_login() {
+        let (known, other) = (credential("known", "p"), credential("other", "q"));
+        let record = record(&[Some(&known)]);
+        let ask =
+            |secrets: &[&Credential]| match verdict(&DEFAULT, REPOSITORY, true, Pulled::Recorded(&record), secrets) {
+                Verdict::Use => "use".to_owned(),
+                Verdict::UseWith(credential) => format!("use with {:?}", credential.owner),
+                Verdict::Ask => "ask".to_owned(),
+            };
+        assert_eq!(ask(&[]), "ask");
+        assert_eq!(ask(&[&other]), "ask");
+        assert_eq!(ask(&[&other, &known]), "use");
+        let copy = credential("copy", "p");
+        assert_eq!(ask(&[&copy]), format!("use with {:?}", copy.owner));
+        let renewed = credential("known", "new");
+        assert_eq!(ask(&[&renewed]), format!("use with {:?}", renewed.owner));
+    }
+
+    #[test]
+    fn what_was_put_here_under_another_name_stays_everybodys_under_that_name_alone() {
+        let record = record(&[Some(&credential("known", "p"))]);
+        let ask = |policy, is_named| verdict(policy, "r.io/b", is_named, Pulled::Recorded(&record), &[]);
+        assert_eq!(ask(&DEFAULT, true), Verdict::Use);
+        assert_eq!(ask(&DEFAULT, false), Verdict::Ask, "by its id, as it were");
+        assert_eq!(ask(&CredentialsVerification::Always, true), Verdict::Ask);
+    }
+
+    #[test]
+    fn what_came_without_a_secret_is_everybodys_from_then_on() {
+        let known = credential("known", "p");
+        let node = Credential { owner: Owner::Node, ..credential("", "p") };
+        for opened in [None, Some(&node)] {
+            let record = record(&[Some(&known), opened]);
+            assert_eq!(verdict(&DEFAULT, REPOSITORY, true, Pulled::Recorded(&record), &[]), Verdict::Use);
+            assert_eq!(recorded(Some(&record), "sha256:1", REPOSITORY, Some(&known), "later"), None);
+        }
+    }
+
+    #[test]
+    fn a_record_has_upstreams_form_and_keeps_what_others_have_put_there() {
+        let known = credential("known", "p");
+        let first = recorded(None, "sha256:1", REPOSITORY, Some(&known), "2026-11-21T20:00:00Z").unwrap();
+        let hash = known.login.hash();
+        let mark = json!({"uid": "", "namespace": "ns", "name": "known", "credentialHash": hash});
+        let expected = json!({
+            "kind": "ImagePulledRecord", "apiVersion": "kubelet.config.k8s.io/v1beta1", "imageRef": "sha256:1",
+            "lastUpdatedTime": "2026-11-21T20:00:00Z",
+            "credentialMapping": {"r.io/a": {"kubernetesSecrets": [mark]}}
+        });
+        assert_eq!(first, expected);
+        assert_eq!(recorded(Some(&first), "sha256:1", REPOSITORY, Some(&known), "later"), None);
+        let renewed = recorded(Some(&first), "sha256:1", REPOSITORY, Some(&credential("known", "q")), "later").unwrap();
+        assert_eq!(known_count(&renewed, REPOSITORY), 1);
+        let account = json!({"uid": "7", "namespace": "ns", "name": "robot"});
+        let mut others = first.clone();
+        others["credentialMapping"]["r.io/a"]["kubernetesServiceAccounts"] = json!([account]);
+        let added = recorded(Some(&others), "sha256:1", REPOSITORY, Some(&credential("more", "q")), "later").unwrap();
+        assert_eq!(known_count(&added, REPOSITORY), 2);
+        assert_eq!(added["credentialMapping"]["r.io/a"]["kubernetesServiceAccounts"], json!([account]));
+    }
+
+    #[test]
+    fn a_broken_record_asks_and_is_made_whole() {
+        for broken in [json!({}), json!({"credentialMapping": 7}), json!({"credentialMapping": {"r.io/a": []}})] {
+            let known = credential("known", "p");
+            assert_eq!(verdict(&DEFAULT, REPOSITORY, false, Pulled::Recorded(&broken), &[&known]), Verdict::Ask);
+            let whole = recorded(Some(&broken), "sha256:1", REPOSITORY, Some(&known), "now").unwrap();
+            assert_eq!(verdict(&DEFAULT, REPOSITORY, true, Pulled::Recorded(&whole), &[&known]), Verdict::Use);
+        }
+    }
+}

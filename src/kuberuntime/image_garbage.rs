@@ -1,0 +1,92 @@
+//! Garbage collection of images: which ones are needed, and what is told of it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::api::{EventKind, Pod, Reason, VolumeSource};
+use crate::error::ErrorChain;
+use crate::images::{CollectError, InUse};
+use crate::kuberuntime::PodRuntime;
+use crate::pods::{NodeEvent, SyncEvent};
+
+impl PodRuntime {
+    /// Whether images are ever removed.
+    pub(crate) fn collects_images(&self) -> bool {
+        self.images.collects()
+    }
+
+    /// True once after images have come.
+    pub(crate) fn has_pulled_images(&self) -> bool {
+        self.images.has_pulled()
+    }
+
+    /// Looks whether there is room for images, and removes some if not. `pods` are all that any source has: their images
+    /// stay, whether they run or not.
+    pub(crate) async fn collect_images(&self, pods: &[Arc<Pod>]) {
+        let collected = async {
+            if self.images.needs_collecting().await? {
+                let in_use = self.images_in_use(pods).await?;
+                self.images.collect(&in_use).await?;
+            }
+            Ok(())
+        };
+        let failed = match collected.await {
+            Ok(()) => false,
+            Err(error) => {
+                self.tell_of_images(&error);
+                true
+            }
+        };
+        self.image_gc_failed.set(failed);
+    }
+
+    fn tell_of_images(&self, error: &CollectError) {
+        let (reason, message) = match error {
+            CollectError::InvalidCapacity => {
+                (Some(Reason::INVALID_DISK_CAPACITY), "invalid capacity 0 on image filesystem")
+            }
+            CollectError::NotEnough(message) => (Some(Reason::FREE_DISK_SPACE_FAILED), message.as_str()),
+            CollectError::Failed(message) => (None, message.as_str()),
+        };
+        // Once may be a runtime that has just been restarted.
+        let again = self.image_gc_failed.get().then_some(Reason::IMAGE_GC_FAILED);
+        if reason.is_none() && again.is_none() {
+            log!(info, "images not collected", error = message);
+        }
+        for reason in reason.into_iter().chain(again) {
+            let event = NodeEvent::new(EventKind::Warning, reason, message);
+            // Nothing depends on it: when the inbox is full it is dropped.
+            let _ = self.inbox.try_send(SyncEvent::NodeHappened(event));
+        }
+    }
+
+    /// Everything that a container is made from or a known pod names, and what sandboxes are made from. When any of it
+    /// cannot be told, nothing is known to be of no use.
+    async fn images_in_use(&self, pods: &[Arc<Pod>]) -> Result<InUse, CollectError> {
+        let failed = |error: &crate::cri::Error| CollectError::Failed(ErrorChain(error).to_string());
+        let mut in_use = InUse::default();
+        for container in self.cri.list_containers(None).await.map_err(|error| failed(&error))? {
+            in_use.add(container.image_ref);
+            in_use.add(container.image_id);
+            in_use.add(container.image.unwrap_or_default().image);
+        }
+        let sandbox_image = self.cri.status(true).await.map_err(|error| failed(&error))?.sandbox_image();
+        let names: BTreeSet<&str> =
+            pods.iter().flat_map(|pod| images_of(pod)).chain(sandbox_image.as_deref()).collect();
+        for name in names {
+            if let Some(id) = self.images.id_of(name).await? {
+                in_use.add(id);
+            }
+        }
+        Ok(in_use)
+    }
+}
+
+/// What its containers run, and what is mounted into them.
+fn images_of(pod: &Pod) -> impl Iterator<Item = &str> {
+    let mounted = pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
+        VolumeSource::Image(source) => Some(source.reference.as_str()),
+        _ => None,
+    });
+    pod.spec.all_containers().map(|container| container.image.as_str()).chain(mounted)
+}

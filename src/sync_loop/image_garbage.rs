@@ -1,0 +1,48 @@
+//! When images are looked at: after some have come, and once in a while beside a relist.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::rt;
+use crate::sync_loop::SyncLoop;
+
+/// As upstream has it. There is no timer for it: the relists are frequent enough.
+const PERIOD: Duration = Duration::from_secs(5 * 60);
+
+/// The removal of images that nothing needs.
+#[derive(Debug, Default)]
+pub(super) struct ImageGarbage {
+    task: Option<rt::Task<()>>,
+    last: Option<Instant>,
+    /// It is to be begun as soon as that can be done.
+    asked: bool,
+}
+
+impl ImageGarbage {
+    /// This is one of the rare moments when everything is looked at.
+    pub(super) fn relisted(&mut self, now: Instant) {
+        self.asked |= self.last.is_none_or(|last| now.saturating_duration_since(last) >= PERIOD);
+    }
+}
+
+impl SyncLoop {
+    pub(super) fn collect_images(&mut self, now: Instant) {
+        let garbage = &mut self.image_garbage;
+        garbage.asked |= self.runtime.has_pulled_images();
+        let is_busy = garbage.task.as_ref().is_some_and(|task| !task.is_finished());
+        // A source that has not told everything may have a pod for any image.
+        if !garbage.asked || is_busy || !self.can_work() || !self.books.borrow().sources.all_ready() {
+            return;
+        }
+        if !self.runtime.collects_images() {
+            return;
+        }
+        let garbage = &mut self.image_garbage;
+        garbage.asked = false;
+        garbage.last = Some(now);
+        let pods: Vec<_> = self.workers.iter().filter_map(|worker| worker.pod.as_ref().map(Arc::clone)).collect();
+        let runtime = Rc::clone(&self.runtime);
+        garbage.task = Some(rt::spawn(async move { runtime.collect_images(&pods).await }));
+    }
+}

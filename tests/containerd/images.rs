@@ -1,0 +1,271 @@
+//! Images from a registry: with and without a password, at hand and away.
+
+use std::fs;
+
+use crate::node::manifest::BUSYBOX;
+use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+use crate::registry::{PASSWORD, Proxy, Registry, Way, docker_config, make_image, remove_image, secret, write_program};
+
+/// A pod that runs `image`; `spec` is a line of it.
+fn manifest(name: &str, image: &str, policy: &str, spec: &str) -> String {
+    let fields = format!("imagePullPolicy: {policy}");
+    let manifest = Manifest::new(name).container_with("main", STAY, &fields);
+    let manifest = if spec.is_empty() { manifest } else { manifest.spec(spec) };
+    manifest.text().replace(BUSYBOX, image)
+}
+
+fn wait_until_ready(node: &Node, name: &str) {
+    node.wait_until(&format!("{name} is ready"), |pods| pods.has(name, |pod| pod.is_ready()));
+}
+
+/// Waits until the container waits for this reason; why.
+fn wait_for_reason(node: &Node, name: &str, reason: &str) -> String {
+    let pods = node.wait_until(reason, |pods| pods.has(name, |pod| pod.container("main").is_waiting_for(reason)));
+    pods.get(name).unwrap().container("main").waiting_message().to_owned()
+}
+
+const SECRET: &str = "imagePullSecrets: [{name: login}]";
+
+#[test]
+fn a_pod_pulls_with_the_secret_that_it_names_and_no_pod_without_one_does() {
+    let node = Node::start();
+    let registry = Registry::with_password(&node);
+    let image = registry.push_busybox(&node, "app:1");
+    let other = registry.push_busybox(&node, "other:1");
+    node.write_manifest("login", &secret("login", &registry.address, PASSWORD));
+    node.write_manifest("web", &manifest("web", &image, "IfNotPresent", SECRET));
+    wait_until_ready(&node, "web");
+    let log = node.agent_log();
+    assert!(log.contains(&format!("Pulling image \"{image}\"")), "{log}");
+    assert!(log.contains(&format!("Successfully pulled image \"{image}\" in ")), "{log}");
+
+    node.write_manifest("guest", &manifest("guest", &other, "IfNotPresent", ""));
+    let message = wait_for_reason(&node, "guest", "ErrImagePull");
+    assert!(message.ends_with("401 Unauthorized"), "{message}");
+    let message = wait_for_reason(&node, "guest", "ImagePullBackOff");
+    let begin =
+        format!("Back-off pulling image \"{other}\": ErrImagePull: failed to pull and unpack image \"{other}\": ");
+    assert!(message.starts_with(&begin), "{message}");
+}
+
+#[test]
+fn a_wrong_password_is_told_and_the_right_one_counts_as_soon_as_it_is_there() {
+    let node = Node::start();
+    let registry = Registry::with_password(&node);
+    let image = registry.push_busybox(&node, "app:1");
+    node.write_manifest("web", &manifest("web", &image, "IfNotPresent", SECRET));
+    // Nothing but the name is known of the Secret.
+    wait_for_reason(&node, "web", "ImagePullBackOff");
+    let told = "Unable to retrieve some image pull secrets (login); attempting to pull the image may not succeed.";
+    assert!(node.agent_log().contains(told));
+
+    node.write_manifest("login", &secret("login", &registry.address, "a-guess"));
+    node.wait_until("the wrong password is refused", |pods| {
+        pods.has("web", |pod| pod.container("main").waiting_message().contains("401 Unauthorized"))
+    });
+    node.write_manifest("login", &secret("login", &registry.address, PASSWORD));
+    wait_until_ready(&node, "web");
+    assert!(!node.agent_log().contains("a-guess") && !node.agent_log().contains(PASSWORD));
+}
+
+#[test]
+fn every_pod_may_use_the_logins_of_the_node() {
+    let node = Node::start();
+    let registry = Registry::with_password(&node);
+    let image = registry.push_busybox(&node, "team/app:1");
+    let place = format!("http://{}/team", registry.address);
+    fs::write(node.folder().join("pods/config.json"), docker_config(&place, PASSWORD)).unwrap();
+    node.write_manifest("web", &manifest("web", &image, "Always", ""));
+    wait_until_ready(&node, "web");
+}
+
+#[test]
+fn a_credential_provider_is_asked_once_for_as_long_as_its_answer_holds() {
+    let mut node = Node::with_runtime();
+    let registry = Registry::with_password(&node);
+    let first = registry.push_busybox(&node, "app:1");
+    let second = registry.push_busybox(&node, "other:1");
+    let folder = node.folder().display().to_string();
+    let answer = serde_json::json!({
+        "kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
+        "cacheKeyType": "Registry", "cacheDuration": "1h",
+        "auth": {&registry.address: {"username": crate::registry::USER, "password": PASSWORD}}
+    });
+    let script = format!("cat >>{folder}/asked; echo \" $* $PLACE\" >>{folder}/asked; echo '{answer}'\n");
+    write_program(&node.folder().join("providers/login"), &script);
+    let config = format!(
+        "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n\
+         - {{name: login, apiVersion: credentialprovider.kubelet.k8s.io/v1, defaultCacheDuration: 0s,\n   \
+         matchImages: [\"127.*.0.1:5000\"], args: [get, all], env: [{{name: PLACE, value: here}}]}}\n"
+    );
+    fs::write(node.folder().join("providers.yaml"), config).unwrap();
+    let (config, programs) = (format!("{folder}/providers.yaml"), format!("{folder}/providers"));
+    node.start_agent_with(&[
+        "--image-credential-provider-config",
+        &config,
+        "--image-credential-provider-bin-dir",
+        &programs,
+    ]);
+    for (name, image) in [("web", &first), ("db", &second)] {
+        node.write_manifest(name, &manifest(name, image, "IfNotPresent", ""));
+        wait_until_ready(&node, name);
+    }
+    let asked = fs::read_to_string(node.folder().join("asked")).unwrap();
+    assert_eq!(asked.lines().count(), 1, "{asked}");
+    let (question, rest) = asked.rsplit_once('}').unwrap();
+    assert_eq!(rest, " get all here\n");
+    let question: serde_json::Value = serde_json::from_str(&format!("{question}}}")).unwrap();
+    assert_eq!(question["image"], "127.0.0.1:5000/app");
+    assert_eq!(question["kind"], "CredentialProviderRequest");
+}
+
+#[test]
+fn always_goes_on_with_what_is_present_while_the_registry_is_away() {
+    let mut node = Node::start();
+    let mut registry = Registry::start(&node);
+    let image = registry.push_busybox(&node, "app:1");
+    node.write_manifest("web", &manifest("web", &image, "Always", ""));
+    wait_until_ready(&node, "web");
+    registry.stop();
+    node.kill_container("web", "main");
+    node.wait_until("web runs again", |pods| {
+        pods.has("web", |pod| pod.is_ready() && pod.container("main").restarts() == 1)
+    });
+    let told = format!(
+        "Registry 127.0.0.1:5000 cannot be reached: container image \"{image}\" is used as it is present on machine"
+    );
+    assert!(node.agent_log().contains(&told), "{}", node.agent_log());
+
+    // A node that is told to be strict does not.
+    node.kill_agent();
+    node.start_agent_with(&["--strict-image-pull-policy"]);
+    node.kill_container("web", "main");
+    let message = wait_for_reason(&node, "web", "ErrImagePull");
+    assert!(message.contains("connection refused"), "{message}");
+}
+
+#[test]
+fn a_transfer_that_is_cut_is_told_and_made_again() {
+    let node = Node::start();
+    let registry = Registry::start(&node);
+    let made = make_image(&node, "app", 1 << 20);
+    let image = registry.push(&node, &made, "app:1");
+    // What the runtime has of it already would not be transferred.
+    remove_image(&node, &made);
+    let proxy = Proxy::start(&node, &registry, Way::DeadAfter(64 << 10));
+    let image = proxy.name(&registry, &image);
+    node.write_manifest("web", &manifest("web", &image, "IfNotPresent", ""));
+    let message = wait_for_reason(&node, "web", "ErrImagePull");
+    assert!(message.contains("EOF") || message.contains("reset"), "{message}");
+    proxy.set(Way::Open);
+    wait_until_ready(&node, "web");
+    wait_for("the connections to end", PATIENCE, || (proxy.open() == 0).then_some(()));
+}
+
+#[test]
+fn a_slow_registry_holds_up_nobody_else_and_a_pull_ends_with_its_pod() {
+    let mut node = Node::with_runtime();
+    node.configure_agent("serializeImagePulls: false\nmaxParallelImagePulls: 2\n");
+    node.start_agent();
+    let registry = Registry::start(&node);
+    let large = make_image(&node, "large", 1 << 20);
+    let slow = registry.push(&node, &large, "slow:1");
+    let quick = registry.push_busybox(&node, "quick:1");
+    remove_image(&node, &large);
+    let proxy = Proxy::start(&node, &registry, Way::Slow);
+    let slow = proxy.name(&registry, &slow);
+    node.write_manifest("slow", &manifest("slow", &slow, "IfNotPresent", ""));
+    let pulls = || {
+        let status = node.ask(&["status", "-o", "json"]).expect("the agent answers");
+        let status: serde_json::Value = serde_json::from_str(&status).expect("it is JSON");
+        status["pulls"].as_array().cloned().unwrap_or_default()
+    };
+    wait_for("the slow pull to begin", PATIENCE, || {
+        pulls().iter().any(|pull| pull["image"] == slow.as_str() && pull["begun"] == true).then_some(())
+    });
+    // One with its image, and one that pulls beside.
+    node.apply(&Manifest::new("present").container("main", STAY));
+    node.write_manifest("quick", &manifest("quick", &quick, "IfNotPresent", ""));
+    wait_until_ready(&node, "present");
+    wait_until_ready(&node, "quick");
+    assert_eq!(pulls().len(), 1, "the slow pull is not over");
+    assert!(node.ask(&["status"]).unwrap().contains(&format!("\nPulls:\n  {slow} for slow-node-a_default: under way")));
+
+    node.remove_manifest("slow");
+    node.wait_until_gone("slow");
+    assert_eq!(pulls().len(), 0);
+    wait_for("the transfer to end", PATIENCE, || (proxy.open() == 0).then_some(()));
+}
+
+#[test]
+fn a_registry_that_nobody_answers_for_is_told_of() {
+    let node = Node::start();
+    node.write_manifest("web", &manifest("web", "127.0.0.1:1/app:1", "IfNotPresent", ""));
+    let message = wait_for_reason(&node, "web", "ImagePullBackOff");
+    let begin = "Back-off pulling image \"127.0.0.1:1/app:1\": ErrImagePull: failed to pull and unpack image ";
+    assert!(message.starts_with(begin) && message.contains("connect: connection refused"), "{message}");
+}
+
+/// The names of what the runtime has.
+fn images_of(node: &Node) -> Vec<String> {
+    let list = node.ctr(&["images", "list", "--quiet"]);
+    list.lines().filter(|name| !name.starts_with("sha256:")).map(str::to_owned).collect()
+}
+
+#[test]
+fn room_is_made_with_images_that_no_pod_needs_and_with_no_other() {
+    let mut node = Node::with_runtime();
+    let unused = make_image(&node, "unused", 1000);
+    let wanted = make_image(&node, "wanted", 1000);
+    // Whatever is on a file system fills it beyond this.
+    node.configure_agent("imageGCHighThresholdPercent: 1\nimageGCLowThresholdPercent: 0\n");
+    // One that runs, and one that cannot be started: its image is needed all the same.
+    node.apply(&Manifest::new("web").container("main", STAY));
+    let waits = Manifest::new("waits").container_with("main", STAY, "envFrom: [{configMapRef: {name: missing}}]");
+    node.write_manifest("waits", &waits.text().replace(BUSYBOX, &wanted));
+    node.start_agent();
+    wait_for("the unused image to go", PATIENCE, || (!images_of(&node).contains(&unused)).then_some(()));
+    wait_until_ready(&node, "web");
+    // The runtime of the tests does not pin the image of its sandboxes.
+    assert_eq!(images_of(&node), [BUSYBOX, "localhost/coracle/pause:1", wanted.as_str()]);
+    wait_for("it to be told that there is still too little room", PATIENCE, || {
+        node.agent_log().contains("Insufficient free disk space on the node's image filesystem").then_some(())
+    });
+}
+
+#[test]
+fn a_pull_that_fills_the_file_system_makes_room() {
+    let mut node = Node::with_runtime();
+    let registry = Registry::start(&node);
+    let image = registry.push_busybox(&node, "app:1");
+    let unused = make_image(&node, "unused", 1000);
+    node.configure_agent("imageGCHighThresholdPercent: 1\nimageGCLowThresholdPercent: 0\nimageMinimumGCAge: 1ms\n");
+    // Something that needs the image until the first look is over.
+    let keeps = Manifest::new("keeps").container_with("main", STAY, "envFrom: [{configMapRef: {name: missing}}]");
+    node.write_manifest("keeps", &keeps.text().replace(BUSYBOX, &unused));
+    node.start_agent();
+    let first_look = "Insufficient free disk space on the node's image filesystem";
+    wait_for("the first look at the images", PATIENCE, || node.agent_log().contains(first_look).then_some(()));
+    node.remove_manifest("keeps");
+    node.wait_until_gone("keeps");
+    assert!(images_of(&node).contains(&unused));
+    node.write_manifest("web", &manifest("web", &image, "IfNotPresent", ""));
+    wait_until_ready(&node, "web");
+    wait_for("the unused image to go", PATIENCE, || (!images_of(&node).contains(&unused)).then_some(()));
+    assert!(images_of(&node).contains(&image));
+}
+
+#[test]
+fn an_image_that_was_of_no_use_for_too_long_goes() {
+    let mut node = Node::with_runtime();
+    let registry = Registry::start(&node);
+    let image = registry.push_busybox(&node, "app:1");
+    let unused = make_image(&node, "unused", 1000);
+    node.configure_agent("imageMinimumGCAge: 1ms\nimageMaximumGCAge: 2ms\n");
+    node.start_agent();
+    // The look after the pull comes when the age is over.
+    node.write_manifest("web", &manifest("web", &image, "IfNotPresent", ""));
+    wait_until_ready(&node, "web");
+    wait_for("the unused image to go", PATIENCE, || (!images_of(&node).contains(&unused)).then_some(()));
+    assert!(images_of(&node).contains(&image));
+}

@@ -1,0 +1,227 @@
+//! A registry of a test's own, and what stands between it and the runtime.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use crate::node::manifest::BUSYBOX;
+use crate::node::{Node, PATIENCE, Process, find_program, images, wait_for};
+
+/// Listens inside a node's network, where containerd asks it without TLS.
+pub(crate) struct Registry {
+    process: Option<Process>,
+    /// `127.0.0.1:5000`
+    pub(crate) address: String,
+    login: Option<&'static str>,
+}
+
+/// Who may pull and push where a password is asked for.
+pub(crate) const USER: &str = "carrier";
+pub(crate) const PASSWORD: &str = "coracle-on-the-teifi";
+/// As `htpasswd -B` writes it.
+const HTPASSWD: &str = "carrier:$2y$05$uVbDP//VB3zVFvhtLZSPBecnCZwKdVBAu/jYg1pi5R/X/B8Aqmxxe\n";
+
+impl Registry {
+    pub(crate) fn start(node: &Node) -> Self {
+        Self::launch(node, "", None)
+    }
+
+    pub(crate) fn with_password(node: &Node) -> Self {
+        let file = node.folder().join("htpasswd");
+        fs::write(&file, HTPASSWD).unwrap();
+        let auth = format!("auth: {{htpasswd: {{realm: test, path: {}}}}}\n", file.display());
+        Self::launch(node, &auth, Some("carrier:coracle-on-the-teifi"))
+    }
+
+    fn launch(node: &Node, auth: &str, login: Option<&'static str>) -> Self {
+        let address = "127.0.0.1:5000".to_owned();
+        let (store, config) = (node.folder().join("registry"), node.folder().join("registry.yml"));
+        let text = format!(
+            "version: 0.1\nlog: {{level: warn}}\nstorage: {{filesystem: {{rootdirectory: {}}}}}\n\
+             http: {{addr: \"{address}\"}}\n{auth}",
+            store.display()
+        );
+        fs::write(&config, text).unwrap();
+        let log = node.folder().join("registry.log");
+        let arguments = ["serve", &config.display().to_string()];
+        let process = node.enclosure().start(&find_program("docker-registry"), &arguments, &log);
+        let registry = Self { process: Some(process), address, login };
+        wait_for("the registry to answer", PATIENCE, || {
+            node.enclosure().on_network(|| TcpStream::connect(&registry.address)).ok()
+        });
+        registry
+    }
+
+    /// Gives the registry an image that the runtime has, under a name; the whole name, as a pod has it.
+    pub(crate) fn push(&self, node: &Node, image: &str, name: &str) -> String {
+        let target = format!("{}/{name}", self.address);
+        let login: &[&str] = self.login.as_ref().map_or(&[], |login| std::slice::from_ref(login));
+        let user: Vec<&str> = login.iter().flat_map(|login| ["--user", login]).collect();
+        node.ctr(&[&["images", "push", "--plain-http"], &user[..], &[&target, image]].concat());
+        target
+    }
+
+    pub(crate) fn push_busybox(&self, node: &Node, name: &str) -> String {
+        self.push(node, BUSYBOX, name)
+    }
+
+    pub(crate) fn stop(&mut self) {
+        if let Some(process) = self.process.take() {
+            process.end(nix::sys::signal::Signal::SIGKILL);
+        }
+    }
+}
+
+/// An image of this many bytes, in the runtime under `localhost/NAME`. Its shell does nothing but stay.
+pub(crate) fn make_image(node: &Node, name: &str, bytes: usize) -> String {
+    let work = node.folder().join(format!("image-{name}"));
+    fs::create_dir_all(work.join("root/bin")).unwrap();
+    fs::copy(images().join("pause"), work.join("root/bin/sh")).unwrap();
+    // Nothing that could be stored in less.
+    let mut random = fs::File::open("/dev/urandom").unwrap().take(bytes as u64);
+    std::io::copy(&mut random, &mut fs::File::create(work.join("root/filling")).unwrap()).unwrap();
+    let image = format!("localhost/{name}:1");
+    let script = format!(
+        r#"cd {0} && tar -cf layer.tar -C root . && layer=$(sha256sum layer.tar | cut -d' ' -f1) &&
+        echo '{{"architecture":"'$(dpkg --print-architecture | sed s/armhf/arm/)'","os":"linux","config":{{"Env":["PATH=/bin"]}},"rootfs":{{"type":"layers","diff_ids":["sha256:'$layer'"]}}}}' >config.json &&
+        echo '[{{"Config":"config.json","RepoTags":["{image}"],"Layers":["layer.tar"]}}]' >manifest.json &&
+        tar -cf image.tar config.json layer.tar manifest.json"#,
+        work.display()
+    );
+    let made = std::process::Command::new("sh").args(["-ec", &script]).status().unwrap();
+    assert!(made.success(), "the image {image} could not be made");
+    node.ctr(&["images", "import", &work.join("image.tar").display().to_string()]);
+    fs::remove_dir_all(&work).unwrap();
+    image
+}
+
+/// Takes an image from the runtime with everything of it, under all of its names.
+pub(crate) fn remove_image(node: &Node, name: &str) {
+    let list = node.ctr(&["images", "list"]);
+    let rows: Vec<Vec<&str>> = list.lines().map(|line| line.split_whitespace().collect()).collect();
+    let digest = rows.iter().find(|row| row[0] == name).expect("the image is there")[2];
+    let names = rows.iter().filter(|row| row[2] == digest).map(|row| row[0]);
+    node.ctr(&["images", "remove", "--sync"].into_iter().chain(names).collect::<Vec<_>>());
+}
+
+/// What happens on the way from the registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Open,
+    /// Every connection ends once so many bytes have gone through all of them.
+    DeadAfter(usize),
+    /// A few bytes now and then.
+    Slow,
+}
+
+/// Stands before a registry, on a port of its own.
+pub(crate) struct Proxy {
+    pub(crate) address: String,
+    way: Arc<Mutex<Way>>,
+    open: Arc<AtomicUsize>,
+}
+
+impl Proxy {
+    pub(crate) fn start(node: &Node, registry: &Registry, way: Way) -> Self {
+        let listener = node.enclosure().on_network(|| TcpListener::bind("127.0.0.1:0").unwrap());
+        let address = listener.local_addr().unwrap().to_string();
+        let way = Arc::new(Mutex::new(way));
+        let open = Arc::new(AtomicUsize::new(0));
+        let network = node.enclosure().network();
+        let (to, shared, count) = (registry.address.clone(), Arc::clone(&way), Arc::clone(&open));
+        let given = Arc::new(AtomicUsize::new(0));
+        thread::spawn(move || {
+            for near in listener.incoming().map_while(Result::ok) {
+                let (network, to) = (network.try_clone().unwrap(), to.clone());
+                let (way, count, given) = (Arc::clone(&shared), Arc::clone(&count), Arc::clone(&given));
+                thread::spawn(move || {
+                    nix::sched::setns(network, nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+                    count.fetch_add(1, Ordering::SeqCst);
+                    if let Ok(far) = TcpStream::connect(to) {
+                        serve(&near, &far, &way, &given);
+                    }
+                    count.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+        });
+        Self { address, way, open }
+    }
+
+    /// The same image through here.
+    pub(crate) fn name(&self, registry: &Registry, image: &str) -> String {
+        image.replace(&registry.address, &self.address)
+    }
+
+    pub(crate) fn set(&self, way: Way) {
+        *self.way.lock().unwrap() = way;
+    }
+
+    /// Connections that are not over.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
+    }
+}
+
+fn serve(near: &TcpStream, far: &TcpStream, way: &Mutex<Way>, given: &AtomicUsize) {
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _ = std::io::copy(&mut &*near, &mut &*far);
+            // The other half would wait for more for ever.
+            let _ = far.shutdown(Shutdown::Both);
+        });
+        give(far, near, way, given);
+        let _ = near.shutdown(Shutdown::Both);
+        let _ = far.shutdown(Shutdown::Both);
+    });
+}
+
+fn give(mut from: &TcpStream, mut to: &TcpStream, way: &Mutex<Way>, given: &AtomicUsize) {
+    let mut buffer = vec![0; 16 << 10];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        let mut rest = &buffer[..count];
+        while !rest.is_empty() {
+            let way = *way.lock().unwrap();
+            let part = match way {
+                Way::Open => rest.len(),
+                Way::DeadAfter(most) if given.load(Ordering::SeqCst) + rest.len() > most => return,
+                Way::DeadAfter(_) => rest.len(),
+                Way::Slow => {
+                    thread::sleep(Duration::from_millis(100));
+                    rest.len().min(256)
+                }
+            };
+            if to.write_all(&rest[..part]).is_err() {
+                return;
+            }
+            given.fetch_add(part, Ordering::SeqCst);
+            rest = &rest[part..];
+        }
+    }
+}
+
+/// `{"auths": ...}` with a login for one registry.
+pub(crate) fn docker_config(registry: &str, password: &str) -> String {
+    serde_json::json!({"auths": {registry: {"username": USER, "password": password}}}).to_string()
+}
+
+/// A Secret document beside a pod.
+pub(crate) fn secret(name: &str, registry: &str, password: &str) -> String {
+    let config = serde_json::Value::String(docker_config(registry, password));
+    format!(
+        "apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}}}\ntype: kubernetes.io/dockerconfigjson\n\
+         stringData: {{.dockerconfigjson: {config}}}\n"
+    )
+}
+
+/// Makes a program of a script.
+pub(crate) fn write_program(path: &Path, script: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, format!("#!/bin/sh\n{script}")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
