@@ -68,7 +68,7 @@ impl Service for Rc<Script> {
     }
 
     async fn remove(&self, image: &ImageSpec) -> Result<(), String> {
-        if self.unremovable.as_deref() == Some(&image.image) {
+        if self.unremovable.is_some_and(|id| id == image.image) {
             return Err("read-only file system".to_owned());
         }
         self.present.borrow_mut().retain(|(_, present)| present.id != image.image);

@@ -93,11 +93,9 @@ fn a_credential_provider_is_asked_once_for_as_long_as_its_answer_holds() {
     });
     let script = format!("cat >>{folder}/asked; echo \" $* $PLACE\" >>{folder}/asked; echo '{answer}'\n");
     write_program(&node.folder().join("providers/login"), &script);
-    let config = format!(
-        "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n\
-         - {{name: login, apiVersion: credentialprovider.kubelet.k8s.io/v1, defaultCacheDuration: 0s,\n   \
-         matchImages: [\"127.*.0.1:5000\"], args: [get, all], env: [{{name: PLACE, value: here}}]}}\n"
-    );
+    let config = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n\
+                  - {name: login, apiVersion: credentialprovider.kubelet.k8s.io/v1, defaultCacheDuration: 0s,\n  \
+                  matchImages: [\"127.*.0.1:5000\"], args: [get, all], env: [{name: PLACE, value: here}]}\n";
     fs::write(node.folder().join("providers.yaml"), config).unwrap();
     let (config, programs) = (format!("{folder}/providers.yaml"), format!("{folder}/providers"));
     node.start_agent_with(&[
