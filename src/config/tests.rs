@@ -202,6 +202,22 @@ fn settings_that_cannot_stand_beside_each_other_are_refused_wherever_they_come_f
             r#""cgroupsPerQOS":false,"enforceNodeAllocatable":["pods"]"#,
             "enforceNodeAllocatable: expected none where cgroupsPerQOS is false",
         ),
+        (
+            r#""imageGCHighThresholdPercent":70"#,
+            "imageGCLowThresholdPercent: expected less than imageGCHighThresholdPercent 70, found 80",
+        ),
+        (r#""imageMaximumGCAge":"2m""#, "imageMaximumGCAge: expected more than imageMinimumGCAge"),
+        (
+            r#""preloadedImagesVerificationAllowlist":["r.io/*"]"#,
+            "preloadedImagesVerificationAllowlist: expected imagePullCredentialsVerificationPolicy \
+             NeverVerifyAllowlistedImages beside it",
+        ),
+        (
+            r#""imagePullCredentialsVerificationPolicy":"NeverVerifyAllowlistedImages",
+               "preloadedImagesVerificationAllowlist":["r.io/*","r.io/a:1"]"#,
+            "preloadedImagesVerificationAllowlist[1]: expected the name of an image without tag and digest, or its \
+             beginning and /*, found \"r.io/a:1\"",
+        ),
     ] {
         let dir = TempDir::new();
         assert_eq!(refused(&["--config", &dir.write("config.yaml", &document(fields))]), message);
@@ -532,4 +548,37 @@ fn the_configuration_that_is_shipped_shows_the_defaults() {
         let config = dir.write("config.yaml", text);
         assert_eq!(loaded(&["--config", &config]), loaded(&[]));
     }
+}
+
+#[test]
+fn credential_providers_come_from_a_file_or_from_a_directory_of_them() {
+    let provider = |name: &str| {
+        format!(
+            "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n\
+             - {{name: {name}, matchImages: [r.io], defaultCacheDuration: 1m, \
+             apiVersion: credentialprovider.kubelet.k8s.io/v1}}\n"
+        )
+    };
+    let dir = TempDir::new();
+    let file = dir.write("providers/b.yaml", &provider("b"));
+    dir.write("providers/a.yml", &provider("a"));
+    dir.write("providers/readme", "not one of them");
+    let folder = dir.0.join("providers").display().to_string();
+    let programs = dir.0.display().to_string();
+    let given = |config: &str| {
+        let flags = ["--image-credential-provider-config", config, "--image-credential-provider-bin-dir", &programs];
+        let (config, warnings) = loaded(&flags);
+        let names: Vec<String> = config.credential_providers.into_iter().map(|provider| provider.name).collect();
+        (names, warnings)
+    };
+    let missing = |name: &str| format!("credential provider {name} is missing: {programs}/{name}");
+    assert_eq!(given(&file), (vec!["b".to_owned()], vec![missing("b")]));
+    assert_eq!(given(&folder).0, ["a", "b"]);
+    let again = dir.write("providers/c.json", &provider("a"));
+    let flags = ["--image-credential-provider-config", &folder, "--image-credential-provider-bin-dir", &programs];
+    assert_eq!(refused(&flags), format!("{again}: providers[0].name: there is another provider a"));
+    assert_eq!(
+        refused(&["--image-credential-provider-config", &file]),
+        "--image-credential-provider-config: expected --image-credential-provider-bin-dir beside it"
+    );
 }

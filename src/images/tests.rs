@@ -257,14 +257,12 @@ fn pulls_of_two_pods(parallel: Option<u32>, policy: PullPolicy) -> (usize, usize
             let images = Rc::clone(&images);
             rt::spawn(async move { ensure(&images, uid, "a:1", policy).await })
         });
-        let begun = loop {
-            let under_way = images.under_way().list();
-            let begun = under_way.iter().filter(|pull| pull.begun.is_some()).count();
-            if under_way.len() == 2 && script.pulled.borrow().len() == begun {
-                break begun;
-            }
+        // One pulls and the other waits for its turn, or both have begun.
+        let both = parallel != Some(1);
+        while script.pulled.borrow().len() < 1 + usize::from(both) || (!both && images.under_way().list().len() < 2) {
             rt::sleep(Duration::from_millis(1)).await;
-        };
+        }
+        let begun = script.pulled.borrow().len();
         word.send(()).await.unwrap();
         for task in tasks {
             assert_eq!(task.await.unwrap().image_ref, "sha256:1");
@@ -295,7 +293,12 @@ fn a_pull_that_is_given_up_frees_its_turn_and_is_no_failure() {
     let given_up = rt::block_on(async {
         let wanted = container("a:1", PullPolicy::Always);
         let secrets = PullSecrets::default();
-        images.ensure(&pod("u"), Wanted::by(&wanted), &PodSandboxConfig::default(), &secrets, rt::yield_now()).await
+        let begun = async {
+            while script.pulled.borrow().is_empty() {
+                rt::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        images.ensure(&pod("u"), Wanted::by(&wanted), &PodSandboxConfig::default(), &secrets, begun).await
     });
     assert_eq!(given_up, self::waits(Reason::CONTAINER_CREATING, ""));
     assert_eq!(images.retry_at(&PodUid::from("u"), "a:1"), None);
