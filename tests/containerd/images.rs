@@ -35,9 +35,10 @@ fn a_pod_pulls_with_the_secret_that_it_names_and_no_pod_without_one_does() {
     node.write_manifest("login", &secret("login", &registry.address, PASSWORD));
     node.write_manifest("web", &manifest("web", &image, "IfNotPresent", SECRET));
     wait_until_ready(&node, "web");
-    let log = node.agent_log();
-    assert!(log.contains(&format!("Pulling image \"{image}\"")), "{log}");
-    assert!(log.contains(&format!("Successfully pulled image \"{image}\" in ")), "{log}");
+    let events = node.events("web");
+    for (reason, message) in [("Pulling", "Pulling image"), ("Pulled", "Successfully pulled image")] {
+        assert!(events.find(reason, &format!("{message} \"{image}\"")).is_some(), "{:#?}", events.lines());
+    }
 
     node.write_manifest("guest", &manifest("guest", &other, "IfNotPresent", ""));
     let message = wait_for_reason(&node, "guest", "ErrImagePull");

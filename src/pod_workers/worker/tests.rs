@@ -268,11 +268,19 @@ fn files_that_could_not_be_written_are_tried_again_later_and_after_a_change_at_o
 fn a_container_that_waits_for_an_object_is_tried_when_it_comes_and_no_other_is() {
     let mut worker = Worker::new(pod("a"));
     let now = Instant::now();
-    for (name, reason) in [("main", Reason::CREATE_CONTAINER_CONFIG_ERROR), ("other", Reason::ERR_IMAGE_PULL)] {
+    let reasons = [
+        ("main", Reason::CREATE_CONTAINER_CONFIG_ERROR),
+        ("pulls", Reason::ERR_IMAGE_PULL),
+        ("backs-off", Reason::IMAGE_PULL_BACK_OFF),
+        ("other", Reason::RUN_CONTAINER_ERROR),
+    ];
+    for (name, reason) in reasons {
         worker.tried(name.to_owned(), Some(Waiting::new(reason, "")), now, |wait| wait);
     }
     worker.objects_changed();
-    assert_eq!(worker.held_until("main"), None);
+    for name in ["main", "pulls", "backs-off"] {
+        assert_eq!(worker.held_until(name), None, "{name}");
+    }
     assert!(worker.held_until("other").is_some());
     worker.failed("no".to_owned(), now, |wait| wait);
     worker.objects_changed();
