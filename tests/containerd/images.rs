@@ -2,8 +2,7 @@
 
 use std::fs;
 
-use crate::node::manifest::BUSYBOX;
-use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+use crate::node::{BUSYBOX, Manifest, Node, PATIENCE, STAY, wait_for};
 use crate::registry::{PASSWORD, Proxy, Registry, Way, docker_config, make_image, remove_image, secret, write_program};
 
 /// A pod that runs `image`; `spec` is a line of it.
@@ -99,12 +98,13 @@ fn a_credential_provider_is_asked_once_for_as_long_as_its_answer_holds() {
                   matchImages: [\"127.*.0.1:5000\"], args: [get, all], env: [{name: PLACE, value: here}]}\n";
     fs::write(node.folder().join("providers.yaml"), config).unwrap();
     let (config, programs) = (format!("{folder}/providers.yaml"), format!("{folder}/providers"));
-    node.start_agent_with(&[
+    node.add_arguments(&[
         "--image-credential-provider-config",
         &config,
         "--image-credential-provider-bin-dir",
         &programs,
     ]);
+    node.start_agent();
     for (name, image) in [("web", &first), ("db", &second)] {
         node.write_manifest(name, &manifest(name, image, "IfNotPresent", ""));
         wait_until_ready(&node, name);
@@ -137,7 +137,8 @@ fn always_goes_on_with_what_is_present_while_the_registry_is_away() {
 
     // A node that is told to be strict does not.
     node.kill_agent();
-    node.start_agent_with(&["--strict-image-pull-policy"]);
+    node.add_arguments(&["--strict-image-pull-policy"]);
+    node.start_agent();
     node.kill_container("web", "main");
     let message = wait_for_reason(&node, "web", "ErrImagePull");
     assert!(message.contains("connection refused"), "{message}");

@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use crate::node::manifest::BUSYBOX;
-use crate::node::{Node, PATIENCE, Process, find_program, images, wait_for};
+use crate::node::{BUSYBOX, Node, PATIENCE, Process, find_program, images, wait_for};
 
 /// Listens inside a node's network, where containerd asks it without TLS.
 pub(crate) struct Registry {
