@@ -38,6 +38,7 @@ fn a_log_is_read_as_kubectl_reads_it() {
     node.apply(&manifest);
     node.wait_for_output("web", "other", "wrong");
     node.wait_for_output("web", "main", "three");
+    node.wait_until("both are known to run", |pods| pods.has("web", |pod| pod.is_ready()));
     assert_eq!(node.logs(&["web"]), "one\ntwo\nthree\n");
     assert_eq!(node.logs(&["default/web-node-a", "-c", "main", "--tail", "1"]), "three\n");
     assert_eq!(node.logs(&["web", "-c", "other"]), "wrong\n");
