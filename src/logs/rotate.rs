@@ -44,8 +44,12 @@ pub(super) async fn see_to(
             reopen(cri, id).await?;
             Ok(Standing { size: 0, full, away: true })
         }
-        Found::Renamed { to, full } => match reopen(cri, id).await {
-            Ok(()) => Ok(Standing { size: 0, full, away: false }),
+        Found::Renamed { to } => match reopen(cri, id).await {
+            Ok(()) => {
+                // Until then the runtime has gone on writing to what is full now.
+                let log = log.to_owned();
+                rt::blocking(move || count(&log)).await.map_err(RotateError::Files)
+            }
             Err(error) => {
                 let log = log.to_owned();
                 rt::blocking(move || put_back(&to, &log)).await.map_err(RotateError::Files)?;
@@ -70,7 +74,6 @@ enum Found {
     },
     Renamed {
         to: PathBuf,
-        full: u64,
     },
 }
 
@@ -100,7 +103,17 @@ fn make_room(log: &Path, limits: LogLimits) -> io::Result<Found> {
     to.push(next_stamp(clock::timestamp(), last.as_deref()));
     let to = PathBuf::from(to);
     fs::rename(log, &to)?;
-    Ok(Found::Renamed { to, full: full.saturating_add(size) })
+    Ok(Found::Renamed { to })
+}
+
+/// How the log stands, as it is. A current file that is not there yet is an empty one.
+fn count(log: &Path) -> io::Result<Standing> {
+    let mut standing = Standing { size: 0, full: 0, away: false };
+    for file in files::list(log)? {
+        let count = if file.stamp.is_some() { &mut standing.full } else { &mut standing.size };
+        *count = count.saturating_add(file.size);
+    }
+    Ok(standing)
 }
 
 /// The runtime goes on writing to the renamed file: it gets its name back, if the runtime has not made a new one after
@@ -181,10 +194,12 @@ mod tests {
             fs::write(dir.0.join(name), "0123456789").unwrap();
         }
         let found = make_room(&log, LIMITS).unwrap();
-        assert!(matches!(found, Found::Renamed { full: 20, .. }));
+        let Found::Renamed { to } = found else { panic!("it was not renamed") };
         let names = ["0.log.20990102-030405", "0.log.20990102-030406", "1.log", "note"];
         assert_eq!(dir.names(), names, "the clock is behind the newest file");
-        assert!(matches!(make_room(&log, LIMITS).unwrap(), Found::Away { full: 20 }));
+        fs::write(to, "0123456789 and more").unwrap();
+        assert_eq!(count(&log).unwrap(), Standing { size: 0, full: 29, away: false });
+        assert!(matches!(make_room(&log, LIMITS).unwrap(), Found::Away { full: 29 }));
     }
 
     #[test]

@@ -41,7 +41,8 @@ impl LogLimits {
 
     /// The size at which the current file has to be seen to, beside full ones of so many bytes.
     pub(super) fn threshold(&self, full: u64) -> u64 {
-        self.file_bytes.min(self.total().saturating_sub(full).saturating_add(1))
+        // Full files that are too much already are seen to at once, even beside an empty one.
+        self.file_bytes.min(self.total().checked_sub(full).map_or(0, |room| room.saturating_add(1)))
     }
 
     /// Until then nothing that grows no faster than anything does can go over its limit by more than a twentieth.
@@ -79,7 +80,8 @@ mod tests {
         assert_eq!(LIMITS.threshold(0), 100);
         assert_eq!(LIMITS.threshold(400), 100);
         assert_eq!(LIMITS.threshold(450), 51);
-        assert_eq!(LIMITS.threshold(9999), 1);
+        assert_eq!(LIMITS.threshold(500), 1);
+        assert_eq!(LIMITS.threshold(501), 0);
     }
 
     #[test]
