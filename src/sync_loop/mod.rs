@@ -24,6 +24,7 @@ use crate::admission::Admission;
 use crate::api::PodUid;
 use crate::config::Config;
 use crate::container_manager::ContainerManager;
+use crate::host::kernel_log::KernelLog;
 use crate::kuberuntime::PodRuntime;
 use crate::logs::{LogKeeper, LogLimits};
 use crate::pleg::Pleg;
@@ -76,8 +77,10 @@ pub(crate) struct SyncLoop {
     weighing: Option<rt::Task<()>>,
     /// The groups in which the kernel has killed, of the last time.
     kills: VecDeque<String>,
+    /// `None` where it cannot be read.
+    kernel_log: Option<Rc<KernelLog>>,
     #[expect(dead_code, reason = "dropping the task ends it")]
-    kernel_log: rt::Task<()>,
+    kernel_log_follower: Option<rt::Task<()>>,
     /// Pods that wait for other resources.
     resizes: Resizes,
     /// Pods have come, changed or gone: together they may weigh something else.
@@ -108,7 +111,9 @@ impl SyncLoop {
             interval: config.container_log_monitor_interval,
         };
         let logs = LogKeeper::start(runtime.cri(), limits);
-        let kernel_log = sender.clone();
+        let kernel_log = oom::open_kernel_log();
+        let follow = |log| rt::spawn(oom::follow_kernel_log(log, sender.clone()));
+        let kernel_log_follower = kernel_log.clone().map(follow);
         let pleg = Pleg::new(Rc::clone(&runtime), config.sync_frequency, sender.clone());
         Self {
             inbox,
@@ -133,7 +138,8 @@ impl SyncLoop {
             node_groups: None,
             weighing: None,
             kills: VecDeque::new(),
-            kernel_log: rt::spawn(oom::follow_kernel_log(kernel_log)),
+            kernel_log,
+            kernel_log_follower,
             resizes: Resizes::default(),
             weigh: true,
             image_garbage: ImageGarbage::default(),

@@ -1,6 +1,8 @@
 //! Processes that the kernel kills for want of memory: whose they were, and what is told of it.
 
-use std::time::Instant;
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
@@ -8,12 +10,15 @@ use crate::api::{EventKind, Reason};
 use crate::error::ErrorChain;
 use crate::host::kernel_log::KernelLog;
 use crate::pods::{ContainerState, NodeEvent, ObservedContainer, ObservedPod, OomKill, SyncEvent};
+use crate::rt;
 use crate::sync_loop::SyncLoop;
 
 /// 128 and the number of SIGKILL.
 const KILLED: i32 = 137;
 /// Kills that are remembered until the container is seen to have ended.
 const REMEMBERED: usize = 64;
+/// A kernel that has much to say wakes the agent no more often.
+const REST: Duration = Duration::from_secs(1);
 
 impl SyncLoop {
     pub(super) fn on_oom_kill(&mut self, kill: OomKill, now: Instant) {
@@ -31,6 +36,12 @@ impl SyncLoop {
     /// some look only at what happens in the container's own group. The kernel's log names the container's group; where
     /// that cannot be read, or has left a kill out, the pod's group has counted it, and outlives the container's.
     pub(super) fn note_oom_kills(&mut self, pod: &mut ObservedPod) {
+        if pod.containers.iter().all(|container| container.exit().is_none()) {
+            return;
+        }
+        // The kernel writes of a kill before anybody can see what has ended by it.
+        let unread = self.kernel_log.as_ref().and_then(|log| oom_kills(log).ok()).unwrap_or_default();
+        unread.into_iter().for_each(|kill| self.on_oom_kill(kill, Instant::now()));
         let seen = self.seen.borrow();
         let known = seen.pod(&pod.uid);
         let is_news = |container: &ObservedContainer| {
@@ -59,21 +70,22 @@ impl SyncLoop {
     }
 }
 
-/// Follows the kernel's log for as long as it can be read.
-pub(super) async fn follow_kernel_log(inbox: Sender<SyncEvent>) {
-    let mut log = match KernelLog::open() {
-        Ok(log) => log,
-        Err(error) => {
-            log!(info, "the kernel's log cannot be read: SystemOOM is not told", error = ErrorChain(&error));
-            return;
-        }
+pub(super) fn open_kernel_log() -> Option<Rc<KernelLog>> {
+    let told = |error: &io::Error| {
+        log!(info, "the kernel's log cannot be read: SystemOOM is not told", error = ErrorChain(error));
     };
+    KernelLog::open().inspect_err(told).ok().map(Rc::new)
+}
+
+/// Follows the kernel's log for as long as it can be read.
+pub(super) async fn follow_kernel_log(log: Rc<KernelLog>, inbox: Sender<SyncEvent>) {
     loop {
-        match log.next().await {
-            Ok(record) => {
-                let Some(kill) = OomKill::read(&record) else { continue };
-                if inbox.send(SyncEvent::OomKilled(kill)).await.is_err() {
-                    return;
+        match log.written().await.and_then(|()| oom_kills(&log)) {
+            Ok(kills) => {
+                for kill in kills {
+                    if inbox.send(SyncEvent::OomKilled(kill)).await.is_err() {
+                        return;
+                    }
                 }
             }
             Err(error) => {
@@ -81,5 +93,13 @@ pub(super) async fn follow_kernel_log(inbox: Sender<SyncEvent>) {
                 return;
             }
         }
+        rt::sleep(REST).await;
     }
+}
+
+/// Those that have not been read of yet.
+fn oom_kills(log: &KernelLog) -> io::Result<Vec<OomKill>> {
+    let mut kills = Vec::new();
+    log.read(|record| kills.extend(OomKill::read(record)))?;
+    Ok(kills)
 }
