@@ -18,7 +18,9 @@ const KILLED: i32 = 137;
 /// Kills that are remembered until the container is seen to have ended.
 const REMEMBERED: usize = 64;
 /// A kernel that has much to say wakes the agent no more often.
-const REST: Duration = Duration::from_secs(1);
+const REST: Duration = Duration::from_secs(10);
+/// Between the first record of a kill and the one that tells whose it was.
+const SOON: Duration = Duration::from_millis(100);
 
 impl SyncLoop {
     pub(super) fn on_oom_kill(&mut self, kill: OomKill, now: Instant) {
@@ -40,8 +42,8 @@ impl SyncLoop {
             return;
         }
         // The kernel writes of a kill before anybody can see what has ended by it.
-        let unread = self.kernel_log.as_ref().and_then(|log| oom_kills(log).ok()).unwrap_or_default();
-        unread.into_iter().for_each(|kill| self.on_oom_kill(kill, Instant::now()));
+        let unread = self.kernel_log.as_ref().and_then(|log| unread(log).ok()).unwrap_or_default();
+        unread.kills.into_iter().for_each(|kill| self.on_oom_kill(kill, Instant::now()));
         let seen = self.seen.borrow();
         let known = seen.pod(&pod.uid);
         let is_news = |container: &ObservedContainer| {
@@ -80,26 +82,36 @@ pub(super) fn open_kernel_log() -> Option<Rc<KernelLog>> {
 /// Follows the kernel's log for as long as it can be read.
 pub(super) async fn follow_kernel_log(log: Rc<KernelLog>, inbox: Sender<SyncEvent>) {
     loop {
-        match log.written().await.and_then(|()| oom_kills(&log)) {
-            Ok(kills) => {
-                for kill in kills {
-                    if inbox.send(SyncEvent::OomKilled(kill)).await.is_err() {
-                        return;
-                    }
-                }
-            }
+        let Unread { kills, begun } = match log.written().await.and_then(|()| unread(&log)) {
+            Ok(unread) => unread,
             Err(error) => {
                 log!(warn, "the kernel's log cannot be read any more", error = ErrorChain(&error));
                 return;
             }
+        };
+        let rest = if begun && kills.is_empty() { SOON } else { REST };
+        for kill in kills {
+            if inbox.send(SyncEvent::OomKilled(kill)).await.is_err() {
+                return;
+            }
         }
-        rt::sleep(REST).await;
+        rt::sleep(rest).await;
     }
 }
 
-/// Those that have not been read of yet.
-fn oom_kills(log: &KernelLog) -> io::Result<Vec<OomKill>> {
-    let mut kills = Vec::new();
-    log.read(|record| kills.extend(OomKill::read(record)))?;
-    Ok(kills)
+/// What the kernel has written since it was read last.
+#[derive(Default)]
+struct Unread {
+    kills: Vec<OomKill>,
+    /// It has begun to write of one.
+    begun: bool,
+}
+
+fn unread(log: &KernelLog) -> io::Result<Unread> {
+    let mut unread = Unread::default();
+    log.read(|record| {
+        unread.begun |= record.contains(" invoked oom-killer: ");
+        unread.kills.extend(OomKill::read(record));
+    })?;
+    Ok(unread)
 }
