@@ -179,18 +179,32 @@ pod_group() {
 agent_rss() { awk '/^Rss:/ { print $2 }' "/proc/$(agent_pid)/smaps_rollup"; }
 
 # How often a thread of it was woken, and nanoseconds on a processor, until now.
-agent_wakes() { cat /proc/"$(agent_pid)"/task/*/status | awk '/^voluntary_ctxt/ { sum += $2 } END { print sum }'; }
-agent_cpu() { cat /proc/"$(agent_pid)"/task/*/schedstat | awk '{ sum += $1 } END { print sum }'; }
+# Of each thread: how often it has slept, and for how many nanoseconds it has run.
+agent_activity() {
+    for thread in /proc/"$(agent_pid)"/task/*; do
+        echo "${thread##*/} $(awk '/^voluntary_ctxt/ { print $2 }' "$thread/status") $(awk '{ print $1 }' "$thread/schedstat")"
+    done
+}
+
+# grown FIELD BEFORE AFTER: of all threads that are there after; one that has ended meanwhile takes nothing away.
+grown() {
+    printf '%s\n-\n%s\n' "$2" "$3" | awk -v field="$1" '
+        $1 == "-" { after = 1; next }
+        after { sum += $field - before[$1]; next }
+        { before[$1] = $field }
+        END { print sum + 0 }'
+}
 
 # In bytes, to any disk.
 agent_written() { awk '/^write_bytes/ { print $2 }' "/proc/$(agent_pid)/io"; }
 
 # at_rest SECONDS: figures of an agent that has nothing to do. Sets WAKES_PER_SECOND, CPU_PERCENT, WRITTEN.
 at_rest() {
-    wakes=$(agent_wakes) cpu=$(agent_cpu) written=$(agent_written) since=$(uptime_seconds)
+    before=$(agent_activity) written=$(agent_written) since=$(uptime_seconds)
     sleep "$1"
-    WAKES_PER_SECOND=$(awk -v a="$wakes" -v b="$(agent_wakes)" -v t="$since" '{ printf "%.2f", (b - a) / ($1 - t) }' /proc/uptime)
-    CPU_PERCENT=$(awk -v a="$cpu" -v b="$(agent_cpu)" -v t="$since" '{ printf "%.3f", (b - a) / ($1 - t) / 1e7 }' /proc/uptime)
+    after=$(agent_activity)
+    WAKES_PER_SECOND=$(awk -v n="$(grown 2 "$before" "$after")" -v t="$since" '{ printf "%.2f", n / ($1 - t) }' /proc/uptime)
+    CPU_PERCENT=$(awk -v n="$(grown 3 "$before" "$after")" -v t="$since" '{ printf "%.3f", n / ($1 - t) / 1e7 }' /proc/uptime)
     WRITTEN=$(($(agent_written) - written))
 }
 
