@@ -1,6 +1,6 @@
 //! What a container's own restart policy and its rules make of the way in which it ended.
 
-use crate::node::{Manifest, Node};
+use crate::node::{Manifest, Node, PATIENCE, wait_for};
 
 /// Ends with the code at the place of the run: 42 the first time, say, and 3 the second.
 fn ends_with(first: &str, then: &str) -> String {
@@ -46,7 +46,9 @@ fn all_containers_begin_anew_when_one_ends_with_a_code_that_asks_for_it() {
     });
     let restarts = ["init", "main", "other"].map(|name| pods.get("anew").unwrap().container(name).restarts());
     assert_eq!(restarts, [1, 1, 1]);
-    let ups = node.container_log("anew", "other").into_iter().filter(|line| line.text == "up").count();
-    let inits = node.container_log("anew", "init").into_iter().filter(|line| line.text == "init").count();
-    assert_eq!((ups, inits), (2, 2));
+    let said = |container: &str, text: &str| {
+        node.container_log("anew", container).into_iter().filter(|line| line.text == text).count()
+    };
+    wait_for("all of it to have spoken again", PATIENCE, || (said("other", "up") >= 2).then_some(()));
+    assert_eq!((said("other", "up"), said("init", "init")), (2, 2));
 }
