@@ -129,6 +129,20 @@ ${3-}
 END
 }
 
+# Pods called guaranteed, burstable and besteffort, which are what they are called.
+apply_a_pod_of_each_class() {
+    apply guaranteed <<END
+$(simple_pod guaranteed "$STAY" "      resources:
+        limits: {memory: 32Mi, cpu: 250m}")
+END
+    apply burstable <<END
+$(simple_pod burstable "$STAY" "      resources:
+        requests: {cpu: 100m, memory: 16Mi}
+        limits: {memory: 48Mi}")
+END
+    simple_pod besteffort | apply besteffort
+}
+
 # Runs until it is asked to end, and then ends at once.
 STAY='trap exit TERM; while :; do sleep 1000 & wait; done'
 

@@ -1,16 +1,7 @@
 # shellcheck shell=sh
 # guests: x86_64-systemd
 start_agent
-apply guaranteed <<END
-$(simple_pod guaranteed "$STAY" "      resources:
-        limits: {memory: 32Mi, cpu: 250m}")
-END
-apply burstable <<END
-$(simple_pod burstable "$STAY" "      resources:
-        requests: {cpu: 100m, memory: 16Mi}
-        limits: {memory: 48Mi}")
-END
-simple_pod besteffort | apply besteffort
+apply_a_pod_of_each_class
 
 # Slices below slices, a scope for each container, as the upstream kubelet and containerd name them.
 check_path() {

@@ -4,16 +4,7 @@
 # With either driver: every file of the groups of all pods, of their classes and of the pods themselves.
 [ ! -e /sys/kernel/mm/hugepages/hugepages-2048kB ] || echo 4 >/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages
 start_agent --system-reserved=cpu=100m,memory=64Mi,pid=100 --kube-reserved=cpu=100m,memory=32Mi --pod-max-pids=200
-apply guaranteed <<END
-$(simple_pod guaranteed "$STAY" "      resources:
-        limits: {memory: 32Mi, cpu: 250m}")
-END
-apply burstable <<END
-$(simple_pod burstable "$STAY" "      resources:
-        requests: {cpu: 100m, memory: 16Mi}
-        limits: {memory: 48Mi}")
-END
-simple_pod besteffort | apply besteffort
+apply_a_pod_of_each_class
 for name in guaranteed burstable besteffort; do wait_ready $name; done
 
 all=$(pod_group guaranteed)

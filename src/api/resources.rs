@@ -28,6 +28,14 @@ object! {
     }
 }
 
+/// The bytes of huge pages of this size, in bytes, that a list names; `None` if it names none of them.
+pub fn huge_pages(list: &ResourceList, page_size: u64) -> Option<u64> {
+    list.iter().find_map(|(resource, quantity)| {
+        let size: Quantity = resource.strip_prefix(HUGE_PAGES_PREFIX)?.parse().ok()?;
+        (u64::try_from(size.value()) == Ok(page_size)).then(|| u64::try_from(quantity.value()).unwrap_or(0))
+    })
+}
+
 impl ResourceRequirements {
     pub fn request(&self, resource: &str) -> Option<Quantity> {
         self.requests.get(resource).copied()

@@ -4,7 +4,7 @@
 
 use super::settings::Settings;
 use crate::api::{
-    CPU, HUGE_PAGES_PREFIX, MEMORY, Pod, PodSpec, QosClass, Quantity, ResourceList, pod_limits, pod_requests, qos_class,
+    CPU, MEMORY, Pod, PodSpec, QosClass, Quantity, ResourceList, huge_pages, pod_limits, pod_requests, qos_class,
 };
 use crate::cgroups::{CpuMax, LEAST_SHARES, Limit, Values, cpu_quota, cpu_shares, cpu_weight};
 
@@ -27,7 +27,7 @@ pub(crate) fn pod_values(pod: &Pod, settings: &Settings) -> Values {
         cpu_max: Some(cpu_max(limit(CPU), settings.quota_period)),
         memory_max: Some(memory.map_or(Limit::Max, Limit::At)),
         pids_max: Some(settings.pod_pids.map_or(Limit::Max, Limit::At)),
-        huge_pages: huge_pages(&requests, settings),
+        huge_pages: huge_page_limits(&requests, settings),
     }
 }
 
@@ -50,14 +50,9 @@ fn is_limited(spec: &PodSpec, resource: &str) -> bool {
 }
 
 /// For each size of page that the machine has: what the pod asks for, and else none.
-fn huge_pages(requests: &ResourceList, settings: &Settings) -> Vec<(u64, Limit)> {
-    let asked = |size: u64| {
-        requests.iter().find_map(|(resource, quantity)| {
-            let wanted: Quantity = resource.strip_prefix(HUGE_PAGES_PREFIX)?.parse().ok()?;
-            (u64::try_from(wanted.value()) == Ok(size)).then(|| u64::try_from(quantity.value()).unwrap_or(0))
-        })
-    };
-    settings.capacity.huge_pages.iter().map(|(size, _)| (*size, Limit::At(asked(*size).unwrap_or(0)))).collect()
+fn huge_page_limits(requests: &ResourceList, settings: &Settings) -> Vec<(u64, Limit)> {
+    let asked = |size: u64| Limit::At(huge_pages(requests, size).unwrap_or(0));
+    settings.capacity.huge_pages.iter().map(|(size, _)| (*size, asked(*size))).collect()
 }
 
 /// In microseconds; what `cpu.max` has before anybody writes to it.

@@ -2,7 +2,7 @@
 
 use super::oom_score::oom_score_adj;
 use crate::api::{
-    CPU, Container, HUGE_PAGES_PREFIX, MEMORY, Pod, PodSpec, QosClass, Quantity, ResourceRequirements, qos_class,
+    CPU, Container, MEMORY, Pod, PodSpec, QosClass, Quantity, ResourceRequirements, huge_pages, qos_class,
 };
 use crate::cgroups::{cpu_quota, cpu_shares, page_size_name};
 use crate::cri::v1::{HugepageLimit, LinuxContainerResources};
@@ -126,13 +126,8 @@ fn linux_resources(
 
 /// A limit for each size that the machine has: 0 unless the container, or else its pod, asks for such pages.
 fn huge_page_limits(spec: &PodSpec, resources: &ResourceRequirements, sizes: &[u64]) -> Vec<HugepageLimit> {
-    let limit = |resources: &ResourceRequirements, size: u64| {
-        resources.limits.iter().find_map(|(resource, limit)| {
-            let wanted: Quantity = resource.strip_prefix(HUGE_PAGES_PREFIX)?.parse().ok()?;
-            (u64::try_from(wanted.value()) == Ok(size)).then(|| u64::try_from(limit.value()).unwrap_or(0))
-        })
-    };
-    let of = |size| limit(resources, size).or_else(|| limit(pod_level(spec)?, size)).unwrap_or(0);
+    let of_pod = |size| huge_pages(&pod_level(spec)?.limits, size);
+    let of = |size| huge_pages(&resources.limits, size).or_else(|| of_pod(size)).unwrap_or(0);
     sizes.iter().map(|size| HugepageLimit { page_size: page_size_name(*size), limit: of(*size) }).collect()
 }
 

@@ -53,13 +53,6 @@ impl Headers {
         Self { host, rest }
     }
 
-    #[expect(dead_code, reason = "hooks will need it")]
-    /// For a request that goes over a wire that everybody can read.
-    pub(crate) fn without_authorization(mut self) -> Self {
-        self.rest.retain(|(name, _)| name != "Authorization");
-        self
-    }
-
     /// The bytes of the request. A header that would not stay one line is refused.
     pub(super) fn request(&self, url: &Url, keep_host: bool) -> Result<Vec<u8>, GetError> {
         let own = if keep_host { self.host.clone() } else { None };

@@ -79,17 +79,17 @@ mod tests {
 
     #[test]
     fn the_places_are_those_of_a_kubelet_in_its_order() {
-        let files = NodeFiles::new(Path::new("/var/lib/kubelet"), Path::new("/work"), Some(Path::new("/root")));
+        let files = NodeFiles::new(Path::new("/var/lib/kubelet"), Path::new("/srv"), Some(Path::new("/root")));
         let paths: Vec<_> = files.candidates.iter().map(|(path, _)| path.display().to_string()).collect();
         assert_eq!(
             paths,
             [
                 "/var/lib/kubelet/config.json",
-                "/work/config.json",
+                "/srv/config.json",
                 "/root/.docker/config.json",
                 "/.docker/config.json",
                 "/var/lib/kubelet/.dockercfg",
-                "/work/.dockercfg",
+                "/srv/.dockercfg",
                 "/root/.dockercfg",
                 "/.dockercfg",
             ]
