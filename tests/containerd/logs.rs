@@ -1,7 +1,9 @@
 //! What containers write: read, rotated, linked, removed.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
@@ -62,17 +64,20 @@ fn who_follows_sees_what_comes_until_the_container_ends_and_the_run_before_stays
     let manifest =
         Manifest::new("web").container_with("main", script, mount).spec("volumes: [{name: data, emptyDir: {}}]");
     node.apply(&manifest);
-    node.wait_for_output("web", "main", "begun");
-    let uid = node.pods().get("web").unwrap().uid().to_owned();
-    let (socket, coracle) = (node.folder().join("coracle.sock"), env!("CARGO_BIN_EXE_coracle"));
-    let follow = std::thread::spawn(move || {
-        let mut command = std::process::Command::new(coracle);
-        command.args(["logs", "-f", "web", "--local-socket"]).arg(socket).output().unwrap()
-    });
-    fs::write(node.pod_folder(&uid).join("volumes/kubernetes.io~empty-dir/data/go"), "").unwrap();
-    let followed = follow.join().unwrap();
-    assert!(followed.status.success(), "{}", String::from_utf8_lossy(&followed.stderr));
-    assert_eq!(String::from_utf8(followed.stdout).unwrap(), "begun\ndone\n");
+    let pods = node.wait_until("the container is known to run", |pods| pods.has("web", |pod| pod.is_ready()));
+    let uid = pods.get("web").unwrap().uid();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
+    command.args(["logs", "-f", "web", "--local-socket"]).arg(node.folder().join("coracle.sock"));
+    let mut follow = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut followed = BufReader::new(follow.stdout.take().unwrap());
+    let mut first = String::new();
+    followed.read_line(&mut first).unwrap();
+    // It follows now.
+    fs::write(node.pod_folder(uid).join("volumes/kubernetes.io~empty-dir/data/go"), "").unwrap();
+    let mut rest = String::new();
+    followed.read_to_string(&mut rest).unwrap();
+    assert!(follow.wait().unwrap().success());
+    assert_eq!((first.as_str(), rest.as_str()), ("begun\n", "done\n"));
     node.wait_until("it runs again", |pods| {
         pods.has("web", |pod| pod.container("main").restarts() >= 1 && pod.is_ready())
     });
