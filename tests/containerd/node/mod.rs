@@ -342,8 +342,12 @@ impl Drop for Node {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let containerd = fs::read_to_string(self.folder().join("containerd.log")).unwrap_or_default();
+            // What it says of its own start is long and tells nothing.
+            let start = ["loading plugin", "msg=\"Start cri plugin with config"];
+            let said = containerd.lines().filter(|line| !start.iter().any(|part| line.contains(part)));
+            let said = said.collect::<Vec<_>>();
+            eprintln!("--- containerd's log ends:\n{}", tail(&said.join("\n")));
             eprintln!("--- the agent's log ends:\n{}", tail(&self.agent_log()));
-            eprintln!("--- containerd's log ends:\n{}", tail(&containerd));
         }
     }
 }
