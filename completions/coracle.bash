@@ -18,7 +18,7 @@ _coracle() {
             --container-runtime-endpoint | --image-service-endpoint | --image-credential-provider-config)
             mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
         --config-dir | --root-dir | --image-credential-provider-bin-dir) mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
-        -c | --container | --tail | --since | --limit-bytes | -n | --namespace | --file-check-frequency | --max-pods | --pod-max-pids | --runtime-request-timeout | --registry-qps | \
+        -c | --container | --tail | --since | --limit-bytes | -n | --namespace | --file-check-frequency | --max-pods | --node-labels | --pod-max-pids | --runtime-request-timeout | --registry-qps | \
             --registry-burst | --hostname-override | --node-ip | --cluster-dns | --cluster-domain | --healthz-port | \
             --healthz-bind-address | --image-gc-high-threshold | --image-gc-low-threshold | -v | --v)
             return ;;
@@ -40,7 +40,7 @@ _coracle() {
             version) words='-h --help' ;;
             help) words='describe events logs pods status validate version' ;;
             *)
-                words='--pod-manifest-path --file-check-frequency --max-pods --pod-max-pids --seccomp-default
+                words='--pod-manifest-path --file-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default
                     --container-runtime-endpoint --image-service-endpoint --runtime-request-timeout --serialize-image-pulls
                     --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir
                     --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --hostname-override --node-ip --cluster-dns --cluster-domain

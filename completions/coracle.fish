@@ -31,6 +31,7 @@ set -l agent "not __fish_seen_subcommand_from $commands"
 complete -c coracle -n $agent -l pod-manifest-path -r -F -d 'Manifests, a directory or a file'
 complete -c coracle -n $agent -l file-check-frequency -x -d 'Look at the manifests again after this'
 complete -c coracle -n $agent -l max-pods -x -d 'How many pods this node runs'
+complete -c coracle -n $agent -l node-labels -x -d 'Labels of the node'
 complete -c coracle -n $agent -l pod-max-pids -x -d 'Processes of one pod'
 complete -c coracle -n $agent -l seccomp-default -d 'RuntimeDefault where a pod says nothing'
 complete -c coracle -n $agent -l container-runtime-endpoint -r -F -d 'The runtime'

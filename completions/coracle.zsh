@@ -53,6 +53,7 @@ _coracle() {
         '--pod-manifest-path[manifests, a directory or a file]:path:_files'
         '--file-check-frequency[look at the manifests again after this]:duration:'
         '--max-pods[how many pods this node runs]:number:'
+        '--node-labels[labels of the node]:key=value:'
         '--pod-max-pids[processes of one pod]:number:'
         '--seccomp-default[RuntimeDefault where a pod says nothing]'
         '--container-runtime-endpoint[the runtime]:socket:_files'

@@ -45,6 +45,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let started = Instant::now();
     let health = SyncHealth::new(config.sync_frequency, started);
     let mut facts = Facts::read(Path::new("/"));
+    facts.read_storage(&config.root_dir);
     if let Some(fault) = over_reserved(&config, &facts) {
         log!(error, "not started", error = fault);
         return ExitCode::FAILURE;

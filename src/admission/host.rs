@@ -14,3 +14,6 @@ pub(super) fn app_armor() -> AppArmor {
     let profiles = fs::read_to_string("/sys/kernel/security/apparmor/profiles");
     AppArmor { is_enabled: enabled.starts_with('Y'), profiles: profiles.ok().map(|text| loaded(&text)) }
 }
+
+/// In Rust's words.
+pub(super) const MACHINE: &str = std::env::consts::ARCH;

@@ -2,13 +2,19 @@
 //! anything of it is made.
 
 mod app_armor;
+mod fit;
 mod host;
+mod host_ports;
+mod preemption;
 mod sysctls;
+mod this_node;
 
-use crate::api::{Pod, Reason, SupplementalGroupsPolicy};
+use crate::api::{HUGE_PAGES_PREFIX, Pod, PodUid, Quantity, Reason, ResourceList, SupplementalGroupsPolicy};
 use crate::config::Config;
 
+use fit::Room;
 use sysctls::AllowedSysctls;
+use this_node::ThisNode;
 
 /// Why a pod is not taken, in upstream's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,21 +27,65 @@ pub(crate) struct Rejection {
 #[derive(Debug)]
 pub(crate) struct Admission {
     sysctls: AllowedSysctls,
+    node: ThisNode,
+    room: Room,
 }
 
 impl Admission {
-    pub(crate) fn new(config: &Config) -> Self {
-        Self { sysctls: AllowedSysctls::new(&config.allowed_unsafe_sysctls, host::kernel()) }
+    /// `allocatable` is what all pods together may have, and `pods` how many there may be.
+    pub(crate) fn new(config: &Config, allocatable: &ResourceList, pods: u32) -> Self {
+        // No machine is without a processor and memory: it could not be told.
+        let is_known = |name: &str, amount: &Quantity| !amount.is_zero() || name.starts_with(HUGE_PAGES_PREFIX);
+        let known = allocatable.iter().filter(|(name, amount)| is_known(name, amount));
+        let resources = known.map(|(name, amount)| (name, *amount)).collect();
+        Self {
+            sysctls: AllowedSysctls::new(&config.allowed_unsafe_sysctls, host::kernel()),
+            node: ThisNode::new(&config.node_name, host::MACHINE, &config.node_labels),
+            room: Room { resources, pods: i64::from(pods) },
+        }
     }
 
-    /// `strict_groups` tells whether the runtime can keep to the groups that a pod names.
-    pub(crate) fn admit(&self, pod: &Pod, strict_groups: bool) -> Result<(), Rejection> {
+    /// Whether the pod is taken beside `others`, which are all that have been and have not ended. Gives those that have
+    /// to end for it. `strict_groups` tells whether the runtime can keep to the groups that a pod names.
+    pub(crate) fn admit(&self, pod: &Pod, others: &[&Pod], strict_groups: bool) -> Result<Vec<PodUid>, Rejection> {
         self.sysctls.check(pod)?;
+        self.node.check_os(pod)?;
         check_groups(pod, strict_groups)?;
+        let victims = self.make_room(pod, others)?;
         if app_armor::is_wanted(pod) {
             app_armor::check(pod, &host::app_armor())?;
         }
-        Ok(())
+        Ok(victims)
+    }
+
+    /// Of what is against a critical pod, that counts first which no other pod's end would mend.
+    fn make_room(&self, pod: &Pod, others: &[&Pod]) -> Result<Vec<PodUid>, Rejection> {
+        let lacks = fit::lacking(pod, others, &self.room);
+        let misplaced = self.misplaced(pod, others);
+        let Some(first) = lacks.first() else { return misplaced.map_or_else(|| Ok(Vec::new()), Err) };
+        if pod.is_critical() {
+            if let Some(misplaced) = misplaced {
+                return Err(misplaced);
+            }
+            if let Some(victims) = preemption::victims(pod, others, &lacks) {
+                return Ok(victims);
+            }
+        }
+        Err(Rejection { reason: first.reason(), message: first.to_string() })
+    }
+
+    fn misplaced(&self, pod: &Pod, others: &[&Pod]) -> Option<Rejection> {
+        let (reason, why) = if !self.node.is_selected(pod) {
+            (Reason::NODE_AFFINITY, "node(s) didn't match Pod's node affinity/selector")
+        } else if !self.node.is_named(pod) {
+            (Reason::NODE_NAME, "node(s) didn't match the requested node name")
+        } else if host_ports::conflict(pod, others) {
+            (Reason::NODE_PORTS, "node(s) didn't have free ports for the requested pod ports")
+        } else {
+            return None;
+        };
+        let message = format!("Predicate {reason} failed: {why}");
+        Some(Rejection { reason, message })
     }
 }
 
@@ -53,7 +103,7 @@ fn check_groups(pod: &Pod, strict_groups: bool) -> Result<(), Rejection> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::PodSecurityContext;
+    use crate::api::{CPU, Container, ContainerPort, MEMORY, PodSecurityContext};
 
     #[test]
     fn a_pod_that_needs_its_groups_and_no_others_is_taken_only_where_that_can_be_kept() {
@@ -66,5 +116,80 @@ mod tests {
             assert_eq!(check_groups(&pod, false).is_ok(), expected);
             assert_eq!(check_groups(&pod, true), Ok(()));
         }
+    }
+
+    fn admission() -> Admission {
+        let config = Config { node_name: "node1".to_owned(), ..Config::default() };
+        let allocatable = [(CPU, "1".parse().unwrap()), (MEMORY, Quantity::ZERO)].into_iter().collect();
+        Admission::new(&config, &allocatable, 3)
+    }
+
+    fn pod(uid: &str, cpu: &str) -> Pod {
+        let mut container = Container::default();
+        container.resources.requests.insert(CPU, cpu.parse().unwrap());
+        let mut pod = Pod::default();
+        pod.metadata.uid = uid.into();
+        pod.spec.containers = vec![container];
+        pod
+    }
+
+    /// The reason and the message of the refusal; or who has to end.
+    #[track_caller]
+    fn check(pod: &Pod, others: &[&Pod], expected: Result<&[&str], (&str, &str)>) {
+        let found = admission().admit(pod, others, false);
+        let found = found.as_ref().map(|uids| uids.iter().map(PodUid::as_str).collect::<Vec<_>>());
+        let found = found.as_deref().map_err(|refused| (refused.reason.as_str(), refused.message.as_str()));
+        assert_eq!(found, expected);
+    }
+
+    const PORTS: (&str, &str) =
+        ("NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports");
+    const AFFINITY: (&str, &str) =
+        ("NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector");
+    const NAME: (&str, &str) = ("NodeName", "Predicate NodeName failed: node(s) didn't match the requested node name");
+
+    #[test]
+    fn a_pod_is_refused_for_the_first_thing_that_is_against_it() {
+        let other = pod("o", "600m");
+        check(&pod("p", "400m"), &[&other], Ok(&[]));
+        let full = ("OutOfcpu", "Node didn't have enough resource: cpu, requested: 500, used: 600, capacity: 1000");
+        let mut wanted = pod("p", "500m");
+        check(&wanted, &[&other], Err(full));
+        wanted.spec.node_name = "node2".to_owned();
+        check(&wanted, &[&other], Err(full));
+        check(&wanted, &[], Err(NAME));
+        wanted.spec.node_selector.insert("none", String::new());
+        check(&wanted, &[], Err(AFFINITY));
+        let pods = ("OutOfpods", "Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3");
+        check(&wanted, &[&other, &other, &other], Err(pods));
+    }
+
+    #[test]
+    fn two_pods_do_not_have_one_port_of_the_host() {
+        let mut one = pod("1", "0");
+        one.spec.containers[0].ports = vec![ContainerPort { host_port: 80, ..ContainerPort::default() }];
+        check(&one, &[&one], Err(PORTS));
+    }
+
+    #[test]
+    fn others_end_for_a_critical_pod_only_if_nothing_else_is_against_it() {
+        let other = pod("o", "600m");
+        let mut critical = pod("c", "500m");
+        critical.spec.priority = Some(2_000_001_000);
+        check(&critical, &[&other], Ok(&["o"]));
+        critical.spec.node_selector.insert("none", String::new());
+        check(&critical, &[&other], Err(AFFINITY));
+        // All of the node is not enough.
+        let mut large = pod("c", "2");
+        large.spec.priority = Some(2_000_001_000);
+        let message = "Node didn't have enough resource: cpu, requested: 2000, used: 600, capacity: 1000";
+        check(&large, &[&other], Err(("OutOfcpu", message)));
+    }
+
+    #[test]
+    fn a_resource_of_which_the_node_does_not_know_how_much_it_has_refuses_nobody() {
+        let mut wanted = pod("p", "1");
+        wanted.spec.containers[0].resources.requests.insert(MEMORY, "1Ti".parse().unwrap());
+        check(&wanted, &[], Ok(&[]));
     }
 }

@@ -6,6 +6,7 @@
 #[macro_use]
 mod object;
 
+mod affinity;
 mod bytes;
 mod config_objects;
 mod container;
@@ -39,6 +40,7 @@ mod volume;
 pub mod yaml;
 mod yaml_out;
 
+pub use affinity::*;
 pub use bytes::Bytes;
 pub use config_objects::*;
 pub use container::*;

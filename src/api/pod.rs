@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::affinity::Affinity;
 use super::container::Container;
 use super::map::Map;
 use super::metadata::{Dropped, ObjectMeta};
@@ -85,7 +86,7 @@ object! {
         resource_claims: Vec<Value>,
         os: Option<PodOs>,
         scheduler_name: String,
-        affinity: Option<Box<Value>>,
+        affinity: Option<Box<Affinity>>,
         topology_spread_constraints: Vec<Value>,
         scheduling_gates: Vec<Value>,
         scheduling_group: Option<Box<Value>>,

@@ -116,6 +116,7 @@ Pods:
   --pod-manifest-path PATH              manifests, a directory or a file  [/etc/kubernetes/manifests]
   --file-check-frequency DURATION       look at the manifests again after this, besides on changes  [20s]
   --max-pods N                          [110]
+  --node-labels KEY=VALUE,...           labels of the node, for node selectors and affinity
   --pod-max-pids N                      processes of one pod; -1: no limit  [-1]
   --seccomp-default                     RuntimeDefault where a pod says nothing
 

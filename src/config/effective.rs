@@ -10,6 +10,7 @@ use super::check::{Problem, socket_path};
 use super::credential_providers::CredentialProvider;
 use super::duration;
 use super::flags::Given;
+use crate::api::Map as Labels;
 use crate::api::{CPU, EPHEMERAL_STORAGE, MEMORY, Quantity, ResourceList};
 
 /// What the flags and the configuration files come to. Where a value came from is not kept.
@@ -63,6 +64,9 @@ pub(crate) struct Config {
 
     // Pods.
     pub(crate) max_pods: u32,
+    pub(crate) pods_per_core: Option<u32>,
+    /// Labels of the node, beside those that every node has.
+    pub(crate) node_labels: Labels<String>,
     /// `None`: as many as the node has.
     pub(crate) pod_pids_limit: Option<i64>,
     pub(crate) seccomp_default: bool,
@@ -207,6 +211,8 @@ impl Default for Config {
             credentials_verification: CredentialsVerification::default(),
             image_gc: ImageGc::default(),
             max_pods: 110,
+            pods_per_core: None,
+            node_labels: Labels::new(),
             pod_pids_limit: None,
             seccomp_default: false,
             allowed_unsafe_sysctls: Vec::new(),
@@ -248,6 +254,7 @@ impl Config {
         let mut config = Self {
             node_name,
             node_ips: given.node_ips,
+            node_labels: given.node_labels,
             lock_file: given.lock_file,
             watchdog_device: given.watchdog_device,
             strict_image_pull_policy: given.strict_image_pull_policy,
@@ -353,6 +360,7 @@ impl Config {
 
     fn take_pods(&mut self, fields: &Fields<'_>) {
         fields.replace("maxPods", Fields::positive, &mut self.max_pods);
+        self.pods_per_core = fields.positive("podsPerCore");
         self.pod_pids_limit = fields.int("podPidsLimit").filter(|limit| *limit > 0);
         fields.replace("seccompDefault", Fields::bool, &mut self.seccomp_default);
         if let Some(Value::Array(names)) = fields.at("allowedUnsafeSysctls") {

@@ -33,6 +33,7 @@ pub(super) enum Own {
     LocalSocket,
     LockFile,
     NodeIp,
+    NodeLabels,
     RootDir,
     StrictImagePullPolicy,
     Version,
@@ -45,7 +46,7 @@ impl Own {
             Self::Help | Self::StrictImagePullPolicy | Self::Version => &Kind::Bool,
             Self::NodeIp => &Kind::List(&Kind::Ip),
             Self::CloudProvider => &Kind::Word(&["external"]),
-            Self::HostnameOverride => &Kind::Text,
+            Self::HostnameOverride | Self::NodeLabels => &Kind::Text,
             Self::BootstrapKubeconfig
             | Self::CertDir
             | Self::Config
@@ -154,7 +155,7 @@ pub(super) const FLAGS: &[(&str, Meaning)] = &[
     ("minimum-container-ttl-duration", Meaning::NotYet(Kind::AnyDuration)),
     ("minimum-image-ttl-duration", Meaning::Field("imageMinimumGCAge")),
     ("node-ip", Meaning::Own(Own::NodeIp)),
-    ("node-labels", Meaning::NotYet(Kind::Text)),
+    ("node-labels", Meaning::Own(Own::NodeLabels)),
     ("node-status-max-images", Meaning::Field("nodeStatusMaxImages")),
     ("node-status-update-frequency", Meaning::Field("nodeStatusUpdateFrequency")),
     ("oom-score-adj", Meaning::Field("oomScoreAdj")),

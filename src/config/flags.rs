@@ -8,7 +8,9 @@ use serde_json::{Map, Value};
 use super::check::{asks_nothing, check_value, field, wanted};
 use super::flag_table::{FLAGS, Meaning, Own};
 use super::nearest::nearest;
+use super::node_labels;
 use super::schema::{Kind, Standing};
+use crate::api::Map as Labels;
 
 /// What a command line says.
 #[derive(Debug, Default, PartialEq)]
@@ -19,6 +21,7 @@ pub(super) struct Given {
     pub(super) config_dir: Option<PathBuf>,
     pub(super) hostname_override: Option<String>,
     pub(super) node_ips: Vec<IpAddr>,
+    pub(super) node_labels: Labels<String>,
     pub(super) root_dir: Option<PathBuf>,
     pub(super) cert_dir: Option<PathBuf>,
     pub(super) local_socket: Option<PathBuf>,
@@ -156,6 +159,10 @@ impl Given {
             Own::LocalSocket => self.local_socket = path(),
             Own::LockFile => self.lock_file = path(),
             Own::NodeIp => self.node_ips = node_ips(text)?,
+            Own::NodeLabels => {
+                let more = node_labels::parse(text).map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?;
+                more.into_iter().for_each(|(key, value)| drop(self.node_labels.insert(&key, value)));
+            }
             Own::RootDir => self.root_dir = path(),
             Own::StrictImagePullPolicy => self.strict_image_pull_policy = *value == Value::Bool(true),
             Own::Version => self.version = *value == Value::Bool(true),

@@ -11,6 +11,7 @@ mod file;
 mod flag_table;
 mod flags;
 mod nearest;
+mod node_labels;
 mod node_name;
 mod schema;
 

@@ -164,7 +164,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     later("evictionMaxPodGracePeriod", INT32),
     later("evictionMinimumReclaim", Kind::Keys(SIGNALS, &Kind::Threshold)),
     later("mergeDefaultEvictionSettings", Kind::Bool),
-    later("podsPerCore", COUNT),
+    used("podsPerCore", COUNT),
     later("enableControllerAttachDetach", Kind::Bool),
     later("protectKernelDefaults", Kind::Bool),
     later("makeIPTablesUtilChains", Kind::Bool),

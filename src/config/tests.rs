@@ -582,3 +582,15 @@ fn credential_providers_come_from_a_file_or_from_a_directory_of_them() {
         "--image-credential-provider-config: expected --image-credential-provider-bin-dir beside it"
     );
 }
+
+#[test]
+fn labels_of_the_node_and_the_number_of_its_pods_come_from_flags() {
+    let (config, warnings) =
+        loaded(&["--node-labels=a=b,c=d", "--node-labels", "c=e", "--pods-per-core=3", "--max-pods=7"]);
+    assert!(warnings.is_empty(), "{warnings:?}");
+    let labels: Vec<(&str, &str)> = config.node_labels.iter().map(|(key, value)| (key, value.as_str())).collect();
+    assert_eq!((labels, config.pods_per_core, config.max_pods), (vec![("a", "b"), ("c", "e")], Some(3), 7));
+    assert_eq!(loaded(&["--pods-per-core=0"]).0.pods_per_core, None);
+    let bad = refused(&["--node-labels=a"]);
+    assert_eq!(bad, "--node-labels: expected labels such as key=value,other=value, found \"a\"");
+}

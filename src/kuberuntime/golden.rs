@@ -37,6 +37,7 @@ pub(crate) fn node() -> NodeSettings {
         cpu_cfs_quota_period: Duration::from_millis(100),
         memory_capacity: 24_684_092 << 10,
         allocatable,
+        max_pods: 110,
         huge_page_sizes: vec![2 << 20, 1 << 30],
         cgroup_v2: false,
         swap_limits: true,

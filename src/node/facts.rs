@@ -4,7 +4,8 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
-use crate::api::{CPU, Format, MEMORY, Quantity, ResourceList};
+use crate::api::{CPU, EPHEMERAL_STORAGE, Format, HUGE_PAGES_PREFIX, MEMORY, Quantity, ResourceList};
+use crate::host::file_system;
 
 /// What was found; a fact that could not be read is empty, zero or false.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub(crate) struct Facts {
     pub(crate) cpus: u32,
     /// The sizes of huge pages, the smallest first, and what the machine keeps in pages of each; both in bytes.
     pub(crate) huge_pages: Vec<(u64, u64)>,
+    /// Of the file system that pods' files are on.
+    pub(crate) storage_bytes: u64,
     /// As many processes and threads can be at once.
     pub(crate) pid_max: u64,
     pub(crate) swap_bytes: u64,
@@ -43,6 +46,7 @@ impl Facts {
             memory_bytes: meminfo(&text("proc/meminfo"), "MemTotal:"),
             cpus,
             huge_pages: huge_pages(&root.join("sys/kernel/mm/hugepages")),
+            storage_bytes: 0,
             pid_max: pid_max(&text),
             swap_bytes: meminfo(&text("proc/meminfo"), "SwapTotal:"),
             cgroup_v2: v2,
@@ -52,8 +56,14 @@ impl Facts {
         }
     }
 
-    /// What pods may have of the machine's processors and memory when so much is kept: huge pages are no memory for
-    /// other uses.
+    /// The file system that `root_dir` is on, or will be when it is made.
+    pub(crate) fn read_storage(&mut self, root_dir: &Path) {
+        let room = root_dir.ancestors().find_map(|path| file_system::room(path).ok());
+        self.storage_bytes = room.map_or(0, |room| room.capacity);
+    }
+
+    /// What pods may have of the machine when so much is kept: huge pages are no memory for other uses. There is no
+    /// entry for a file system of which nothing is known.
     pub(crate) fn allocatable(&self, kept: &[&ResourceList]) -> ResourceList {
         let bytes = |bytes: u64| Quantity::new(i64::try_from(bytes).unwrap_or(i64::MAX), Format::BinarySi);
         let huge = self.huge_pages.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
@@ -64,7 +74,15 @@ impl Facts {
         };
         let memory = bytes(self.memory_bytes.saturating_sub(huge));
         let cpu = Quantity::new(i64::from(self.cpus), Format::DecimalSi);
-        [left(CPU, cpu), left(MEMORY, memory)].into_iter().collect()
+        let mut list: ResourceList = [left(CPU, cpu), left(MEMORY, memory)].into_iter().collect();
+        if self.storage_bytes > 0 {
+            let (name, storage) = left(EPHEMERAL_STORAGE, bytes(self.storage_bytes));
+            list.insert(name, storage);
+        }
+        for (size, all) in &self.huge_pages {
+            list.insert(&format!("{HUGE_PAGES_PREFIX}{}", bytes(*size)), bytes(*all));
+        }
+        list
     }
 }
 
@@ -194,6 +212,7 @@ mod tests {
             memory_bytes: 1_012_004 << 10,
             cpus: 4,
             huge_pages: vec![(2 << 20, 6 << 20), (1 << 30, 0)],
+            storage_bytes: 0,
             pid_max: 7000,
             swap_bytes: 1 << 20,
             cgroup_v2: true,
@@ -217,6 +236,19 @@ mod tests {
         assert_eq!(shown(&[]), ["2", "512Mi"]);
         assert_eq!(shown(&[&list("250m", "64Mi"), &list("250m", "64Mi")]), ["1500m", "384Mi"]);
         assert_eq!(shown(&[&list("3", "1Gi")]), ["0", "0"]);
+    }
+
+    #[test]
+    fn pods_may_have_the_file_system_and_the_huge_pages_that_the_machine_has() {
+        let mut facts = Facts { huge_pages: vec![(64 << 10, 0), (2 << 20, 8 << 20)], ..Facts::default() };
+        let names = |facts: &Facts| facts.allocatable(&[]).iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
+        assert_eq!(names(&facts), ["cpu", "hugepages-2Mi", "hugepages-64Ki", "memory"]);
+        facts.read_storage(&std::env::temp_dir().join("not/made/yet"));
+        facts.storage_bytes = facts.storage_bytes.min(10 << 30);
+        let kept = [(EPHEMERAL_STORAGE, "1Mi".parse().unwrap())].into_iter().collect::<ResourceList>();
+        let [all, left] = [vec![], vec![&kept]].map(|kept| *facts.allocatable(&kept).get(EPHEMERAL_STORAGE).unwrap());
+        assert_eq!(all.value() - left.value(), 1 << 20);
+        assert_eq!(facts.allocatable(&[]).get("hugepages-2Mi").unwrap().to_string(), "8Mi");
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub(crate) struct NodeSettings {
     pub(crate) memory_capacity: u64,
     /// What pods may use of the node; a container without a limit is told this as its limit.
     pub(crate) allocatable: ResourceList,
+    /// As many pods as may be here at once.
+    pub(crate) max_pods: u32,
     /// In bytes, the smallest first.
     pub(crate) huge_page_sizes: Vec<u64>,
     /// The host has cgroup v2 with its controllers.
@@ -76,6 +78,7 @@ impl NodeSettings {
     pub(crate) fn new(config: &Config, facts: &Facts) -> Self {
         let pod_cgroups = (facts.cgroup_v2 && config.cgroups_per_qos)
             .then(|| PodCgroups { driver: config.cgroup_driver, root: config.cgroup_root.clone() });
+        let per_core = config.pods_per_core.map(|pods| pods.saturating_mul(facts.cpus.max(1)));
         Self {
             node_name: config.node_name.clone(),
             node_ips: if config.node_ips.is_empty() { facts.addresses.clone() } else { config.node_ips.clone() },
@@ -88,6 +91,7 @@ impl NodeSettings {
             cpu_cfs_quota_period: config.cpu_cfs_quota_period,
             memory_capacity: facts.memory_bytes,
             allocatable: facts.allocatable(&[&config.system_reserved, &config.kube_reserved]),
+            max_pods: config.max_pods.min(per_core.unwrap_or(u32::MAX)),
             huge_page_sizes: facts.huge_pages.iter().map(|(size, _)| *size).collect(),
             cgroup_v2: facts.cgroup_v2,
             swap_limits: facts.swap_limits,

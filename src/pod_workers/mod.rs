@@ -60,6 +60,8 @@ struct Entry {
     /// The restarts that the work under way will try.
     restarts: Vec<Key>,
     resizing: Resizing,
+    /// Pods that end to make room for this one, which begins when they have.
+    waits_for: Vec<PodUid>,
 }
 
 /// Whether containers that run are being given other resources.
@@ -258,17 +260,26 @@ impl PodWorkers {
             WorkResult::Cleaned { purged } => entry.worker.succeeded(kind, *purged, now),
             WorkResult::Failed { failure } => entry.worker.failed(failure.clone(), now, stretch),
         }
+        self.touch_waiting(uid);
         self.touch(uid);
     }
 
-    /// Starts what is next for every worker that was touched or is due. Returns the pods whose workers ended for good.
+    /// The pod begins when these have ended.
+    pub(crate) fn wait_for(&mut self, uid: &PodUid, others: Vec<PodUid>) {
+        if let Some(entry) = self.workers.get_mut(uid) {
+            entry.waits_for = others;
+        }
+    }
+
+    /// Starts what is next for every worker that was touched or is due. Returns the pods whose workers ended for good,
+    /// each with the pod that has come under its uid meanwhile.
     pub(crate) fn start_work(
         &mut self,
         cache: &ObservedCache,
         probes: &Probes,
         state: &RuntimeState,
         now: Instant,
-    ) -> Vec<PodUid> {
+    ) -> Vec<(PodUid, Option<Arc<Pod>>)> {
         let due = self.workers.iter().filter(|(_, entry)| entry.wake.is_some_and(|moment| moment <= now));
         let due: Vec<PodUid> = due.map(|(uid, _)| uid.clone()).collect();
         self.touched.extend(due);
@@ -276,13 +287,14 @@ impl PodWorkers {
         // A worker that ends touches those that have waited for it.
         while let Some(uid) = self.touched.pop_first() {
             if self.consider(&uid, cache, probes, state, now) {
-                ended.push(uid);
+                let successor = self.forget(&uid);
+                ended.push((uid, successor));
             }
         }
         ended
     }
 
-    /// True when the worker has ended and is forgotten.
+    /// True when the worker has ended and can be forgotten.
     fn consider(
         &mut self,
         uid: &PodUid,
@@ -291,7 +303,7 @@ impl PodWorkers {
         state: &RuntimeState,
         now: Instant,
     ) -> bool {
-        if self.waits_for_namesake(uid, cache) {
+        if self.waits_for_namesake(uid, cache) || self.waits_for_room(uid) {
             return false;
         }
         let Some(entry) = self.workers.get_mut(uid) else { return false };
@@ -345,10 +357,7 @@ impl PodWorkers {
                 self.begin(uid, work, observed, now);
                 false
             }
-            Next::Forget => {
-                self.forget(uid);
-                true
-            }
+            Next::Forget => true,
         }
     }
 
@@ -377,6 +386,30 @@ impl PodWorkers {
         let mut begun = self.workers.values().filter(|other| has_begun(other)).map(|other| &other.worker.identity);
         begun.any(|other| other.is_namesake(identity) && other.uid != identity.uid)
             || self.unseen.iter().any(|pod| identity.is_name_of(pod) && pod.uid != identity.uid)
+    }
+
+    /// Those that end for this pod have not done so yet.
+    fn waits_for_room(&mut self, uid: &PodUid) -> bool {
+        let waits_for = match self.workers.get(uid) {
+            Some(entry) if !entry.waits_for.is_empty() && entry.worker.state == State::Sync => entry.waits_for.clone(),
+            Some(_) | None => return false,
+        };
+        let is_ending = |other: &PodUid| {
+            let worker = self.worker(other);
+            worker.is_some_and(|worker| matches!(worker.state, State::Terminating { .. }))
+        };
+        let left: Vec<PodUid> = waits_for.into_iter().filter(is_ending).collect();
+        let waits = !left.is_empty();
+        if let Some(entry) = self.workers.get_mut(uid) {
+            entry.waits_for = left;
+        }
+        waits
+    }
+
+    fn touch_waiting(&mut self, uid: &PodUid) {
+        let waiting = self.workers.iter().filter(|(_, entry)| entry.waits_for.contains(uid));
+        let waiting: Vec<PodUid> = waiting.map(|(uid, _)| uid.clone()).collect();
+        self.touched.extend(waiting);
     }
 
     fn begin(&mut self, uid: &PodUid, work: Work, observed: Option<Rc<ObservedPod>>, now: Instant) {
@@ -421,13 +454,12 @@ impl PodWorkers {
         entry.task = Some(Running { task, cancel });
     }
 
-    fn forget(&mut self, uid: &PodUid) {
+    fn forget(&mut self, uid: &PodUid) -> Option<Arc<Pod>> {
         self.backoff.forget(uid);
-        let Some(entry) = self.workers.remove(uid) else { return };
-        if let Some(pod) = entry.worker.successor {
-            self.wanted(&pod);
-        }
+        let entry = self.workers.remove(uid)?;
         self.touch_namesakes(&entry.worker.identity);
+        self.touch_waiting(uid);
+        entry.worker.successor
     }
 
     /// Some worker's pod has this pod's name.
@@ -458,6 +490,7 @@ impl Entry {
             hooked: Vec::new(),
             restarts: Vec::new(),
             resizing: Resizing::No,
+            waits_for: Vec::new(),
         }
     }
 

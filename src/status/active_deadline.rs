@@ -64,6 +64,7 @@ pub(crate) fn deadline_exceeded() -> Failed {
     Failed {
         reason: Reason::DEADLINE_EXCEEDED,
         message: Cow::Borrowed("Pod was active on the node longer than the specified deadline"),
+        disruption: None,
     }
 }
 

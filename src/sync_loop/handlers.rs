@@ -5,7 +5,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::admission::Rejection;
 use crate::api::{EventKind, ObjectKind, Pod, PodUid, Reason};
 use crate::host::clock;
 use crate::logs::{KeptLog, link_name};
@@ -17,7 +16,7 @@ use crate::pods::{
 };
 use crate::rt;
 use crate::server::Doing;
-use crate::status::{Failed, StatusInput, deadline_exceeded, pod_status};
+use crate::status::{StatusInput, deadline_exceeded, pod_status};
 use crate::sync_loop::{SyncLoop, strays, takeover};
 
 impl SyncLoop {
@@ -85,30 +84,23 @@ impl SyncLoop {
             self.note_ending(&uid);
             self.dirty.insert(uid);
         }
-        for pod in changes.added.iter().chain(&changes.updated) {
+        for pod in &changes.updated {
             let pod = self.under_its_running_uid(pod);
+            if self.begins_anew(&pod) {
+                self.workers.unwanted(&pod.metadata.uid);
+                self.take_in_new(&pod, now);
+                continue;
+            }
             let pod = self.with_given_resources(&pod, now);
             self.workers.wanted(&pod);
-            self.admit(&pod);
             self.dirty.insert(pod.metadata.uid.clone());
+        }
+        let added = changes.added.iter().map(|pod| self.under_its_running_uid(pod)).collect();
+        for pod in self.in_order_of_admission(added) {
+            self.take_in_new(&pod, now);
         }
         self.weigh = true;
         self.end_orphans();
-    }
-
-    /// A pod that the node does not take has failed, and ends before it has begun.
-    fn admit(&mut self, pod: &Pod) {
-        let uid = &pod.metadata.uid;
-        let Err(Rejection { reason, message }) = self.admission.admit(pod, self.runtime.keeps_to_groups()) else {
-            return;
-        };
-        if self.failed.contains_key(uid) {
-            return;
-        }
-        let failed = Failed { reason: reason.clone(), message: format!("Pod was rejected: {message}").into() };
-        self.on_happened(PodEvent::of_pod(uid, EventKind::Warning, reason, message), Instant::now());
-        self.failed.insert(uid.clone(), failed);
-        self.workers.end(uid);
     }
 
     /// The pod as it is, or under the uid that another kubelet started it with.
@@ -309,8 +301,11 @@ impl SyncLoop {
                 if ended.is_empty() {
                     break;
                 }
-                for uid in ended {
+                for (uid, successor) in ended {
                     self.forget(&uid);
+                    if let Some(pod) = successor {
+                        self.take_in_new(&pod, now);
+                    }
                 }
                 // What they had, others may have waited for.
                 self.retry_resizes(now);
@@ -373,6 +368,7 @@ impl SyncLoop {
         drop(books);
         self.dirty.remove(uid);
         self.failed.remove(uid);
+        self.admitted.remove(uid);
         self.deadlines.forget(uid);
         self.resizes.forget(uid);
         self.weigh = true;

@@ -3,6 +3,7 @@
 //! One inbox, one timer. The loop never waits for anything else: what takes time runs in a pod worker's task and comes
 //! back as an event.
 
+mod admitting;
 mod books;
 mod groups;
 mod handlers;
@@ -67,6 +68,8 @@ pub(crate) struct SyncLoop {
     failed: BTreeMap<PodUid, Failed>,
     deadlines: ActiveDeadlines,
     admission: Admission,
+    /// The pods that have been taken and whose place nobody else has been given.
+    admitted: BTreeSet<PodUid>,
     /// The removal of what earlier pods left on disk: once, when it is known which pods there are.
     strays: Option<rt::Task<()>>,
     /// Something of it could not be removed: it is tried again with the next relist.
@@ -115,6 +118,7 @@ impl SyncLoop {
         let follow = |log| rt::spawn(oom::follow_kernel_log(log, sender.clone()));
         let kernel_log_follower = kernel_log.clone().map(follow);
         let pleg = Pleg::new(Rc::clone(&runtime), config.sync_frequency, sender.clone());
+        let admission = Admission::new(config, &runtime.node.allocatable, runtime.node.max_pods);
         Self {
             inbox,
             sender,
@@ -132,7 +136,8 @@ impl SyncLoop {
             dirty: BTreeSet::new(),
             failed: BTreeMap::new(),
             deadlines: ActiveDeadlines::default(),
-            admission: Admission::new(config),
+            admission,
+            admitted: BTreeSet::new(),
             strays: None,
             strays_failed: Rc::default(),
             node_groups: None,

@@ -7,6 +7,7 @@
     reason = "a test: a panic here is its failure"
 )]
 
+mod admission;
 mod adoption;
 mod configs;
 mod crash_safety;

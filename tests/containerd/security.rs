@@ -121,7 +121,7 @@ fn a_pod_has_users_of_its_own_only_on_a_runtime_that_can_give_them() {
 
 /// The pod has failed for this reason, says so, and nothing of it was ever made.
 #[track_caller]
-fn check_rejected(node: &Node, pod: Manifest, reason: &str, message: &str) {
+pub(crate) fn check_rejected(node: &Node, pod: Manifest, reason: &str, message: &str) {
     let name = pod.name().to_owned();
     node.apply(&pod.container("main", STAY));
     let pods = node.wait_until("the pod has failed", |pods| pods.has(&name, |pod| pod.phase() == "Failed"));

@@ -1,7 +1,7 @@
 //! Whether a pod is one that a node can run, field by field. Pure.
 //!
 //! The rules are those of `ValidatePodCreate` (`pkg/apis/core/validation/validation.go`) as far as a node can meet
-//! them: what only a scheduler reads (affinity, topology spread) is not looked at, and what the types already refuse
+//! them: what only a scheduler reads (affinity to pods, topology spread) is not looked at, and what the types already refuse
 //! (an unknown word, two sources of one volume) is not looked at again. Every check costs at most n log n.
 
 mod config_objects;
@@ -14,6 +14,7 @@ mod file_paths;
 mod metadata;
 mod mounts;
 pub mod names;
+mod node_affinity;
 mod pod_spec;
 mod ports;
 mod probes;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::faults::Faults;
 use super::names::{DNS_LABEL, DNS_SUBDOMAIN, LABEL_KEY, LABEL_VALUE};
 use super::scope::Scope;
-use super::{containers, dns, metadata, resources, security, volumes};
+use super::{containers, dns, metadata, node_affinity, resources, security, volumes};
 use crate::api::decode::Path;
 use crate::api::{ObjectMeta, PodSpec, TaintEffect, Toleration, TolerationOperator};
 use std::collections::BTreeSet;
@@ -24,6 +24,7 @@ pub(super) fn check(spec: &PodSpec, meta: &ObjectMeta, path: &Path<'_>, faults: 
     check_claims(&spec.resource_claims, &path.key("resourceClaims"), faults);
     check_scheduling_gates(spec, path, faults);
     metadata::check_labels(&spec.node_selector, &path.key("nodeSelector"), faults);
+    node_affinity::check(spec, &path.key("affinity"), faults);
     for (index, toleration) in spec.tolerations.iter().enumerate() {
         check_toleration(toleration, &path.key("tolerations").index(index), faults);
     }
@@ -87,8 +88,8 @@ fn check_os(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
     let path = path.key("os");
     match os.name.as_str() {
         "" => faults.required(&path.key("name")),
-        "linux" => {}
-        "windows" => faults.invalid(&path.key("name"), "windows", "this node runs \"linux\" pods only"),
+        // Whether the node has it is for admission to say.
+        "linux" | "windows" => {}
         other => faults.invalid(&path.key("name"), other, "must be \"linux\" or \"windows\""),
     }
 }

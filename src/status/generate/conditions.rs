@@ -10,7 +10,7 @@ use crate::api::{
 };
 use crate::pods::{ObservedPod, SandboxState};
 
-use super::{Resize, ResizeProgress};
+use super::{Failed, Resize, ResizeProgress};
 
 /// What the conditions are made from.
 #[derive(Clone, Copy, Debug)]
@@ -23,15 +23,17 @@ pub(super) struct Facts<'a> {
     pub(super) previous: &'a PodStatus,
     pub(super) now: Time,
     pub(super) resize: Resize<'a>,
+    pub(super) failed: Option<&'a Failed>,
 }
 
 /// All conditions in upstream's order: those of other controllers as the pod has them, then the kubelet's own.
 pub(super) fn conditions(facts: &Facts<'_>) -> Vec<PodCondition> {
     let mut all: Vec<PodCondition> = facts.pod.status.conditions.iter().filter(|c| !is_own(&c.kind)).cloned().collect();
     // It tells of one event, the eviction, and is not found again in what is seen.
-    if let Some(disruption) = find(&facts.previous.conditions, conditions::DISRUPTION_TARGET) {
+    let told = find(&facts.previous.conditions, conditions::DISRUPTION_TARGET).cloned();
+    if let Some(disruption) = told.or_else(|| disruption(facts)) {
         all.retain(|condition| condition.kind != conditions::DISRUPTION_TARGET);
-        all.push(disruption.clone());
+        all.push(disruption);
     }
     all.extend(resize(facts));
     let containers_ready = containers_ready(facts);
@@ -47,6 +49,12 @@ pub(super) fn conditions(facts: &Facts<'_>) -> Vec<PodCondition> {
         all.push(verdict.into_condition(kind, facts));
     }
     all
+}
+
+fn disruption(facts: &Facts<'_>) -> Option<PodCondition> {
+    let message = facts.failed?.disruption.as_deref()?;
+    let verdict = Verdict { holds: true, reason: Reason::TERMINATION_BY_KUBELET, message: message.to_owned() };
+    Some(verdict.into_condition(conditions::DISRUPTION_TARGET, facts))
 }
 
 /// What of other resources is outstanding. A pod that is over gets none.

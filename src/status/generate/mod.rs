@@ -71,6 +71,8 @@ pub(crate) enum ResizeProgress<'a> {
 pub(crate) struct Failed {
     pub(crate) reason: Reason,
     pub(crate) message: Cow<'static, str>,
+    /// Set if the node ends the pod for the sake of others: what the condition `DisruptionTarget` says.
+    pub(crate) disruption: Option<Cow<'static, str>>,
 }
 
 /// The status of the pod.
@@ -92,6 +94,7 @@ pub(crate) fn pod_status(input: &StatusInput<'_>) -> PodStatus {
         previous,
         now: input.now,
         resize: input.resize,
+        failed: input.failed,
     };
     let conditions = conditions::conditions(&facts);
     let host_ips = addresses::host_ips(input.host_ips);
@@ -124,7 +127,7 @@ fn settle(input: &StatusInput<'_>, previous: &PodStatus, seen: PodPhase) -> (Pod
     let terminal = [shown, previous].into_iter().find(|status| status.phase.is_terminal());
     let phase = match (terminal, input.failed) {
         (Some(status), _) => status.phase,
-        (None, Some(Failed { reason, message })) => {
+        (None, Some(Failed { reason, message, .. })) => {
             return (PodPhase::Failed, reason.clone(), message.clone().into_owned());
         }
         (None, None) => seen,

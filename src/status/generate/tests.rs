@@ -225,13 +225,20 @@ fn a_pod_that_ends_has_a_terminal_phase_unless_it_is_static() {
 fn what_ends_the_pod_is_told_with_the_phase_and_stays() {
     let mut life = Life::main(RestartPolicy::Always);
     life.see(&[("main", Seen::Running)]);
-    let evicted = Failed { reason: Reason::EVICTED, message: Cow::Borrowed("The node was low on memory.") };
+    let evicted = Failed {
+        reason: Reason::EVICTED,
+        message: Cow::Borrowed("The node was low on memory."),
+        disruption: Some(Cow::Borrowed("For the others.")),
+    };
     for failed in [Some(&evicted), None] {
         let status = life.see_failed(&[("main", Seen::Running)], failed);
         assert_eq!((status.phase, status.reason.as_str()), (PodPhase::Failed, "Evicted"));
         assert_eq!(status.message, "The node was low on memory.");
         let ready = condition(&status, conditions::READY);
         assert_eq!((ready.status, &ready.reason), (ConditionStatus::False, &Reason::POD_FAILED));
+        let disrupted = condition(&status, conditions::DISRUPTION_TARGET);
+        assert_eq!((disrupted.status, &disrupted.reason), (ConditionStatus::True, &Reason::TERMINATION_BY_KUBELET));
+        assert_eq!(disrupted.message, "For the others.");
     }
 }
 

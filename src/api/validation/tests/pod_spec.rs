@@ -54,11 +54,11 @@ fn a_pod_with_users_of_its_own_shares_no_namespace_of_the_host() {
 }
 
 #[test]
-fn the_operating_system_is_linux() {
+fn the_operating_system_is_a_known_one() {
     passes_spec(json!({"os": {"name": "linux"}}));
+    passes_spec(json!({"os": {"name": "windows"}}));
     check_spec(json!({"os": {}}), &["spec.os.name: required"]);
     check_spec(json!({"os": {"name": "plan9"}}), &["spec.os.name: \"plan9\": must be \"linux\" or \"windows\""]);
-    check_spec(json!({"os": {"name": "windows"}}), &["spec.os.name: \"windows\": this node runs \"linux\" pods only"]);
 }
 
 #[test]
@@ -68,6 +68,65 @@ fn a_node_selector_is_made_of_labels() {
         json!({"nodeSelector": {"a b": "c", "d": "e f"}}),
         &[format!("spec.nodeSelector: \"a b\": {LABEL_KEY}"), format!("spec.nodeSelector.d: \"e f\": {LABEL_VALUE}")],
     );
+}
+
+#[test]
+fn required_nodes_are_chosen_by_labels_and_by_name() {
+    let affinity = |terms: Value| {
+        let required = json!({"nodeSelectorTerms": terms});
+        json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}})
+    };
+    passes_spec(affinity(json!([{
+        "matchExpressions": [
+            {"key": "example.com/a", "operator": "In", "values": ["b", ""]}, {"key": "c", "operator": "Exists"},
+            {"key": "d", "operator": "Gt", "values": ["5"]},
+        ],
+        "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["n"]}],
+    }])));
+    let terms = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
+    check_spec(affinity(json!([])), &[format!("{terms}: required: at least one term")]);
+    for (list, requirement, wanted) in [
+        ("matchExpressions", json!({"operator": "Exists"}), "key: required".to_owned()),
+        ("matchExpressions", json!({"key": "a b", "operator": "Exists"}), format!("key: \"a b\": {LABEL_KEY}")),
+        ("matchExpressions", json!({"key": "a"}), "operator: required".to_owned()),
+        (
+            "matchExpressions",
+            json!({"key": "a", "operator": "In"}),
+            "values: required: at least one value when the operator is \"In\" or \"NotIn\"".to_owned(),
+        ),
+        (
+            "matchExpressions",
+            json!({"key": "a", "operator": "NotIn", "values": ["b c"]}),
+            format!("values[0]: \"b c\": {LABEL_VALUE}"),
+        ),
+        (
+            "matchExpressions",
+            json!({"key": "a", "operator": "Exists", "values": ["b"]}),
+            "values: must not be set when the operator is \"Exists\" or \"DoesNotExist\"".to_owned(),
+        ),
+        (
+            "matchExpressions",
+            json!({"key": "a", "operator": "Lt", "values": ["1", "2"]}),
+            "values: required: a single value when the operator is \"Gt\" or \"Lt\"".to_owned(),
+        ),
+        (
+            "matchFields",
+            json!({"key": "spec.x", "operator": "In", "values": ["b"]}),
+            "key: \"spec.x\": must be \"metadata.name\"".to_owned(),
+        ),
+        (
+            "matchFields",
+            json!({"key": "metadata.name", "operator": "Exists"}),
+            "operator: \"Exists\": must be \"In\" or \"NotIn\" for a field".to_owned(),
+        ),
+        (
+            "matchFields",
+            json!({"key": "metadata.name", "operator": "In"}),
+            "values: required: a single value for a field".to_owned(),
+        ),
+    ] {
+        check_spec(affinity(json!([{list: [requirement]}])), &[format!("{terms}[0].{list}[0].{wanted}")]);
+    }
 }
 
 #[test]

@@ -1,0 +1,191 @@
+//! Whether there is room for a pod beside the others. Pure.
+//!
+//! `fitsRequest` in pkg/scheduler/framework/plugins/noderesources.
+
+use std::fmt;
+
+use crate::api::{
+    CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, Pod, Quantity, Reason, ResourceList, pod_requests,
+};
+
+/// How many pods there are, as a resource.
+const PODS: &str = "pods";
+
+/// A resource of which there is too little: processors in thousandths, all else as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Lack {
+    pub(super) resource: String,
+    pub(super) requested: i64,
+    pub(super) used: i64,
+    pub(super) capacity: i64,
+}
+
+/// What all pods together may have; a resource that is not known is not counted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Room {
+    pub(super) resources: ResourceList,
+    pub(super) pods: i64,
+}
+
+/// What is missing for `pod` to run beside `others`.
+pub(super) fn lacking(pod: &Pod, others: &[&Pod], room: &Room) -> Vec<Lack> {
+    let mut lacks = Vec::new();
+    let count = i64::try_from(others.len()).unwrap_or(i64::MAX);
+    if count.saturating_add(1) > room.pods {
+        lacks.push(Lack { resource: PODS.to_owned(), requested: 1, used: count, capacity: room.pods });
+    }
+    let wanted = pod_requests(&pod.spec);
+    let used: Vec<ResourceList> = others.iter().map(|other| pod_requests(&other.spec)).collect();
+    let huge_pages = wanted.iter().map(|(name, _)| name).filter(|name| name.starts_with(HUGE_PAGES_PREFIX));
+    for resource in [CPU, MEMORY, EPHEMERAL_STORAGE].into_iter().chain(huge_pages) {
+        let requested = amount(&wanted, resource);
+        let Some(capacity) = capacity(room, resource).filter(|_| requested > 0) else { continue };
+        let used = used.iter().fold(0i64, |sum, list| sum.saturating_add(amount(list, resource)));
+        if requested > capacity.saturating_sub(used) {
+            lacks.push(Lack { resource: resource.to_owned(), requested, used, capacity });
+        }
+    }
+    lacks
+}
+
+/// What a pod takes of a resource that another one lacks.
+pub(super) fn takes(pod: &Pod, resource: &str) -> i64 {
+    if resource == PODS { 1 } else { amount(&pod_requests(&pod.spec), resource) }
+}
+
+fn amount(list: &ResourceList, resource: &str) -> i64 {
+    list.get(resource).copied().map_or(0, |quantity| counted(resource, quantity))
+}
+
+fn counted(resource: &str, quantity: Quantity) -> i64 {
+    if resource == CPU { quantity.milli_value() } else { quantity.value() }
+}
+
+/// `None`: it is not known how much there is. Pages of a size that the machine does not have there are none of.
+fn capacity(room: &Room, resource: &str) -> Option<i64> {
+    let known = room.resources.get(resource).map(|quantity| counted(resource, *quantity));
+    known.or_else(|| resource.starts_with(HUGE_PAGES_PREFIX).then_some(0))
+}
+
+impl Lack {
+    pub(super) fn reason(&self) -> Reason {
+        Reason::from(["OutOf", &self.resource].concat())
+    }
+
+    /// What would have to become free.
+    pub(super) fn missing(&self) -> i64 {
+        self.requested.saturating_sub(self.capacity.saturating_sub(self.used))
+    }
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { resource, requested, used, capacity } = self;
+        write!(
+            f,
+            "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{Container, ResourceRequirements, RestartPolicy};
+
+    type Asked<'a> = &'a [(&'static str, &'a str)];
+
+    fn list(asked: Asked<'_>) -> ResourceList {
+        asked.iter().map(|(name, value)| (*name, value.parse().unwrap())).collect()
+    }
+
+    fn container(asked: Asked<'_>) -> Container {
+        let resources = ResourceRequirements { requests: list(asked), ..ResourceRequirements::default() };
+        Container { resources, ..Container::default() }
+    }
+
+    fn pod(asked: Asked<'_>) -> Pod {
+        let mut pod = Pod::default();
+        pod.spec.containers = vec![container(asked)];
+        pod
+    }
+
+    fn room() -> Room {
+        let known = [(CPU, "1"), (MEMORY, "1Gi"), (EPHEMERAL_STORAGE, "1G"), ("hugepages-2Mi", "4Mi")];
+        Room { resources: list(&known), pods: 3 }
+    }
+
+    #[track_caller]
+    fn check(pod: &Pod, others: &[Pod], expected: &[&str]) {
+        let others: Vec<&Pod> = others.iter().collect();
+        let lacks = lacking(pod, &others, &room());
+        let told: Vec<String> = lacks.iter().map(|lack| format!("{}: {lack}", lack.reason())).collect();
+        let expected: Vec<String> = expected
+            .iter()
+            .map(|line| {
+                let (resource, numbers) = line.split_once(": ").unwrap();
+                format!("OutOf{resource}: Node didn't have enough resource: {resource}, {numbers}")
+            })
+            .collect();
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn a_pod_fits_where_what_it_asks_for_is_left() {
+        check(&pod(&[(CPU, "1"), (MEMORY, "1Gi")]), &[], &[]);
+        check(&pod(&[(CPU, "500m")]), &[pod(&[(CPU, "500m")])], &[]);
+        check(&pod(&[(CPU, "501m")]), &[pod(&[(CPU, "500m")])], &["cpu: requested: 501, used: 500, capacity: 1000"]);
+        check(&pod(&[(CPU, "0.0001")]), &[pod(&[(CPU, "1")])], &["cpu: requested: 1, used: 1000, capacity: 1000"]);
+        let many: Asked<'_> = &[(MEMORY, "2Gi"), (EPHEMERAL_STORAGE, "2G"), ("hugepages-2Mi", "6Mi")];
+        let lacks = [
+            "memory: requested: 2147483648, used: 0, capacity: 1073741824",
+            "ephemeral-storage: requested: 2000000000, used: 0, capacity: 1000000000",
+            "hugepages-2Mi: requested: 6291456, used: 0, capacity: 4194304",
+        ];
+        check(&pod(many), &[], &lacks);
+    }
+
+    #[test]
+    fn who_asks_for_nothing_needs_a_place_only() {
+        let over = [pod(&[(CPU, "5")]), pod(&[])];
+        check(&pod(&[]), &over, &[]);
+        check(&pod(&[(CPU, "0")]), &over, &[]);
+        let three = [pod(&[]), pod(&[]), pod(&[])];
+        check(&pod(&[]), &three, &["pods: requested: 1, used: 3, capacity: 3"]);
+    }
+
+    #[test]
+    fn resources_of_a_cluster_are_not_the_nodes_and_pages_of_another_size_are_none() {
+        check(&pod(&[("example.com/gpu", "1")]), &[], &[]);
+        check(&pod(&[("hugepages-1Gi", "1Gi")]), &[], &["hugepages-1Gi: requested: 1073741824, used: 0, capacity: 0"]);
+    }
+
+    #[test]
+    fn what_is_not_known_of_the_node_is_not_counted() {
+        let unknown = Room { resources: ResourceList::new(), pods: 1 };
+        assert_eq!(lacking(&pod(&[(CPU, "5"), (MEMORY, "5Gi")]), &[], &unknown), []);
+    }
+
+    #[test]
+    fn the_most_that_a_pod_uses_at_any_time_counts() {
+        let mut wanted = pod(&[(CPU, "400m")]);
+        let sidecar = Container { restart_policy: Some(RestartPolicy::Always), ..container(&[(CPU, "200m")]) };
+        wanted.spec.init_containers = vec![container(&[(CPU, "900m")]), sidecar];
+        check(&wanted, &[pod(&[(CPU, "200m")])], &["cpu: requested: 900, used: 200, capacity: 1000"]);
+        check(&wanted, &[pod(&[(CPU, "100m")])], &[]);
+        wanted.spec.overhead = list(&[(CPU, "150m")]);
+        check(&wanted, &[], &["cpu: requested: 1050, used: 0, capacity: 1000"]);
+        let own = ResourceRequirements { requests: list(&[(CPU, "2")]), ..ResourceRequirements::default() };
+        wanted.spec.resources = Some(Box::new(own));
+        check(&wanted, &[], &["cpu: requested: 2150, used: 0, capacity: 1000"]);
+    }
+
+    #[test]
+    fn what_is_missing_is_what_others_would_have_to_give() {
+        let others = [pod(&[(CPU, "700m")])];
+        let others: Vec<&Pod> = others.iter().collect();
+        let lacks = lacking(&pod(&[(CPU, "400m")]), &others, &room());
+        assert_eq!(lacks.iter().map(Lack::missing).collect::<Vec<_>>(), [100]);
+        assert_eq!((takes(others[0], CPU), takes(others[0], PODS), takes(others[0], MEMORY)), (700, 1, 0));
+    }
+}

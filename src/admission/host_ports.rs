@@ -1,0 +1,86 @@
+//! Whether the ports of the host that a pod wants are free. Pure.
+//!
+//! `HostPortInfo` in pkg/scheduler/framework.
+
+use crate::api::{Pod, Protocol};
+
+/// Some port that `pod` wants is taken by one of `others`.
+pub(super) fn conflict(pod: &Pod, others: &[&Pod]) -> bool {
+    let taken = || others.iter().copied().flat_map(host_ports);
+    host_ports(pod).any(|wanted| taken().any(|taken| wanted.meets(taken)))
+}
+
+#[derive(Clone, Copy, Debug)]
+struct HostPort<'a> {
+    ip: &'a str,
+    protocol: Protocol,
+    port: i32,
+}
+
+/// Stands for every address of the host.
+const ANY: &str = "0.0.0.0";
+
+/// Init containers that end give their ports back before anybody could miss them.
+fn host_ports(pod: &Pod) -> impl Iterator<Item = HostPort<'_>> {
+    let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());
+    let ports = pod.spec.containers.iter().chain(sidecars).flat_map(|container| &container.ports);
+    ports.filter(|port| port.host_port > 0).map(|port| HostPort {
+        ip: if port.host_ip.is_empty() { ANY } else { &port.host_ip },
+        protocol: port.protocol,
+        port: port.host_port,
+    })
+}
+
+impl HostPort<'_> {
+    fn meets(self, other: HostPort<'_>) -> bool {
+        let same_ip = self.ip == other.ip || self.ip == ANY || other.ip == ANY;
+        same_ip && self.protocol == other.protocol && self.port == other.port
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{Container, ContainerPort, RestartPolicy};
+
+    fn container(ip: &str, protocol: Protocol, port: i32) -> Container {
+        let port = ContainerPort { host_port: port, protocol, host_ip: ip.to_owned(), ..ContainerPort::default() };
+        Container { ports: vec![port], ..Container::default() }
+    }
+
+    fn pod(ip: &str, protocol: Protocol, port: i32) -> Pod {
+        let mut pod = Pod::default();
+        pod.spec.containers = vec![container(ip, protocol, port)];
+        pod
+    }
+
+    #[test]
+    fn a_port_is_taken_for_its_protocol_and_its_address() {
+        use Protocol::{Sctp, Tcp, Udp};
+        for (one, other, expected) in [
+            (("", Tcp, 80), ("", Tcp, 80), true),
+            (("", Tcp, 80), ("", Tcp, 81), false),
+            (("", Tcp, 80), ("", Udp, 80), false),
+            (("", Sctp, 80), ("0.0.0.0", Sctp, 80), true),
+            (("127.0.0.1", Tcp, 80), ("", Tcp, 80), true),
+            (("127.0.0.1", Tcp, 80), ("127.0.0.1", Tcp, 80), true),
+            (("127.0.0.1", Tcp, 80), ("127.0.0.2", Tcp, 80), false),
+            (("", Tcp, 0), ("", Tcp, 0), false),
+        ] {
+            let [one, other] = [one, other].map(|(ip, protocol, port)| pod(ip, protocol, port));
+            assert_eq!(conflict(&one, &[&other]), expected, "{:?}", one.spec.containers);
+            assert_eq!(conflict(&other, &[&Pod::default(), &one]), expected, "{:?}", one.spec.containers);
+        }
+        assert!(!conflict(&pod("", Tcp, 80), &[]));
+    }
+
+    #[test]
+    fn of_init_containers_only_sidecars_hold_a_port() {
+        let mut init = Pod::default();
+        init.spec.init_containers = vec![container("", Protocol::Tcp, 80)];
+        let main = pod("", Protocol::Tcp, 80);
+        assert!(!conflict(&main, &[&init]));
+        init.spec.init_containers[0].restart_policy = Some(RestartPolicy::Always);
+        assert!(conflict(&main, &[&init]));
+    }
+}

@@ -1,0 +1,165 @@
+//! Which pods make room for a critical one. Pure.
+//!
+//! `getPodsToPreempt` in pkg/kubelet/preemption: best-effort pods rather than burstable ones, and these rather than
+//! guaranteed ones; of each class those that bring most of what is missing, so that they are few.
+
+use std::cmp::Ordering;
+
+use super::fit::{Lack, takes};
+use crate::api::{CPU, MEMORY, Pod, PodUid, QosClass, qos_class};
+
+/// The pods that have to end for `pod` to fit; `None` if that would not be enough.
+pub(super) fn victims(pod: &Pod, others: &[&Pod], lacks: &[Lack]) -> Option<Vec<PodUid>> {
+    let missing: Vec<Missing<'_>> =
+        lacks.iter().map(|lack| Missing { resource: &lack.resource, amount: lack.missing() }).collect();
+    let of_class = |class| -> Vec<&Pod> {
+        let may_end = others.iter().copied().filter(|other| is_preemptable(pod, other));
+        may_end.filter(|other| qos_class(other) == class).collect()
+    };
+    let [best_effort, burstable, guaranteed] =
+        [QosClass::BestEffort, QosClass::Burstable, QosClass::Guaranteed].map(of_class);
+    let left = without(&without(&missing, &best_effort), &burstable);
+    let mut chosen = nearest(guaranteed, left)?;
+    let left = without(&without(&missing, &best_effort), &chosen);
+    chosen.append(&mut nearest(burstable, left)?);
+    let left = without(&missing, &chosen);
+    chosen.append(&mut nearest(best_effort, left)?);
+    Some(chosen.into_iter().map(|pod| pod.metadata.uid.clone()).collect())
+}
+
+/// `Preemptable` in pkg/kubelet/types: one that is not critical, or one of lower priority where both have one.
+fn is_preemptable(pod: &Pod, other: &Pod) -> bool {
+    let is_lower = || pod.spec.priority.zip(other.spec.priority).is_some_and(|(own, other)| own > other);
+    (pod.is_critical() && !other.is_critical()) || is_lower()
+}
+
+/// How much of a resource has still to become free.
+#[derive(Clone, Copy, Debug)]
+struct Missing<'a> {
+    resource: &'a str,
+    amount: i64,
+}
+
+fn without<'a>(missing: &[Missing<'a>], pods: &[&Pod]) -> Vec<Missing<'a>> {
+    let left = missing.iter().map(|missing| {
+        let given = pods.iter().fold(0i64, |sum, pod| sum.saturating_add(takes(pod, missing.resource)));
+        Missing { amount: missing.amount.saturating_sub(given), ..*missing }
+    });
+    left.filter(|missing| missing.amount > 0).collect()
+}
+
+/// Takes pods, each time the one that leaves least missing, until nothing is.
+fn nearest<'p>(mut pods: Vec<&'p Pod>, mut missing: Vec<Missing<'_>>) -> Option<Vec<&'p Pod>> {
+    let mut chosen = Vec::new();
+    while !missing.is_empty() {
+        let by_distance = |one: &(usize, &&Pod), other: &(usize, &&Pod)| {
+            let distances = distance(one.1, &missing).total_cmp(&distance(other.1, &missing));
+            distances.then_with(|| smaller(one.1, other.1))
+        };
+        let (index, _) = pods.iter().enumerate().min_by(by_distance)?;
+        let pod = pods.swap_remove(index);
+        missing = without(&missing, &[pod]);
+        chosen.push(pod);
+    }
+    Some(chosen)
+}
+
+/// How far a pod is from giving all that is missing: each resource weighs the same, whatever its unit.
+#[expect(clippy::cast_precision_loss, reason = "a measure to compare by")]
+fn distance(pod: &Pod, missing: &[Missing<'_>]) -> f64 {
+    let shares = missing.iter().map(|missing| {
+        let left = missing.amount.saturating_sub(takes(pod, missing.resource)).max(0);
+        left as f64 / missing.amount as f64
+    });
+    shares.map(|share| share * share).sum()
+}
+
+fn smaller(one: &Pod, other: &Pod) -> Ordering {
+    let by = |resource| takes(one, resource).cmp(&takes(other, resource));
+    by(MEMORY).then_with(|| by(CPU))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{Container, ResourceList};
+
+    fn list(cpu: &str, memory: &str) -> ResourceList {
+        [(CPU, cpu), (MEMORY, memory)].into_iter().map(|(name, value)| (name, value.parse().unwrap())).collect()
+    }
+
+    /// `class` is the first letter of its name.
+    fn pod(uid: &str, priority: Option<i32>, class: char, cpu: &str, memory: &str) -> Pod {
+        let mut container = Container::default();
+        if class != 'e' {
+            container.resources.requests = list(cpu, memory);
+        }
+        if class == 'g' {
+            container.resources.limits = list(cpu, memory);
+        }
+        let mut pod = Pod::default();
+        pod.metadata.uid = uid.into();
+        pod.spec.priority = priority;
+        pod.spec.containers = vec![container];
+        pod
+    }
+
+    fn lack(resource: &str, missing: i64) -> Lack {
+        Lack { resource: resource.to_owned(), requested: missing, used: 0, capacity: 0 }
+    }
+
+    #[track_caller]
+    fn check(pod: &Pod, others: &[Pod], lacks: &[Lack], expected: Option<&[&str]>) {
+        let others: Vec<&Pod> = others.iter().collect();
+        let found = victims(pod, &others, lacks);
+        let found = found.as_ref().map(|uids| uids.iter().map(PodUid::as_str).collect::<Vec<_>>());
+        assert_eq!(found.as_deref(), expected);
+    }
+
+    fn critical() -> Pod {
+        pod("c", Some(2_000_000_000), 'b', "1", "1Gi")
+    }
+
+    #[test]
+    fn few_pods_of_the_lower_classes_make_room() {
+        let others = [
+            pod("g", None, 'g', "1", "1Gi"),
+            pod("b-large", None, 'b', "1", "1Gi"),
+            pod("b-small", None, 'b', "500m", "128Mi"),
+            pod("b-tiny", None, 'b', "100m", "64Mi"),
+        ];
+        check(&critical(), &others, &[lack(CPU, 400)], Some(&["b-small"]));
+        check(&critical(), &others, &[lack(CPU, 900)], Some(&["b-large"]));
+        check(&critical(), &others, &[lack(CPU, 1100)], Some(&["b-large", "b-tiny"]));
+        // All burstable pods would not be enough: a guaranteed one goes, and then no more burstable ones than it takes.
+        check(&critical(), &others, &[lack(CPU, 2000)], Some(&["g", "b-large"]));
+        check(&critical(), &others, &[lack(CPU, 3000)], None);
+        check(&critical(), &others, &[lack(CPU, 300), lack(MEMORY, 1 << 30)], Some(&["b-large"]));
+    }
+
+    #[test]
+    fn a_place_for_one_more_pod_is_given_by_a_best_effort_pod() {
+        let others = [pod("b", None, 'b', "100m", "1Mi"), pod("e", None, 'e', "", "")];
+        check(&critical(), &others, &[lack("pods", 1)], Some(&["e"]));
+        check(&critical(), &others, &[lack("pods", 2)], Some(&["b", "e"]));
+        check(&critical(), &others, &[lack(CPU, 100), lack("pods", 1)], Some(&["b"]));
+    }
+
+    #[test]
+    fn a_pod_ends_for_a_critical_one_or_for_one_of_higher_priority() {
+        let others = |priority| [pod("o", priority, 'b', "1", "1Gi")];
+        let lacks = [lack(CPU, 1)];
+        check(&critical(), &others(Some(2_000_000_000)), &lacks, None);
+        check(&critical(), &others(Some(1_999_999_999)), &lacks, Some(&["o"]));
+        check(&pod("p", Some(5), 'b', "1", "1Gi"), &others(Some(4)), &lacks, Some(&["o"]));
+        check(&pod("p", Some(5), 'b', "1", "1Gi"), &others(Some(5)), &lacks, None);
+        check(&pod("p", Some(5), 'b', "1", "1Gi"), &others(None), &lacks, None);
+        // A static pod is critical whatever its priority: another one ends for it only where both have one.
+        let mut of_file = pod("p", None, 'b', "1", "1Gi");
+        of_file.metadata.annotations.insert("kubernetes.io/config.source", "file".to_owned());
+        check(&of_file, &others(None), &lacks, Some(&["o"]));
+        let mut other = others(None);
+        other[0].metadata.annotations.insert("kubernetes.io/config.source", "file".to_owned());
+        check(&of_file, &other, &lacks, None);
+    }
+}

@@ -1,0 +1,129 @@
+//! Whether a pod is meant for this node: by its operating system, by the node's name and labels. Pure.
+
+use super::Rejection;
+use crate::api::{Map, Pod, Reason};
+
+/// What pods may ask of a node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ThisNode {
+    name: String,
+    labels: Map<String>,
+}
+
+const OS_LABEL: &str = "kubernetes.io/os";
+const OS: &str = "linux";
+
+impl ThisNode {
+    /// With the labels that every node has, and those that it was given, which may stand in their place. `machine` is
+    /// the architecture in Rust's words.
+    pub(super) fn new(name: &str, machine: &'static str, given: &Map<String>) -> Self {
+        let (host, arch) = ("kubernetes.io/hostname", go_architecture(machine));
+        let own = [(host, name), (OS_LABEL, OS), ("kubernetes.io/arch", arch)];
+        let old = [("beta.kubernetes.io/os", OS), ("beta.kubernetes.io/arch", arch)];
+        let own = own.into_iter().chain(old);
+        let all = own.chain(given.iter().map(|(key, value)| (key, value.as_str())));
+        let mut labels: Map<String> = all.map(|(key, value)| (key, value.to_owned())).collect();
+        // No word makes it another system.
+        labels.insert(OS_LABEL, OS.to_owned());
+        Self { name: name.to_owned(), labels }
+    }
+
+    /// Nothing that becomes free could help a pod that is for another system.
+    pub(super) fn check_os(&self, pod: &Pod) -> Result<(), Rejection> {
+        let refused = |reason, message: &str| Err(Rejection { reason, message: message.to_owned() });
+        if pod.metadata.labels.get(OS_LABEL).is_some_and(|os| os != OS) {
+            let message = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label";
+            return refused(Reason::POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH, message);
+        }
+        if pod.spec.os.as_ref().is_some_and(|os| os.name != OS) {
+            let message = "Failed to admit pod as the OS field doesn't match node OS";
+            return refused(Reason::POD_OS_NOT_SUPPORTED, message);
+        }
+        Ok(())
+    }
+
+    /// The selector, and the affinity that is required.
+    pub(super) fn is_selected(&self, pod: &Pod) -> bool {
+        let affinity = pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+        let required = affinity.and_then(|nodes| nodes.required_during_scheduling_ignored_during_execution.as_ref());
+        pod.spec.node_selector.iter().all(|(key, value)| self.labels.get(key) == Some(value))
+            && required.is_none_or(|selector| selector.selects(&self.name, &self.labels))
+    }
+
+    pub(super) fn is_named(&self, pod: &Pod) -> bool {
+        pod.spec.node_name.is_empty() || pod.spec.node_name == self.name
+    }
+}
+
+/// The label's word for an architecture, which is Go's.
+fn go_architecture(machine: &'static str) -> &'static str {
+    match machine {
+        "aarch64" => "arm64",
+        "loongarch64" => "loong64",
+        "powerpc64" => "ppc64le",
+        "x86" => "386",
+        "x86_64" => "amd64",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::api::decode;
+
+    fn node() -> ThisNode {
+        let given = [("zone", "a"), ("beta.kubernetes.io/arch", "own"), ("kubernetes.io/os", "plan9")];
+        ThisNode::new("node1", "aarch64", &given.into_iter().map(|(key, value)| (key, value.to_owned())).collect())
+    }
+
+    fn pod(spec: Value) -> Pod {
+        let mut pod = json!({"metadata": {"name": "p"}, "spec": {"containers": []}});
+        pod["spec"] = spec;
+        decode(pod).unwrap().value
+    }
+
+    #[test]
+    fn a_node_is_selected_by_all_of_the_labels() {
+        for (selector, expected) in [
+            (json!({}), true),
+            (json!({"zone": "a"}), true),
+            (json!({"zone": "b"}), false),
+            (json!({"zone": "a", "none": ""}), false),
+            (json!({"kubernetes.io/hostname": "node1", "kubernetes.io/os": "linux"}), true),
+            (json!({"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "own"}), true),
+            (json!({"kubernetes.io/arch": "arm64"}), true),
+        ] {
+            assert_eq!(node().is_selected(&pod(json!({"nodeSelector": selector}))), expected, "{selector}");
+        }
+    }
+
+    #[test]
+    fn a_selector_and_the_required_affinity_must_both_hold() {
+        let with = |zone: &str, name: &str| {
+            let field = json!({"key": "metadata.name", "operator": "In", "values": [name]});
+            let required = json!({"nodeSelectorTerms": [{"matchFields": [field]}]});
+            let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
+            node().is_selected(&pod(json!({"nodeSelector": {"zone": zone}, "affinity": affinity})))
+        };
+        assert_eq!([with("a", "node1"), with("a", "node2"), with("b", "node1")], [true, false, false]);
+        // What is only preferred, and which pods are to be near, is the scheduler's business.
+        assert!(node().is_selected(&pod(json!({"affinity": {"podAffinity": {"x": 1}, "nodeAffinity": {}}}))));
+    }
+
+    #[test]
+    fn a_pod_for_another_node_or_system_is_told_from_one_for_this() {
+        assert!(node().is_named(&pod(json!({}))) && node().is_named(&pod(json!({"nodeName": "node1"}))));
+        assert!(!node().is_named(&pod(json!({"nodeName": "node2"}))));
+        let reason = |pod: &Pod| node().check_os(pod).err().map(|rejection| rejection.reason);
+        assert_eq!(reason(&pod(json!({"os": {"name": "linux"}}))), None);
+        assert_eq!(reason(&pod(json!({"os": {"name": "windows"}}))), Some(Reason::POD_OS_NOT_SUPPORTED));
+        let mut labelled = pod(json!({}));
+        for (os, expected) in [("linux", None), ("windows", Some(Reason::POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH))] {
+            labelled.metadata.labels.insert(OS_LABEL, os.to_owned());
+            assert_eq!(reason(&labelled), expected);
+        }
+    }
+}

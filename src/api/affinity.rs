@@ -1,0 +1,160 @@
+//! Which nodes a pod may be on, by their labels and names. Pure.
+
+use serde_json::Value;
+
+use super::map::Map;
+
+object! {
+    pub struct Affinity {
+        node_affinity: Option<Box<NodeAffinity>>,
+        pod_affinity: Option<Box<Value>>,
+        pod_anti_affinity: Option<Box<Value>>,
+    }
+}
+
+object! {
+    pub struct NodeAffinity {
+        required_during_scheduling_ignored_during_execution: Option<NodeSelector>,
+        preferred_during_scheduling_ignored_during_execution: Vec<Value>,
+    }
+}
+
+object! {
+    /// Nodes that one of the terms selects.
+    pub struct NodeSelector {
+        @always {
+            node_selector_terms: Vec<NodeSelectorTerm>,
+        }
+    }
+}
+
+object! {
+    /// Nodes that meet all of the requirements; a term without any selects none.
+    pub struct NodeSelectorTerm {
+        match_expressions: Vec<NodeSelectorRequirement>,
+        match_fields: Vec<NodeSelectorRequirement>,
+    }
+}
+
+object! {
+    pub struct NodeSelectorRequirement {
+        key: String,
+        operator: Option<NodeSelectorOperator>,
+        values: Vec<String>,
+    }
+}
+
+words! {
+    pub enum NodeSelectorOperator {
+        DoesNotExist = "DoesNotExist",
+        Exists = "Exists",
+        Gt = "Gt",
+        In = "In",
+        Lt = "Lt",
+        NotIn = "NotIn",
+    }
+}
+
+/// The only field of a node that a term may be about.
+pub const NODE_NAME_FIELD: &str = "metadata.name";
+
+impl NodeSelector {
+    pub fn selects(&self, node_name: &str, labels: &Map<String>) -> bool {
+        self.node_selector_terms.iter().any(|term| term.selects(node_name, labels))
+    }
+}
+
+impl NodeSelectorTerm {
+    fn selects(&self, node_name: &str, labels: &Map<String>) -> bool {
+        if self.match_expressions.is_empty() && self.match_fields.is_empty() {
+            return false;
+        }
+        let name = |field: &NodeSelectorRequirement| (field.key == NODE_NAME_FIELD).then_some(node_name);
+        self.match_expressions.iter().all(|label| label.holds(labels.get(&label.key).map(String::as_str)))
+            && self.match_fields.iter().all(|field| field.holds(name(field)))
+    }
+}
+
+impl NodeSelectorRequirement {
+    fn holds(&self, found: Option<&str>) -> bool {
+        let is_listed = |found| self.values.iter().any(|value| value == found);
+        match self.operator {
+            None => false,
+            Some(NodeSelectorOperator::DoesNotExist) => found.is_none(),
+            Some(NodeSelectorOperator::Exists) => found.is_some(),
+            Some(NodeSelectorOperator::Gt) => self.compares(found, |found, value| found > value),
+            Some(NodeSelectorOperator::In) => found.is_some_and(is_listed),
+            Some(NodeSelectorOperator::Lt) => self.compares(found, |found, value| found < value),
+            Some(NodeSelectorOperator::NotIn) => !found.is_some_and(is_listed),
+        }
+    }
+
+    /// As whole numbers; what is none compares to nothing.
+    fn compares(&self, found: Option<&str>, holds: fn(i64, i64) -> bool) -> bool {
+        let [value] = self.values.as_slice() else { return false };
+        let found = found.and_then(|found| found.parse().ok());
+        found.zip(value.parse().ok()).is_some_and(|(found, value)| holds(found, value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::decode;
+
+    #[track_caller]
+    fn check(terms: Value, expected: bool) {
+        let selector: NodeSelector = decode(json!({ "nodeSelectorTerms": terms })).unwrap().value;
+        let labels = [("zone", "a"), ("cores", "4"), ("name", "x")];
+        let labels = labels.into_iter().map(|(key, value)| (key, value.to_owned())).collect();
+        assert_eq!(selector.selects("node1", &labels), expected, "{selector:?}");
+    }
+
+    fn label(key: &str, operator: &str, values: &[&str]) -> Value {
+        json!([{"matchExpressions": [{"key": key, "operator": operator, "values": values}]}])
+    }
+
+    #[test]
+    fn each_operator_looks_at_the_label_in_its_own_way() {
+        for (key, operator, values, expected) in [
+            ("zone", "In", &["b", "a"][..], true),
+            ("zone", "In", &["b"], false),
+            ("none", "In", &["b"], false),
+            ("zone", "NotIn", &["b"], true),
+            ("zone", "NotIn", &["a", "b"], false),
+            ("none", "NotIn", &["a"], true),
+            ("zone", "Exists", &[], true),
+            ("none", "Exists", &[], false),
+            ("zone", "DoesNotExist", &[], false),
+            ("none", "DoesNotExist", &[], true),
+            ("cores", "Gt", &["3"], true),
+            ("cores", "Gt", &["4"], false),
+            ("cores", "Lt", &["5"], true),
+            ("cores", "Lt", &["4"], false),
+            ("zone", "Gt", &["3"], false),
+            ("none", "Lt", &["3"], false),
+            ("cores", "Gt", &["x"], false),
+            ("cores", "Gt", &[], false),
+        ] {
+            check(label(key, operator, values), expected);
+        }
+    }
+
+    #[test]
+    fn one_term_is_enough_and_all_of_it_must_hold() {
+        check(json!([]), false);
+        check(json!([{}]), false);
+        let (yes, no) = (json!({"key": "zone", "operator": "Exists"}), json!({"key": "none", "operator": "Exists"}));
+        check(json!([{"matchExpressions": [no]}, {"matchExpressions": [yes]}]), true);
+        check(json!([{"matchExpressions": [yes, no]}]), false);
+        let name =
+            |operator: &str, value: &str| json!({"key": "metadata.name", "operator": operator, "values": [value]});
+        check(json!([{"matchFields": [name("In", "node1")]}]), true);
+        check(json!([{"matchFields": [name("NotIn", "node1")]}]), false);
+        check(json!([{"matchFields": [name("In", "node1")], "matchExpressions": [no]}]), false);
+        // Of fields and of labels with the same name each is its own.
+        check(json!([{"matchFields": [{"key": "name", "operator": "In", "values": ["x"]}]}]), false);
+    }
+}

@@ -1,0 +1,83 @@
+//! The labels of the node that `--node-labels` gives. Pure.
+
+use crate::api::Map;
+use crate::api::validation::names::{is_label_value, is_qualified_name};
+
+/// Labels of Kubernetes' own that a node may give itself; others would let it claim pods that are not for it.
+const ALLOWED: [&str; 11] = [
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os",
+    "failure-domain.beta.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "kubernetes.io/arch",
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+];
+const ALLOWED_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
+
+/// `a=b,c=d`; a fault says what was expected.
+pub(super) fn parse(text: &str) -> Result<Map<String>, String> {
+    let mut labels = Map::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let Some((key, value)) = part.split_once('=') else {
+            return Err(format!("expected labels such as key=value,other=value, found {part:?}"));
+        };
+        let (key, value) = (key.trim(), value.trim());
+        if !is_qualified_name(key) || !is_label_value(value) {
+            return Err(format!("expected the key and the value of a label, found {part:?}"));
+        }
+        if !may_be_given(key) {
+            let domains = ALLOWED_DOMAINS.join(" and ");
+            return Err(format!(
+                "expected of kubernetes.io and k8s.io only labels of {domains}, or one of {}, found {key:?}",
+                ALLOWED.join(", ")
+            ));
+        }
+        labels.insert(key, value.to_owned());
+    }
+    Ok(labels)
+}
+
+fn may_be_given(key: &str) -> bool {
+    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+    let is_in = |parent: &&str| domain.strip_suffix(*parent).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    let is_of_kubernetes = ["kubernetes.io", "k8s.io"].iter().any(is_in);
+    !is_of_kubernetes || ALLOWED.contains(&key) || ALLOWED_DOMAINS.iter().any(is_in)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_pairs_of_which_the_later_counts() {
+        let labels = parse("a=b, example.com/c=,a=d,node.kubernetes.io/e=f,topology.kubernetes.io/zone=g").unwrap();
+        let labels: Vec<(&str, &str)> = labels.iter().map(|(key, value)| (key, value.as_str())).collect();
+        let expected =
+            [("a", "d"), ("example.com/c", ""), ("node.kubernetes.io/e", "f"), ("topology.kubernetes.io/zone", "g")];
+        assert_eq!(labels, expected);
+        assert!(parse("").unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_label_or_not_a_nodes_own_is_refused() {
+        for (text, fault) in [
+            ("a", "expected labels such as key=value,other=value, found \"a\""),
+            ("=b", "expected the key and the value of a label, found \"=b\""),
+            ("a b=c", "expected the key and the value of a label, found \"a b=c\""),
+            ("a=b/c", "expected the key and the value of a label, found \"a=b/c\""),
+        ] {
+            assert_eq!(parse(text), Err(fault.to_owned()));
+        }
+        for key in ["kubernetes.io/role", "node-role.kubernetes.io/master", "x.k8s.io/y"] {
+            assert!(parse(&format!("{key}=z")).unwrap_err().ends_with(&format!("found {key:?}")));
+        }
+        for key in ["x.node.kubernetes.io/y", "notkubernetes.io/y", "kubelet.kubernetes.io/y"] {
+            assert!(parse(&format!("{key}=z")).is_ok(), "{key}");
+        }
+    }
+}

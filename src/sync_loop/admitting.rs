@@ -1,0 +1,97 @@
+//! Pods that come are taken or refused.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::admission::Rejection;
+use crate::api::{EventKind, Pod, PodUid, Reason};
+use crate::pod_sources::static_pod::is_own_uid;
+use crate::pod_workers::State;
+use crate::pods::PodEvent;
+use crate::status::Failed;
+use crate::sync_loop::SyncLoop;
+
+/// As upstream tells the pod and whoever looks at its status.
+const PREEMPTED: &str = "Preempted in order to admit critical pod";
+const DISRUPTED: &str = "Pod was preempted by Kubelet to accommodate a critical pod.";
+
+impl SyncLoop {
+    /// Who had a place before keeps it: the pods that the runtime knows come first, in the order in which they were
+    /// made. Of the others those of higher priority do, so that none is taken only to end for a later one.
+    pub(super) fn in_order_of_admission(&self, pods: Vec<Arc<Pod>>) -> Vec<Arc<Pod>> {
+        let seen = self.seen.borrow();
+        let oldest = |uid: &PodUid| {
+            let known = seen.iter().map(|pod| &**pod).chain(self.workers.all_unseen());
+            let sandboxes = known.filter(|pod| pod.uid == *uid).flat_map(|pod| &pod.sandboxes);
+            sandboxes.map(|sandbox| sandbox.created_at).min()
+        };
+        let mut pods = pods;
+        pods.sort_by_cached_key(|pod| {
+            let priority = -i64::from(pod.spec.priority.unwrap_or(0));
+            (oldest(&pod.metadata.uid).unwrap_or(i64::MAX), priority, pod.full_name())
+        });
+        pods
+    }
+
+    /// A source has a pod that it had not before.
+    pub(super) fn take_in_new(&mut self, pod: &Arc<Pod>, now: Instant) {
+        self.workers.wanted(pod);
+        let uid = &pod.metadata.uid;
+        // One that is still ending under this uid has to be gone first.
+        if self.workers.worker(uid).is_some_and(|worker| worker.successor.is_none()) {
+            self.admit(pod, now);
+        }
+        self.dirty.insert(uid.clone());
+    }
+
+    /// The pod has come to its end, and its manifest asks for other resources: that is another pod, whose uid says no
+    /// more than what cannot be changed while it runs.
+    pub(super) fn begins_anew(&self, pod: &Pod) -> bool {
+        let uid = &pod.metadata.uid;
+        let has_ended = self.workers.worker(uid).is_some_and(|worker| worker.wanted && worker.state != State::Sync);
+        has_ended && is_own_uid(uid.as_str())
+    }
+
+    /// A pod that the node does not take has failed, and ends before it has begun.
+    fn admit(&mut self, pod: &Pod, now: Instant) {
+        let uid = &pod.metadata.uid;
+        let strict_groups = self.runtime.keeps_to_groups();
+        let verdict = self.admission.admit(pod, &self.others(uid), strict_groups);
+        match verdict {
+            Ok(victims) => {
+                self.admitted.insert(uid.clone());
+                self.preempt(uid, victims, now);
+            }
+            Err(Rejection { reason, message }) => {
+                let told = format!("Pod was rejected: {message}");
+                let failed = Failed { reason: reason.clone(), message: told.into(), disruption: None };
+                self.on_happened(PodEvent::of_pod(uid, EventKind::Warning, reason, message), now);
+                self.failed.insert(uid.clone(), failed);
+                self.workers.end(uid);
+            }
+        }
+    }
+
+    /// The pods that have a place on the node, but for this one; upstream's active pods.
+    fn others(&self, uid: &PodUid) -> Vec<&Pod> {
+        let takes_room = |state| matches!(state, State::Sync | State::Terminating { .. });
+        let active = self.workers.iter().filter(|worker| {
+            let other = &worker.identity.uid;
+            worker.wanted && takes_room(worker.state) && self.admitted.contains(other) && other != uid
+        });
+        active.filter_map(|worker| worker.pod.as_deref()).collect()
+    }
+
+    /// The victims fail and end, and `uid` begins when they have ended.
+    fn preempt(&mut self, uid: &PodUid, victims: Vec<PodUid>, now: Instant) {
+        for victim in &victims {
+            self.on_happened(PodEvent::of_pod(victim, EventKind::Warning, Reason::PREEMPTING, PREEMPTED), now);
+            let (message, disruption) = (PREEMPTED.into(), Some(DISRUPTED.into()));
+            self.failed.insert(victim.clone(), Failed { reason: Reason::PREEMPTING, message, disruption });
+            self.admitted.remove(victim);
+            self.workers.end(victim);
+            self.dirty.insert(victim.clone());
+        }
+        self.workers.wait_for(uid, victims);
+    }
+}
