@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# short: x86_64
+# full
 # alone
 # limit: 400
 start_agent
