@@ -12,7 +12,7 @@ _coracle() {
         -o | --output) words='json yaml'; [[ $command != pods ]] || words='wide json yaml' ;;
         --cgroup-driver) words='cgroupfs systemd' ;;
         --serialize-image-pulls | --cgroups-per-qos | --cpu-cfs-quota | --fail-swap-on | --seccomp-default | \
-            --strict-image-pull-policy)
+            --strict-image-pull-policy | --evict-static-pods)
             [[ $current == -* ]] || words='true false' ;;
         --config | --lock-file | --pod-manifest-path | --resolv-conf | --watchdog-device | --local-socket | \
             --container-runtime-endpoint | --image-service-endpoint | --image-credential-provider-config)
@@ -43,7 +43,8 @@ _coracle() {
                 words='--pod-manifest-path --file-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default
                     --container-runtime-endpoint --image-service-endpoint --runtime-request-timeout --serialize-image-pulls
                     --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir
-                    --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --hostname-override --node-ip --cluster-dns --cluster-domain
+                    --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft
+                    --eviction-soft-grace-period --evict-static-pods --hostname-override --node-ip --cluster-dns --cluster-domain
                     --resolv-conf --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --config-dir
                     --root-dir --local-socket --healthz-port --healthz-bind-address --lock-file --watchdog-device -v --v
                     -h --help --version'

@@ -29,6 +29,7 @@ mod pods;
 // Layer 4: one folder for each thing a kubelet is responsible for.
 mod admission;
 mod container_manager;
+mod eviction;
 mod images;
 mod kuberuntime;
 mod logs;

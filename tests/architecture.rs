@@ -23,6 +23,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("pods", 3),
     ("admission", 4),
     ("container_manager", 4),
+    ("eviction", 4),
     ("images", 4),
     ("kuberuntime", 4),
     ("logs", 4),

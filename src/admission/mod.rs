@@ -6,11 +6,14 @@ mod fit;
 mod host;
 mod host_ports;
 mod preemption;
+mod pressure;
 mod sysctls;
 mod this_node;
 
 use crate::api::{HUGE_PAGES_PREFIX, Pod, PodUid, Quantity, Reason, ResourceList, SupplementalGroupsPolicy};
 use crate::config::Config;
+
+pub(crate) use pressure::check_pressure;
 
 use fit::Room;
 use sysctls::AllowedSysctls;

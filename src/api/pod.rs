@@ -229,7 +229,12 @@ impl Pod {
 
     /// A pod that may displace others, and that eviction leaves alone.
     pub fn is_critical(&self) -> bool {
-        self.is_static() || self.is_mirror() || self.spec.priority.is_some_and(|priority| priority >= SYSTEM_CRITICAL)
+        self.is_static() || self.is_mirror() || self.has_critical_priority()
+    }
+
+    /// Its priority is that of the system's own pods.
+    pub fn has_critical_priority(&self) -> bool {
+        self.spec.priority.is_some_and(|priority| priority >= SYSTEM_CRITICAL)
     }
 }
 

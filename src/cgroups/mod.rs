@@ -9,7 +9,6 @@ mod name;
 mod stat_files;
 mod systemd;
 mod tree;
-#[cfg_attr(not(test), expect(dead_code, reason = "eviction and statistics will read groups through it"))]
 mod usage;
 mod values;
 
@@ -18,6 +17,7 @@ pub(crate) use groups::Groups;
 pub(crate) use name::{CgroupName, is_pod, own_group};
 pub(crate) use stat_files::oom_kills;
 pub(crate) use tree::Tree;
+pub(crate) use usage::UsageReader;
 pub(crate) use values::{
     CpuMax, LEAST_SHARES, Limit, Values, cpu_quota, cpu_shares, cpu_weight, is_weight_of, page_size_name,
 };

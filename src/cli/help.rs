@@ -132,6 +132,14 @@ Runtime and images:
   --image-gc-high-threshold N, --image-gc-low-threshold N
                                         percent of the disk: remove unused images from, down to  [85, 80]
 
+Eviction:
+  --eviction-hard SIGNAL<AMOUNT,...     below this the node is under pressure and pods go at once
+                                        [memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,
+                                        imagefs.available<15%,imagefs.inodesFree<5%]
+  --eviction-soft SIGNAL<AMOUNT,..., --eviction-soft-grace-period SIGNAL=DURATION,...
+                                        below this for so long  [none]
+  --evict-static-pods                   static pods of ordinary priority go, too
+
 Node and network:
   --hostname-override NAME              the node's name  [the host's name]
   --node-ip IP[,IP]                     [of the default route's interface]

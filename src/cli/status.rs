@@ -10,7 +10,7 @@ use super::pod_row::age;
 use super::{failed, print};
 use crate::api::to_yaml;
 use crate::error::ErrorChain;
-use crate::server::{NodeStatus, RuntimeStatus, Stall, WatchdogStatus};
+use crate::server::{ConditionStatus, NodeStatus, RuntimeStatus, Stall, WatchdogStatus};
 
 pub(super) fn run(command: &Status) -> ExitCode {
     match ask::<NodeStatus>(&command.local_socket, "/status") {
@@ -35,6 +35,7 @@ fn text(status: &NodeStatus) -> String {
         format!("Watchdog: {}", watchdog(&status.watchdog)),
         format!("Runtime:  {}", runtime(&status.runtime)),
         format!("Network:  {}", if status.runtime.network_ready { "ready" } else { "not ready" }),
+        format!("Pressure: {}", pressure(&status.conditions)),
         format!("Pods:     {}", status.pods),
         "Sources:".to_owned(),
     ];
@@ -75,6 +76,14 @@ fn runtime(runtime: &RuntimeStatus) -> String {
     let ready = if runtime.ready { "ready" } else { "not ready" };
     let why = if runtime.message.is_empty() { String::new() } else { format!(": {}", runtime.message) };
     format!("{name} at {}, {ready}{why}", runtime.endpoint)
+}
+
+/// The conditions that hold.
+fn pressure(conditions: &[ConditionStatus]) -> String {
+    let held = conditions.iter().filter(|condition| condition.status == "True");
+    let held: Vec<String> =
+        held.map(|condition| format!("{} since {}", condition.kind, condition.last_transition_time)).collect();
+    if held.is_empty() { "none".to_owned() } else { held.join(", ") }
 }
 
 fn watchdog(watchdog: &WatchdogStatus) -> String {
@@ -125,6 +134,14 @@ mod tests {
                 network_ready: false,
                 message: String::new(),
             },
+            conditions: ["DiskPressure", "MemoryPressure"]
+                .map(|kind| ConditionStatus {
+                    kind: kind.to_owned(),
+                    status: if kind == "MemoryPressure" { "True" } else { "False" }.to_owned(),
+                    last_transition_time: "2026-11-20T20:20:00Z".to_owned(),
+                    ..ConditionStatus::default()
+                })
+                .to_vec(),
             sources: vec![SourceStatus {
                 name: "file:/etc/kubernetes/manifests".to_owned(),
                 pods: 2,
@@ -142,6 +159,7 @@ Health:   ok
 Watchdog: service manager (60 s)
 Runtime:  containerd 1.6.20 at /run/containerd/containerd.sock, ready
 Network:  not ready
+Pressure: MemoryPressure since 2026-11-20T20:20:00Z
 Pods:     2
 Sources:
   file:/etc/kubernetes/manifests: 2 pods

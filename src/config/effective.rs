@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::check::{Problem, socket_path};
 use super::credential_providers::CredentialProvider;
 use super::duration;
+use super::eviction::{self, Eviction};
 use super::flags::Given;
 use crate::api::Map as Labels;
 use crate::api::{CPU, EPHEMERAL_STORAGE, MEMORY, Quantity, ResourceList};
@@ -96,6 +97,9 @@ pub(crate) struct Config {
     pub(crate) system_reserved_cgroup: String,
     pub(crate) kube_reserved_cgroup: String,
     pub(crate) enforced: Enforced,
+
+    // Eviction.
+    pub(crate) eviction: Eviction,
 
     // Logs of containers.
     pub(crate) container_log_max_bytes: u64,
@@ -233,6 +237,7 @@ impl Default for Config {
             system_reserved_cgroup: String::new(),
             kube_reserved_cgroup: String::new(),
             enforced: Enforced { pods: true, ..Enforced::default() },
+            eviction: Eviction::default(),
             container_log_max_bytes: 10 << 20,
             container_log_max_files: 5,
             container_log_max_workers: 1,
@@ -274,6 +279,7 @@ impl Config {
         config.take_credentials_verification(&fields)?;
         config.take_pods(&fields);
         config.take_cgroups(&fields)?;
+        config.eviction = eviction::read(&fields, config.enforced.pods, given.evict_static_pods)?;
         config.take_logs(&fields);
         config.take_process(&fields)?;
         Ok(config)
@@ -482,15 +488,15 @@ fn is_image_pattern(pattern: &str) -> bool {
 }
 
 /// Two settings that cannot both stand.
-fn conflict(path: &str, fault: String) -> Problem {
+pub(super) fn conflict(path: &str, fault: String) -> Problem {
     Problem { path: path.to_owned(), fault }
 }
 
 /// A checked document, read by dotted paths.
-struct Fields<'a>(&'a Map<String, Value>);
+pub(super) struct Fields<'a>(&'a Map<String, Value>);
 
 impl<'a> Fields<'a> {
-    fn at(&self, path: &str) -> Option<&'a Value> {
+    pub(super) fn at(&self, path: &str) -> Option<&'a Value> {
         let mut names = path.split('.');
         let first = self.0.get(names.next()?)?;
         names.try_fold(first, |value, name| value.get(name))
@@ -501,11 +507,11 @@ impl<'a> Fields<'a> {
         self.at(path)?.as_str().filter(|text| !text.is_empty())
     }
 
-    fn bool(&self, path: &str) -> Option<bool> {
+    pub(super) fn bool(&self, path: &str) -> Option<bool> {
         self.at(path)?.as_bool()
     }
 
-    fn int(&self, path: &str) -> Option<i64> {
+    pub(super) fn int(&self, path: &str) -> Option<i64> {
         self.at(path)?.as_i64()
     }
 
@@ -518,7 +524,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A duration that is not zero.
-    fn duration(&self, path: &str) -> Option<Duration> {
+    pub(super) fn duration(&self, path: &str) -> Option<Duration> {
         let duration = duration::parse(self.at(path)?.as_str()?)?;
         (!duration.negative && !duration.size.is_zero()).then_some(duration.size)
     }
@@ -533,7 +539,7 @@ impl<'a> Fields<'a> {
         [CPU, MEMORY, EPHEMERAL_STORAGE, "pid"].into_iter().filter_map(quantity).collect()
     }
 
-    fn replace<T>(&self, path: &str, read: impl Fn(&Self, &str) -> Option<T>, place: &mut T) {
+    pub(super) fn replace<T>(&self, path: &str, read: impl Fn(&Self, &str) -> Option<T>, place: &mut T) {
         if let Some(value) = read(self, path) {
             *place = value;
         }

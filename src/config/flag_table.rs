@@ -25,6 +25,7 @@ pub(super) enum Own {
     CloudProvider,
     Config,
     ConfigDir,
+    EvictStaticPods,
     Help,
     HostnameOverride,
     ImageCredentialProviderBinDir,
@@ -43,7 +44,7 @@ pub(super) enum Own {
 impl Own {
     pub(super) const fn kind(self) -> &'static Kind {
         match self {
-            Self::Help | Self::StrictImagePullPolicy | Self::Version => &Kind::Bool,
+            Self::EvictStaticPods | Self::Help | Self::StrictImagePullPolicy | Self::Version => &Kind::Bool,
             Self::NodeIp => &Kind::List(&Kind::Ip),
             Self::CloudProvider => &Kind::Word(&["external"]),
             Self::HostnameOverride | Self::NodeLabels => &Kind::Text,
@@ -99,6 +100,7 @@ pub(super) const FLAGS: &[(&str, Meaning)] = &[
     ("enforce-node-allocatable", Meaning::Field("enforceNodeAllocatable")),
     ("event-burst", Meaning::Field("eventBurst")),
     ("event-qps", Meaning::Field("eventRecordQPS")),
+    ("evict-static-pods", Meaning::Own(Own::EvictStaticPods)),
     ("eviction-hard", Meaning::Field("evictionHard")),
     ("eviction-max-pod-grace-period", Meaning::Field("evictionMaxPodGracePeriod")),
     ("eviction-minimum-reclaim", Meaning::Field("evictionMinimumReclaim")),

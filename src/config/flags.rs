@@ -30,6 +30,7 @@ pub(super) struct Given {
     pub(super) credential_provider_bin_dir: Option<PathBuf>,
     pub(super) credential_provider_config: Option<PathBuf>,
     pub(super) strict_image_pull_policy: bool,
+    pub(super) evict_static_pods: bool,
     /// A kubeconfig of either kind was named.
     pub(super) wants_cluster: bool,
     /// The fields that flags set, in the form of a configuration document.
@@ -164,6 +165,7 @@ impl Given {
                 more.into_iter().for_each(|(key, value)| drop(self.node_labels.insert(&key, value)));
             }
             Own::RootDir => self.root_dir = path(),
+            Own::EvictStaticPods => self.evict_static_pods = *value == Value::Bool(true),
             Own::StrictImagePullPolicy => self.strict_image_pull_policy = *value == Value::Bool(true),
             Own::Version => self.version = *value == Value::Bool(true),
             Own::WatchdogDevice => self.watchdog_device = path(),

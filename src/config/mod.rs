@@ -7,6 +7,7 @@ mod check;
 mod credential_providers;
 mod duration;
 mod effective;
+mod eviction;
 mod file;
 mod flag_table;
 mod flags;
@@ -24,6 +25,9 @@ pub(crate) use duration::{go_duration, parse_duration};
 pub(crate) use effective::{CgroupDriver, Config, CredentialsVerification, Enforced, ImageGc, SwapBehavior};
 
 pub(crate) use effective::LOCAL_SOCKET;
+#[cfg(test)]
+pub(crate) use eviction::Amount;
+pub(crate) use eviction::{Eviction, Signal, Threshold};
 #[cfg(test)]
 pub(crate) use flags::is_flag;
 pub(crate) use nearest::nearest;

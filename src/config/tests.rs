@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::effective::ShutdownGrace;
-use super::{CgroupDriver, Config, Enforced, Request, SwapBehavior, load};
+use super::{Amount, CgroupDriver, Config, Enforced, Eviction, Request, Signal, SwapBehavior, Threshold, load};
 use crate::error::ErrorChain;
 
 /// A directory of one test, gone with it.
@@ -68,6 +68,15 @@ fn file_loaded(fields: &str) -> (Config, Vec<String>) {
 
 fn defaults() -> Config {
     Config { node_name: "n".to_owned(), ..Config::default() }
+}
+
+/// Only these thresholds, all of them hard.
+fn hard_eviction(thresholds: &[(Signal, &str)]) -> Eviction {
+    let threshold = |(signal, text): &(Signal, &str)| {
+        let value = Amount::parse(text).unwrap();
+        Threshold { signal: *signal, value, grace: Duration::ZERO, min_reclaim: None }
+    };
+    Eviction { thresholds: thresholds.iter().map(threshold).collect(), ..Eviction::default() }
 }
 
 #[test]
@@ -265,6 +274,11 @@ fn what_the_kubelet_itself_shows_as_its_configuration_is_taken_whole() {
         enforced: Enforced::default(),
         fail_swap_on: false,
         verbosity: 2,
+        eviction: hard_eviction(&[
+            (Signal::ImageFsAvailable, "1%"),
+            (Signal::MemoryAvailable, "50Mi"),
+            (Signal::NodeFsAvailable, "1%"),
+        ]),
         ..defaults()
     };
     assert_eq!(config, expected);
@@ -328,11 +342,11 @@ fn a_field_without_effect_is_named_unless_it_asks_for_nothing() {
     let (_, warnings) = file_loaded(
         r#""authentication":{"anonymous":{"enabled":false},"webhook":{"cacheTTL":"0s","enabled":true},
            "x509":{"clientCAFile":"/etc/kubernetes/pki/ca.crt"}},
-           "cpuManagerPolicy":"none","cpuManagerReconcilePeriod":"0s","evictionHard":{"memory.available":"100Mi"},
+           "cpuManagerPolicy":"none","cpuManagerReconcilePeriod":"0s","qosReserved":{"memory":"10%"},
            "evictionSoft":{},"logging":{"flushFrequency":0,"options":{"json":{"infoBufferSize":"0"}},"verbosity":0},
            "memorySwap":{},"hairpinMode":"none","staticPodURL":"","tracing":null"#,
     );
-    let fields = "authentication.webhook.enabled, authentication.x509.clientCAFile, evictionHard";
+    let fields = "authentication.webhook.enabled, authentication.x509.clientCAFile, qosReserved";
     assert_eq!(warnings, [format!("not supported yet, without effect: {fields}")]);
 }
 
@@ -379,6 +393,13 @@ fn every_setting_in_force_reaches_the_configuration() {
         allowed_unsafe_sysctls: vec!["net.*".to_owned()],
         runtime_endpoint: "/a".into(),
         image_endpoint: "/b".into(),
+        eviction: hard_eviction(&[
+            (Signal::MemoryAvailable, "100Mi"),
+            (Signal::NodeFsAvailable, "10%"),
+            (Signal::NodeFsInodesFree, "5%"),
+            (Signal::ImageFsAvailable, "15%"),
+            (Signal::ImageFsInodesFree, "5%"),
+        ]),
         ..defaults()
     };
     assert_eq!((config, warnings), (expected, vec![]));
@@ -593,4 +614,61 @@ fn labels_of_the_node_and_the_number_of_its_pods_come_from_flags() {
     assert_eq!(loaded(&["--pods-per-core=0"]).0.pods_per_core, None);
     let bad = refused(&["--node-labels=a"]);
     assert_eq!(bad, "--node-labels: expected labels such as key=value,other=value, found \"a\"");
+}
+
+#[test]
+fn thresholds_of_eviction_are_the_configured_ones_in_place_of_the_defaults() {
+    let shown = |fields: &str| {
+        let (config, warnings) = file_loaded(fields);
+        assert!(warnings.is_empty(), "{warnings:?}");
+        let shown = |t: &Threshold| {
+            let reclaim = t.min_reclaim.map(|amount| format!(" + {}", amount.of(1000))).unwrap_or_default();
+            format!("{} {}{reclaim} {:?}", t.signal.as_str(), t.value.of(1000), t.grace)
+        };
+        config.eviction.thresholds.iter().map(shown).collect::<Vec<_>>()
+    };
+    let hard = r#""enforceNodeAllocatable":["none"],"evictionHard":{"memory.available":"1Gi","pid.available":"0%"}"#;
+    assert_eq!(shown(hard), ["memory.available 1Gi 0ns"]);
+    let merged = format!(r#"{hard},"mergeDefaultEvictionSettings":true"#);
+    let expected = [
+        "memory.available 1Gi 0ns",
+        "nodefs.available 100 0ns",
+        "nodefs.inodesFree 50 0ns",
+        "imagefs.available 150 0ns",
+        "imagefs.inodesFree 50 0ns",
+    ];
+    assert_eq!(shown(&merged), expected);
+    let soft = format!(
+        r#"{hard},"evictionSoft":{{"nodefs.available":"20%"}},"evictionSoftGracePeriod":{{"nodefs.available":"1m"}},
+           "evictionMinimumReclaim":{{"nodefs.available":"5"}}"#
+    );
+    assert_eq!(shown(&soft), ["memory.available 1Gi 0ns", "nodefs.available 200 + 5 60s"]);
+    let enforced = r#""evictionHard":{"memory.available":"1Gi"}"#;
+    assert_eq!(shown(enforced), ["memory.available 1Gi 0ns", "allocatableMemory.available 1Gi 0ns"]);
+}
+
+#[test]
+fn eviction_has_its_other_settings_from_the_file_and_its_own_flag() {
+    let (config, _) = file_loaded(
+        r#""evictionMaxPodGracePeriod":7,"evictionPressureTransitionPeriod":"30s","kernelMemcgNotification":true,
+           "localStorageCapacityIsolation":false"#,
+    );
+    let Eviction { max_pod_grace, transition, local_storage, static_pods, .. } = config.eviction;
+    assert_eq!((max_pod_grace.as_secs(), transition.as_secs()), (7, 30));
+    assert!(!local_storage && !static_pods);
+    assert!(loaded(&["--evict-static-pods"]).0.eviction.static_pods);
+}
+
+#[test]
+fn thresholds_that_cannot_stand_are_refused() {
+    for (fields, message) in [
+        (r#""evictionHard":{"memory.available":"0"}"#, "evictionHard[memory.available]: expected more than 0, found 0"),
+        (
+            r#""evictionSoft":{"memory.available":"1Gi"},"evictionSoftGracePeriod":{"pid.available":"1m"}"#,
+            "evictionSoftGracePeriod: required for the soft threshold of memory.available",
+        ),
+    ] {
+        let dir = TempDir::new();
+        assert_eq!(refused(&["--config", &dir.write("config.yaml", &document(fields))]), message);
+    }
 }

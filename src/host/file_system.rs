@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-/// In bytes.
+/// In bytes, or in files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
     pub(crate) capacity: u64,
@@ -17,6 +17,12 @@ pub(crate) fn room(path: &Path) -> io::Result<Room> {
     let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
     let capacity = bytes(stat.f_blocks);
     Ok(Room { capacity, available: bytes(stat.f_bavail).min(capacity) })
+}
+
+/// How many files there can be and how many more there can be, in the same way.
+pub(crate) fn inodes(path: &Path) -> io::Result<Room> {
+    let stat = rustix::fs::statvfs(path)?;
+    Ok(Room { capacity: stat.f_files, available: stat.f_ffree.min(stat.f_files) })
 }
 
 #[cfg(test)]

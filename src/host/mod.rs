@@ -2,9 +2,11 @@
 
 pub(crate) mod clock;
 pub(crate) mod directories;
+pub(crate) mod disk_usage;
 pub(crate) mod file;
 pub(crate) mod file_system;
 pub(crate) mod kernel_log;
+pub(crate) mod memory_stalls;
 pub(crate) mod mounts;
 pub(crate) mod open_inside;
 pub(crate) mod pidfd;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::Images;
 use super::garbage::{InUse, Unused, not_enough, to_free};
 use super::service::Service;
-use crate::cri::v1::ImageSpec;
+use crate::cri::v1::{FilesystemUsage, ImageSpec};
 use crate::host::file_system::{Room, room};
 use crate::rt;
 
@@ -57,7 +57,6 @@ impl<S: Service> Images<S> {
     }
 
     /// Removes images that are not `in_use` until so many bytes are freed; how many were.
-    #[cfg_attr(not(test), expect(dead_code, reason = "eviction will ask for it"))]
     pub(crate) async fn free(&self, bytes: u64, in_use: &InUse) -> Result<u64, CollectError> {
         let now = Instant::now();
         let unused = self.unused(in_use, now).await?;
@@ -106,27 +105,37 @@ impl<S: Service> Images<S> {
         (freed, Err(CollectError::Failed(what)))
     }
 
+    /// Where the runtime has its images, and where it has writable layers if it tells.
+    pub(crate) async fn disks(&self) -> Result<(PathBuf, Option<PathBuf>), CollectError> {
+        let known = self.disks.borrow().clone();
+        match known {
+            Some(disks) => Ok(disks),
+            None => self.ask_disks().await,
+        }
+    }
+
     async fn room(&self) -> Result<Room, CollectError> {
-        let known = self.image_dir.borrow().clone();
-        let path = match known {
-            Some(path) => path,
-            None => self.ask_image_dir().await?,
-        };
+        let (path, _) = self.disks().await?;
         let shown = path.display().to_string();
         let room = rt::blocking(move || room(&path)).await.map_err(|error| {
             // The runtime may have moved: it is asked again.
-            *self.image_dir.borrow_mut() = None;
+            *self.disks.borrow_mut() = None;
             CollectError::Failed(format!("look at the file system of {shown}: {error}"))
         })?;
         if room.capacity == 0 { Err(CollectError::InvalidCapacity) } else { Ok(room) }
     }
 
-    async fn ask_image_dir(&self) -> Result<PathBuf, CollectError> {
+    async fn ask_disks(&self) -> Result<(PathBuf, Option<PathBuf>), CollectError> {
         let info = self.service.image_fs_info().await.map_err(CollectError::Failed)?;
-        let first = info.image_filesystems.into_iter().find_map(|usage| usage.fs_id);
-        let path = first.map(|id| PathBuf::from(id.mountpoint)).filter(|path| path != Path::new(""));
-        let path = path.ok_or_else(|| CollectError::Failed("the runtime tells no file system of images".to_owned()))?;
-        *self.image_dir.borrow_mut() = Some(path.clone());
-        Ok(path)
+        let first = |usages: Vec<FilesystemUsage>| {
+            let first = usages.into_iter().find_map(|usage| usage.fs_id);
+            first.map(|id| PathBuf::from(id.mountpoint)).filter(|path| path != Path::new(""))
+        };
+        let images = first(info.image_filesystems);
+        let images =
+            images.ok_or_else(|| CollectError::Failed("the runtime tells no file system of images".to_owned()))?;
+        let disks = (images, first(info.container_filesystems));
+        *self.disks.borrow_mut() = Some(disks.clone());
+        Ok(disks)
     }
 }

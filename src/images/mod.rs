@@ -69,8 +69,8 @@ pub(crate) struct Images<S = ImageService> {
     pulled: Cell<bool>,
     /// All images were looked at once.
     looked: Cell<bool>,
-    /// Where the runtime has its images, once it has told.
-    image_dir: RefCell<Option<PathBuf>>,
+    /// Where the runtime has its images and, if it tells, its writable layers.
+    disks: RefCell<Option<(PathBuf, Option<PathBuf>)>>,
     /// The sync loop's, for what is to be told.
     inbox: Sender<SyncEvent>,
 }
@@ -150,7 +150,7 @@ impl<S: Service> Images<S> {
             book: RefCell::new(ImageBook::new(Instant::now())),
             pulled: Cell::new(false),
             looked: Cell::new(false),
-            image_dir: RefCell::default(),
+            disks: RefCell::default(),
             inbox,
         }
     }

@@ -62,7 +62,7 @@ impl PodRuntime {
 
     /// Everything that a container is made from or a known pod names, and what sandboxes are made from. When any of it
     /// cannot be told, nothing is known to be of no use.
-    async fn images_in_use(&self, pods: &[Arc<Pod>]) -> Result<InUse, CollectError> {
+    pub(super) async fn images_in_use(&self, pods: &[Arc<Pod>]) -> Result<InUse, CollectError> {
         let failed = |error: &crate::cri::Error| CollectError::Failed(ErrorChain(error).to_string());
         let mut in_use = InUse::default();
         for container in self.cri.list_containers(None).await.map_err(|error| failed(&error))? {

@@ -3,6 +3,7 @@
 mod cancel;
 mod config_error;
 mod container_config;
+mod disks;
 mod dns;
 mod earlier_runs;
 mod environment;

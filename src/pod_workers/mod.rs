@@ -149,8 +149,13 @@ impl PodWorkers {
 
     /// The pod shall end although its source has it: its time is over.
     pub(crate) fn end(&mut self, uid: &PodUid) {
+        self.end_within(uid, Duration::MAX);
+    }
+
+    /// The same, with so much time to stop at most.
+    pub(crate) fn end_within(&mut self, uid: &PodUid, most: Duration) {
         let Some(entry) = self.workers.get_mut(uid) else { return };
-        let grace = entry.worker.pod.as_ref().map_or(DEFAULT_GRACE, |pod| pod.spec.termination_grace());
+        let grace = entry.worker.pod.as_ref().map_or(DEFAULT_GRACE, |pod| pod.spec.termination_grace()).min(most);
         if entry.worker.terminate(grace) {
             entry.cancel();
         }

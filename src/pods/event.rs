@@ -1,7 +1,7 @@
 //! What reaches the sync loop: everything that can change what is done next. Pure.
 
 use crate::api::PodUid;
-use crate::pods::{Look, NodeEvent, ObservedPod, OomKill, PodEvent, ProbeResult, SourceUpdate, Waiting};
+use crate::pods::{Look, NodeEvent, ObservedPod, OomKill, PodEvent, PressureLook, ProbeResult, SourceUpdate, Waiting};
 
 /// The sync loop's one inbox.
 #[derive(Debug)]
@@ -24,6 +24,10 @@ pub(crate) enum SyncEvent {
     NodeHappened(NodeEvent),
     /// The kernel has killed a process for want of memory.
     OomKilled(OomKill),
+    /// Processes have waited for memory.
+    MemoryStalled,
+    /// What the node has left was looked at.
+    PressureLooked(PressureLook),
     /// The watchdog asks whether the loop moves: taking it out is the answer.
     Beat,
 }

@@ -66,6 +66,8 @@ pub(crate) struct NodeStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) last_stall: Option<Stall>,
     pub(crate) runtime: RuntimeStatus,
+    /// As in a node's status; none before the first look.
+    pub(crate) conditions: Vec<ConditionStatus>,
     pub(crate) sources: Vec<SourceStatus>,
     pub(crate) pods: u64,
     /// Images on their way, in the order in which they were asked for.
@@ -84,6 +86,20 @@ pub(crate) struct RuntimeStatus {
     pub(crate) ready: bool,
     pub(crate) network_ready: bool,
     /// Why it is not ready.
+    pub(crate) message: String,
+}
+
+/// One condition of the node, as a v1.NodeCondition.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ConditionStatus {
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    /// `True` or `False`.
+    pub(crate) status: String,
+    /// RFC 3339.
+    pub(crate) last_transition_time: String,
+    pub(crate) reason: String,
     pub(crate) message: String,
 }
 

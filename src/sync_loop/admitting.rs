@@ -56,7 +56,8 @@ impl SyncLoop {
     fn admit(&mut self, pod: &Pod, now: Instant) {
         let uid = &pod.metadata.uid;
         let strict_groups = self.runtime.keeps_to_groups();
-        let verdict = self.admission.admit(pod, &self.others(uid), strict_groups);
+        let pressed = self.admit_under_pressure(pod);
+        let verdict = pressed.and_then(|()| self.admission.admit(pod, &self.others(uid), strict_groups));
         match verdict {
             Ok(victims) => {
                 self.admitted.insert(uid.clone());

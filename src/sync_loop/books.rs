@@ -10,10 +10,10 @@ use crate::api::{self, Event, Pod, PodStatus, PodUid, Time};
 use crate::config::Config;
 use crate::images::{PullUnderWay, PullsUnderWay};
 use crate::pod_sources::merge::{SourceView, Sources};
-use crate::pods::{EventRing, ObservedCache, PodDirs, RuntimeState};
+use crate::pods::{EventRing, NodePressures, ObservedCache, PodDirs, PressureCondition, RuntimeState};
 use crate::server::{
-    LocalApi, LogQuery, LogSource, NodeStatus, PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus,
-    SyncHealth, Watchdog,
+    ConditionStatus, LocalApi, LogQuery, LogSource, NodeStatus, PodEntry, PullStatus, RecentError, RuntimeStatus,
+    SourceStatus, SyncHealth, Watchdog,
 };
 use crate::status::{StatusBook, run_to_read};
 
@@ -30,6 +30,7 @@ pub(crate) struct Books {
     /// Pods that run under a uid that another kubelet gave them, by the uid that their manifest gives.
     pub(crate) takeovers: BTreeMap<PodUid, PodUid>,
     pub(crate) events: EventRing,
+    pub(crate) pressures: NodePressures,
     errors: VecDeque<RecentError>,
 }
 
@@ -42,6 +43,7 @@ impl Books {
             ending: BTreeMap::new(),
             takeovers: BTreeMap::new(),
             events: EventRing::default(),
+            pressures: NodePressures::default(),
             errors: VecDeque::new(),
         }
     }
@@ -100,6 +102,7 @@ impl LocalApi for LocalBooks {
                 network_ready: runtime.network_ready,
                 message: runtime.message.clone(),
             },
+            conditions: books.pressures.conditions().map(condition_status).collect(),
             sources: books.sources.views().map(source_status).collect(),
             pods: u64::try_from(books.sources.pods().count()).unwrap_or(u64::MAX),
             pulls: self.pulls.list().iter().map(pull_status).collect(),
@@ -152,6 +155,16 @@ fn pull_status(pull: &PullUnderWay) -> PullStatus {
         pod: pull.pod.clone(),
         begun: pull.begun.is_some(),
         seconds: pull.begun.unwrap_or(pull.asked).elapsed().as_secs(),
+    }
+}
+
+fn condition_status(condition: PressureCondition) -> ConditionStatus {
+    ConditionStatus {
+        kind: condition.pressure.as_str().to_owned(),
+        status: if condition.holds { "True" } else { "False" }.to_owned(),
+        last_transition_time: condition.since.to_string(),
+        reason: condition.reason.as_str().to_owned(),
+        message: condition.message.to_owned(),
     }
 }
 

@@ -28,6 +28,7 @@ impl SyncLoop {
             SyncEvent::Relisted(relist) => {
                 self.on_relist(relist, now);
                 self.image_garbage.relisted(now);
+                self.node_watch.relisted();
             }
             SyncEvent::Runtime(state) => self.on_runtime(state),
             SyncEvent::WorkDone(done) => self.on_work_done(done, now),
@@ -35,6 +36,8 @@ impl SyncLoop {
             SyncEvent::Happened(event) => self.on_happened(event, now),
             SyncEvent::NodeHappened(event) => self.on_node_happened(event, now),
             SyncEvent::OomKilled(kill) => self.on_oom_kill(kill, now),
+            SyncEvent::MemoryStalled => self.node_watch.stalled(),
+            SyncEvent::PressureLooked(look) => self.on_pressure_looked(look, now),
             SyncEvent::Beat => {}
         }
     }
@@ -313,6 +316,7 @@ impl SyncLoop {
             self.weigh_burstable();
         }
         self.collect_images(now);
+        self.watch_node(now);
         for uid in std::mem::take(&mut self.dirty) {
             self.refresh_status(&uid);
             self.note_deadline(&uid, now);
@@ -420,6 +424,7 @@ fn doing(event: &SyncEvent) -> Doing {
         SyncEvent::WorkDone(_) => Doing::WorkDone,
         SyncEvent::Probed(_) => Doing::Probed,
         SyncEvent::Happened(_) | SyncEvent::NodeHappened(_) | SyncEvent::OomKilled(_) => Doing::Happened,
+        SyncEvent::MemoryStalled | SyncEvent::PressureLooked(_) => Doing::Happened,
         SyncEvent::Beat => Doing::Waiting,
     }
 }

@@ -5,6 +5,7 @@
 
 mod admitting;
 mod books;
+mod eviction;
 mod groups;
 mod handlers;
 mod happenings;
@@ -38,6 +39,7 @@ use crate::status::{ActiveDeadlines, Failed};
 
 pub(crate) use books::{Books, LocalBooks};
 
+use eviction::NodeWatch;
 use happenings::Happenings;
 use image_garbage::ImageGarbage;
 use resizes::Resizes;
@@ -89,6 +91,7 @@ pub(crate) struct SyncLoop {
     /// Pods have come, changed or gone: together they may weigh something else.
     weigh: bool,
     image_garbage: ImageGarbage,
+    node_watch: NodeWatch,
 }
 
 impl SyncLoop {
@@ -117,6 +120,7 @@ impl SyncLoop {
         let kernel_log = oom::open_kernel_log();
         let follow = |log| rt::spawn(oom::follow_kernel_log(log, sender.clone()));
         let kernel_log_follower = kernel_log.clone().map(follow);
+        let node_watch = NodeWatch::new(&config.eviction, sender.clone());
         let pleg = Pleg::new(Rc::clone(&runtime), config.sync_frequency, sender.clone());
         let admission = Admission::new(config, &runtime.node.allocatable, runtime.node.max_pods);
         Self {
@@ -148,6 +152,7 @@ impl SyncLoop {
             resizes: Resizes::default(),
             weigh: true,
             image_garbage: ImageGarbage::default(),
+            node_watch,
         }
     }
 
@@ -183,8 +188,8 @@ impl SyncLoop {
         let event = async { self.inbox.recv().await.map(Some) };
         let deadline = self.deadlines.next();
         // What is due waits for the runtime: it is not looked at again and again until then.
-        let work = if self.can_work() { self.workers.due() } else { None };
-        match work.into_iter().chain(deadline).min() {
+        let work = if self.can_work() { [self.workers.due(), self.node_watch.due()] } else { [None; 2] };
+        match work.into_iter().flatten().chain(deadline).min() {
             Some(moment) => {
                 let timer = async {
                     rt::sleep_until(moment).await;

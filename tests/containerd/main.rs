@@ -12,6 +12,7 @@ mod adoption;
 mod configs;
 mod crash_safety;
 mod events;
+mod eviction;
 mod golden;
 mod hooks;
 mod images;

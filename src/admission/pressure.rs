@@ -1,0 +1,90 @@
+//! Whether a node that is short of something takes one more pod. Pure.
+
+use std::collections::BTreeSet;
+
+use super::Rejection;
+use crate::api::{Pod, QosClass, Reason, TaintEffect, Toleration, TolerationOperator, qos_class};
+use crate::pods::Pressure;
+
+/// The taint of a node under memory pressure.
+const MEMORY_PRESSURE: &str = "node.kubernetes.io/memory-pressure";
+
+/// `spared` are pods that are not to be ended for the node's sake either.
+pub(crate) fn check_pressure(pod: &Pod, held: &BTreeSet<Pressure>, spared: bool) -> Result<(), Rejection> {
+    if held.is_empty() || spared {
+        return Ok(());
+    }
+    let only_memory = held.iter().eq([&Pressure::Memory]);
+    let asks_for_something = qos_class(pod) != QosClass::BestEffort;
+    if only_memory && (asks_for_something || pod.spec.tolerations.iter().any(tolerates)) {
+        return Ok(());
+    }
+    let held: Vec<&str> = held.iter().map(|pressure| pressure.as_str()).collect();
+    let message = format!("The node had condition: [{}]. ", held.join(" "));
+    Err(Rejection { reason: Reason::EVICTED, message })
+}
+
+fn tolerates(toleration: &Toleration) -> bool {
+    let effect = toleration.effect.is_none_or(|effect| effect == TaintEffect::NoSchedule);
+    let exists = toleration.operator == Some(TolerationOperator::Exists);
+    let key = toleration.key == MEMORY_PRESSURE || toleration.key.is_empty() && exists;
+    // The taint has no value.
+    effect && key && (exists || toleration.value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{Container, MEMORY};
+
+    fn pod(request: bool, tolerations: Vec<Toleration>) -> Pod {
+        let mut container = Container::default();
+        if request {
+            container.resources.requests = [(MEMORY, "1Mi".parse().unwrap())].into_iter().collect();
+        }
+        let mut pod = Pod::default();
+        pod.spec.containers = vec![container];
+        pod.spec.tolerations = tolerations;
+        pod
+    }
+
+    #[track_caller]
+    fn check(pod: &Pod, held: &[Pressure], expected: Option<&str>) {
+        let found = check_pressure(pod, &held.iter().copied().collect(), false);
+        let found = found.err().map(|rejection| {
+            assert_eq!(rejection.reason, Reason::EVICTED);
+            rejection.message
+        });
+        assert_eq!(found.as_deref(), expected);
+        assert_eq!(check_pressure(pod, &held.iter().copied().collect(), true), Ok(()));
+    }
+
+    #[test]
+    fn short_of_memory_a_node_refuses_only_who_asks_for_nothing_and_tolerates_nothing() {
+        let memory = "The node had condition: [MemoryPressure]. ";
+        check(&pod(false, Vec::new()), &[], None);
+        check(&pod(false, Vec::new()), &[Pressure::Memory], Some(memory));
+        check(&pod(true, Vec::new()), &[Pressure::Memory], None);
+        let toleration =
+            |key: &str, operator, effect| Toleration { key: key.to_owned(), operator, effect, ..Toleration::default() };
+        let exists = Some(TolerationOperator::Exists);
+        for (toleration, takes) in [
+            (toleration(MEMORY_PRESSURE, exists, None), true),
+            (toleration(MEMORY_PRESSURE, None, Some(TaintEffect::NoSchedule)), true),
+            (toleration("", exists, Some(TaintEffect::NoSchedule)), true),
+            (toleration("", exists, Some(TaintEffect::NoExecute)), false),
+            (toleration("node.kubernetes.io/disk-pressure", exists, None), false),
+        ] {
+            check(&pod(false, vec![toleration]), &[Pressure::Memory], (!takes).then_some(memory));
+        }
+    }
+
+    #[test]
+    fn short_of_anything_else_it_refuses_all() {
+        let disk = "The node had condition: [DiskPressure]. ";
+        check(&pod(true, Vec::new()), &[Pressure::Disk], Some(disk));
+        let both = "The node had condition: [DiskPressure MemoryPressure]. ";
+        check(&pod(true, Vec::new()), &[Pressure::Memory, Pressure::Disk], Some(both));
+        check(&pod(true, Vec::new()), &[Pressure::Pid], Some("The node had condition: [PIDPressure]. "));
+    }
+}

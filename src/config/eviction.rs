@@ -1,0 +1,250 @@
+//! When a node counts as short of something, and how pods are ended for it. Pure.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::check::Problem;
+use super::duration;
+use super::effective::{Fields, conflict};
+use crate::api::{Format, Quantity};
+
+/// What a node can run short of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Signal {
+    MemoryAvailable,
+    /// Of what the group of all pods may have.
+    AllocatableMemoryAvailable,
+    NodeFsAvailable,
+    NodeFsInodesFree,
+    ImageFsAvailable,
+    ImageFsInodesFree,
+    ContainerFsAvailable,
+    ContainerFsInodesFree,
+    PidAvailable,
+}
+
+/// An amount that depends on the node or not.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Amount {
+    Quantity(Quantity),
+    /// A share of the capacity, from 0 to 1, as exact as upstream has it.
+    Share(f32),
+}
+
+/// A node with less than this of something is under pressure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Threshold {
+    pub(crate) signal: Signal,
+    pub(crate) value: Amount,
+    /// For so long it may be below before a pod is ended for it; zero: a hard threshold.
+    pub(crate) grace: Duration,
+    /// It counts as met until there is so much more.
+    pub(crate) min_reclaim: Option<Amount>,
+}
+
+/// What the configuration says of eviction.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Eviction {
+    pub(crate) thresholds: Vec<Threshold>,
+    /// Pods that are ended for a soft threshold are given no more than this to stop.
+    pub(crate) max_pod_grace: Duration,
+    /// A condition of the node stays for so long after it was last seen.
+    pub(crate) transition: Duration,
+    /// Limits on what pods write to the node's disk are kept.
+    pub(crate) local_storage: bool,
+    /// Static pods may be ended and refused, too.
+    pub(crate) static_pods: bool,
+}
+
+impl Signal {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::MemoryAvailable,
+        Self::AllocatableMemoryAvailable,
+        Self::NodeFsAvailable,
+        Self::NodeFsInodesFree,
+        Self::ImageFsAvailable,
+        Self::ImageFsInodesFree,
+        Self::ContainerFsAvailable,
+        Self::ContainerFsInodesFree,
+        Self::PidAvailable,
+    ];
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::MemoryAvailable => "memory.available",
+            Self::AllocatableMemoryAvailable => "allocatableMemory.available",
+            Self::NodeFsAvailable => "nodefs.available",
+            Self::NodeFsInodesFree => "nodefs.inodesFree",
+            Self::ImageFsAvailable => "imagefs.available",
+            Self::ImageFsInodesFree => "imagefs.inodesFree",
+            Self::ContainerFsAvailable => "containerfs.available",
+            Self::ContainerFsInodesFree => "containerfs.inodesFree",
+            Self::PidAvailable => "pid.available",
+        }
+    }
+}
+
+impl Amount {
+    /// `10%`, or a quantity.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        match text.strip_suffix('%') {
+            Some(percent) => percent.parse::<f32>().ok().map(|percent| Self::Share(percent / 100.0)),
+            None => text.parse().ok().map(Self::Quantity),
+        }
+    }
+
+    /// How much it is of a capacity; a share is written as upstream writes it.
+    pub(crate) fn of(self, capacity: u64) -> Quantity {
+        match self {
+            Self::Quantity(quantity) => quantity,
+            Self::Share(share) => Quantity::new(part(capacity, share), Format::BinarySi),
+        }
+    }
+}
+
+/// Upstream keeps the share in 32 bits, and that shows in its messages.
+#[expect(clippy::cast_possible_truncation, reason = "a float that is too large becomes the largest integer")]
+fn part(capacity: u64, share: f32) -> i64 {
+    #[expect(clippy::cast_precision_loss, reason = "upstream rounds it as well")]
+    let capacity = capacity as f64;
+    (capacity * f64::from(share)) as i64
+}
+
+impl Threshold {
+    pub(crate) fn is_hard(&self) -> bool {
+        self.grace.is_zero()
+    }
+}
+
+/// The defaults of a Linux node. `imagefs` counts as `nodefs` where images have no file system of their own.
+const HARD_DEFAULTS: &[(&str, &str)] = &[
+    ("memory.available", "100Mi"),
+    ("nodefs.available", "10%"),
+    ("nodefs.inodesFree", "5%"),
+    ("imagefs.available", "15%"),
+    ("imagefs.inodesFree", "5%"),
+];
+
+/// What the fields come to; `enforced` tells whether the group of all pods has a limit.
+pub(super) fn read(fields: &Fields<'_>, enforced: bool, static_pods: bool) -> Result<Eviction, Problem> {
+    let mut hard = amounts(fields, "evictionHard")?;
+    if hard.is_empty() || fields.bool("mergeDefaultEvictionSettings") == Some(true) {
+        hard.extend(
+            hard_defaults().filter(|(signal, _)| hard.iter().all(|(given, _)| given != signal)).collect::<Vec<_>>(),
+        );
+    }
+    let reclaims = amounts(fields, "evictionMinimumReclaim")?;
+    let threshold = |signal: Signal, value, grace| {
+        let reclaim = reclaims.iter().find(|(of, _)| *of == signal).map(|(_, amount)| *amount);
+        Threshold { signal, value, grace, min_reclaim: reclaim }
+    };
+    let mut thresholds: Vec<_> =
+        hard.into_iter().map(|(signal, value)| threshold(signal, value, Duration::ZERO)).collect();
+    for (signal, value) in amounts(fields, "evictionSoft")? {
+        let periods = fields.at("evictionSoftGracePeriod");
+        let grace = periods.and_then(|periods| duration::parse(periods.get(signal.as_str())?.as_str()?));
+        let Some(grace) = grace else {
+            let fault = format!("required for the soft threshold of {}", signal.as_str());
+            return Err(conflict("evictionSoftGracePeriod", fault));
+        };
+        thresholds.push(threshold(signal, value, grace.size));
+    }
+    // As upstream has it, neither nothing nor everything is a threshold.
+    thresholds.retain(|threshold| !matches!(threshold.value, Amount::Share(share) if share <= 0.0 || share >= 1.0));
+    let mut eviction = Eviction { thresholds, static_pods, ..Eviction::default() };
+    if enforced {
+        eviction.watch_allocatable();
+    }
+    let seconds = fields.int("evictionMaxPodGracePeriod").unwrap_or(0);
+    eviction.max_pod_grace = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+    fields.replace("evictionPressureTransitionPeriod", Fields::duration, &mut eviction.transition);
+    fields.replace("localStorageCapacityIsolation", Fields::bool, &mut eviction.local_storage);
+    Ok(eviction)
+}
+
+fn hard_defaults() -> impl Iterator<Item = (Signal, Amount)> {
+    HARD_DEFAULTS.iter().filter_map(|(name, value)| Some((Signal::named(name)?, Amount::parse(value)?)))
+}
+
+/// Quantities and percentages by signal.
+fn amounts(fields: &Fields<'_>, path: &str) -> Result<Vec<(Signal, Amount)>, Problem> {
+    let mut amounts = Vec::new();
+    for (name, value) in fields.at(path).and_then(Value::as_object).into_iter().flatten() {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let (Some(signal), Some(amount)) = (Signal::named(name), Amount::parse(&text)) else { continue };
+        if amount == Amount::Quantity(Quantity::ZERO) {
+            return Err(conflict(&format!("{path}[{name}]"), "expected more than 0, found 0".to_owned()));
+        }
+        amounts.push((signal, amount));
+    }
+    Ok(amounts)
+}
+
+impl Default for Eviction {
+    fn default() -> Self {
+        let hard = |(signal, value)| Threshold { signal, value, grace: Duration::ZERO, min_reclaim: None };
+        let mut eviction = Self {
+            thresholds: hard_defaults().map(hard).collect(),
+            max_pod_grace: Duration::ZERO,
+            transition: Duration::from_secs(5 * 60),
+            local_storage: true,
+            static_pods: false,
+        };
+        eviction.watch_allocatable();
+        eviction
+    }
+}
+
+impl Signal {
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|signal| signal.as_str() == name)
+    }
+}
+
+impl Eviction {
+    /// Where the group of all pods has a limit, the hard threshold of memory holds below that limit, too.
+    fn watch_allocatable(&mut self) {
+        let memory = self.thresholds.iter().find(|t| t.signal == Signal::MemoryAvailable && t.is_hard());
+        if let Some(memory) = memory.copied() {
+            self.thresholds.push(Threshold { signal: Signal::AllocatableMemoryAvailable, ..memory });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_a_capacity_is_as_upstream_counts_it() {
+        let shown = |text: &str, capacity| Amount::parse(text).unwrap().of(capacity).to_string();
+        assert_eq!(shown("100Mi", 1 << 30), "100Mi");
+        assert_eq!(shown("50%", 1 << 30), "512Mi");
+        // float64(float32(0.1)) * 1000000000
+        assert_eq!(shown("10%", 1_000_000_000), "100000001");
+        assert_eq!(shown("10%", 0), "0");
+    }
+
+    #[test]
+    fn every_signal_is_found_by_its_name() {
+        for signal in Signal::ALL {
+            assert_eq!(Signal::named(signal.as_str()), Some(signal));
+        }
+        assert_eq!(Signal::named("memory.free"), None);
+    }
+
+    #[test]
+    fn without_a_configuration_the_defaults_of_a_linux_node_hold() {
+        let names: Vec<&str> = Eviction::default().thresholds.iter().map(|t| t.signal.as_str()).collect();
+        let expected = [
+            "memory.available",
+            "nodefs.available",
+            "nodefs.inodesFree",
+            "imagefs.available",
+            "imagefs.inodesFree",
+            "allocatableMemory.available",
+        ];
+        assert_eq!(names, expected);
+    }
+}

@@ -1,0 +1,135 @@
+//! Which file systems images and writable layers are on, and what follows from that. Pure.
+//!
+//! As the upstream kubelet has it (pkg/kubelet/eviction/helpers.go, `buildSignalToRankFunc` and its neighbours).
+
+use crate::config::{Signal, Threshold};
+
+/// Where the runtime keeps what it has, as seen from the node's own file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// Everything is on one.
+    #[default]
+    Shared,
+    /// Images and writable layers are on one of their own.
+    ImagesApart,
+    /// Images are on one of their own, writable layers beside the pods' volumes.
+    Split,
+}
+
+/// What of a pod's files counts against a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Parts {
+    pub(crate) layers: bool,
+    /// Logs and volumes.
+    pub(crate) local: bool,
+}
+
+/// What the node itself can give back before a pod has to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reclaims {
+    pub(crate) dead_containers: bool,
+    pub(crate) images: bool,
+}
+
+impl Layout {
+    /// The thresholds in force: those of `containerfs` are never configured but follow from where layers are.
+    pub(crate) fn thresholds(self, configured: &[Threshold]) -> Vec<Threshold> {
+        let is_own = |signal| matches!(signal, Signal::ContainerFsAvailable | Signal::ContainerFsInodesFree);
+        let mut all: Vec<Threshold> = configured.iter().copied().filter(|t| !is_own(t.signal)).collect();
+        let (bytes, inodes) = match self {
+            Self::Shared | Self::Split => (Signal::NodeFsAvailable, Signal::NodeFsInodesFree),
+            Self::ImagesApart => (Signal::ImageFsAvailable, Signal::ImageFsInodesFree),
+        };
+        let follow = |t: &Threshold| match t.signal {
+            signal if signal == bytes => Some(Threshold { signal: Signal::ContainerFsAvailable, ..*t }),
+            signal if signal == inodes => Some(Threshold { signal: Signal::ContainerFsInodesFree, ..*t }),
+            _ => None,
+        };
+        let following: Vec<Threshold> = all.iter().filter_map(follow).collect();
+        all.extend(following);
+        all
+    }
+
+    pub(crate) fn parts(self, signal: Signal) -> Parts {
+        let images = matches!(signal, Signal::ImageFsAvailable | Signal::ImageFsInodesFree);
+        let nodefs = matches!(signal, Signal::NodeFsAvailable | Signal::NodeFsInodesFree);
+        match self {
+            Self::Shared => Parts { layers: true, local: true },
+            Self::ImagesApart => Parts { layers: !nodefs, local: nodefs },
+            Self::Split => Parts { layers: !images, local: !images },
+        }
+    }
+
+    pub(crate) fn reclaims(self, signal: Signal) -> Reclaims {
+        let nothing = Reclaims { dead_containers: false, images: false };
+        let everything = Reclaims { dead_containers: true, images: true };
+        match (self, signal) {
+            (_, Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable | Signal::PidAvailable) => nothing,
+            (Self::Shared, _) => everything,
+            (Self::ImagesApart, Signal::NodeFsAvailable | Signal::NodeFsInodesFree) => nothing,
+            (Self::ImagesApart, _) => everything,
+            (Self::Split, Signal::ImageFsAvailable | Signal::ImageFsInodesFree) => {
+                Reclaims { dead_containers: false, images: true }
+            }
+            (Self::Split, _) => Reclaims { dead_containers: true, images: false },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::Amount;
+
+    fn threshold(signal: Signal, percent: f32) -> Threshold {
+        Threshold { signal, value: Amount::Share(percent), grace: Duration::ZERO, min_reclaim: None }
+    }
+
+    #[test]
+    fn containerfs_has_the_thresholds_of_the_file_system_that_it_is_on() {
+        let configured = [
+            threshold(Signal::NodeFsAvailable, 0.1),
+            threshold(Signal::ImageFsAvailable, 0.15),
+            threshold(Signal::ContainerFsAvailable, 0.5),
+        ];
+        for (layout, share) in [(Layout::Shared, 0.1), (Layout::Split, 0.1), (Layout::ImagesApart, 0.15)] {
+            let all = layout.thresholds(&configured);
+            let containerfs: Vec<_> = all.iter().filter(|t| t.signal == Signal::ContainerFsAvailable).collect();
+            assert_eq!(containerfs, [&threshold(Signal::ContainerFsAvailable, share)], "{layout:?}");
+            assert_eq!(all.len(), 3);
+        }
+    }
+
+    #[test]
+    fn pods_answer_for_what_they_have_on_the_file_system_that_is_full() {
+        let parts = |layout: Layout, signal| {
+            let Parts { layers, local } = layout.parts(signal);
+            (layers, local)
+        };
+        for (signal, shared, apart, split) in [
+            (Signal::NodeFsAvailable, (true, true), (false, true), (true, true)),
+            (Signal::ImageFsInodesFree, (true, true), (true, false), (false, false)),
+            (Signal::ContainerFsAvailable, (true, true), (true, false), (true, true)),
+        ] {
+            assert_eq!(parts(Layout::Shared, signal), shared);
+            assert_eq!(parts(Layout::ImagesApart, signal), apart);
+            assert_eq!(parts(Layout::Split, signal), split);
+        }
+    }
+
+    #[test]
+    fn the_node_gives_back_only_what_makes_room_where_there_is_none() {
+        let given = |layout: Layout, signal| {
+            let Reclaims { dead_containers, images } = layout.reclaims(signal);
+            (dead_containers, images)
+        };
+        assert_eq!(given(Layout::Shared, Signal::MemoryAvailable), (false, false));
+        assert_eq!(given(Layout::Shared, Signal::NodeFsAvailable), (true, true));
+        assert_eq!(given(Layout::ImagesApart, Signal::NodeFsAvailable), (false, false));
+        assert_eq!(given(Layout::ImagesApart, Signal::ContainerFsInodesFree), (true, true));
+        assert_eq!(given(Layout::Split, Signal::ImageFsAvailable), (false, true));
+        assert_eq!(given(Layout::Split, Signal::NodeFsAvailable), (true, false));
+    }
+}

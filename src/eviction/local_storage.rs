@@ -1,0 +1,150 @@
+//! Limits on what a pod writes to the node's disk. Pure.
+
+use super::usage::{Disk, PodUsage};
+use crate::api::{EPHEMERAL_STORAGE, Pod, Quantity, VolumeSource, pod_limits};
+
+/// Whether anything of the pod has such a limit: all others are never measured for it.
+pub(crate) fn has_limits(pod: &Pod) -> bool {
+    let limited = |source: &VolumeSource| match source {
+        VolumeSource::EmptyDir(source) => source.size_limit.is_some_and(is_positive),
+        _ => false,
+    };
+    pod.spec.volumes.iter().any(|volume| limited(&volume.source)) || has_storage_limit(pod)
+}
+
+/// Whether its containers or the pod as a whole have a limit.
+pub(crate) fn has_storage_limit(pod: &Pod) -> bool {
+    let own = pod.spec.resources.iter().any(|resources| resources.limits.contains_key(EPHEMERAL_STORAGE));
+    let mut containers = pod.spec.all_containers();
+    own || containers.any(|container| container.resources.limits.contains_key(EPHEMERAL_STORAGE))
+}
+
+/// What is over its limit, in upstream's words; `layers_apart` tells whether writable layers are on another disk.
+pub(crate) fn exceeded(pod: &Pod, usage: &PodUsage, layers_apart: bool) -> Option<String> {
+    exceeded_volume(pod, usage)
+        .or_else(|| exceeded_by_pod(pod, usage))
+        .or_else(|| exceeded_by_container(pod, usage, layers_apart))
+}
+
+fn exceeded_volume(pod: &Pod, usage: &PodUsage) -> Option<String> {
+    pod.spec.volumes.iter().find_map(|volume| {
+        let VolumeSource::EmptyDir(source) = &volume.source else { return None };
+        let limit = source.size_limit.filter(|limit| is_positive(*limit))?;
+        let used = usage.volumes.iter().find(|seen| seen.name == volume.name)?.disk;
+        let name = &volume.name;
+        is_over(used.bytes, limit).then(|| format!("Usage of EmptyDir volume {name:?} exceeds the limit \"{limit}\". "))
+    })
+}
+
+fn exceeded_by_pod(pod: &Pod, usage: &PodUsage) -> Option<String> {
+    let limit = *pod_limits(&pod.spec).get(EPHEMERAL_STORAGE)?;
+    let used = usage.layers().plus(usage.local()).plus(usage.own);
+    is_over(used.bytes, limit)
+        .then(|| format!("Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "))
+}
+
+fn exceeded_by_container(pod: &Pod, usage: &PodUsage, layers_apart: bool) -> Option<String> {
+    usage.containers.iter().find_map(|seen| {
+        let name = &seen.name;
+        let container = pod.spec.containers.iter().find(|container| container.name == *name)?;
+        let limit = *container.resources.limits.get(EPHEMERAL_STORAGE).filter(|limit| !limit.is_zero())?;
+        let layer = seen.layer.filter(|_| !layers_apart).unwrap_or_default();
+        let used = seen.logs.unwrap_or(Disk::default()).plus(layer);
+        is_over(used.bytes, limit)
+            .then(|| format!("Container {name} exceeded its local ephemeral storage limit \"{limit}\". "))
+    })
+}
+
+fn is_over(bytes: u64, limit: Quantity) -> bool {
+    i128::from(bytes).saturating_mul(1_000_000_000) > limit.nanos()
+}
+
+fn is_positive(limit: Quantity) -> bool {
+    !limit.is_zero() && !limit.is_negative()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::usage::{ContainerUsage, VolumeUsage};
+    use super::*;
+    use crate::api::{Container, EmptyDirVolumeSource, Volume};
+
+    fn container(name: &str, limit: Option<&str>) -> Container {
+        let mut container = Container { name: name.to_owned(), ..Container::default() };
+        let limits = limit.map(|limit| (EPHEMERAL_STORAGE, limit.parse().unwrap()));
+        container.resources.limits = limits.into_iter().collect();
+        container
+    }
+
+    fn empty_dir(name: &str, limit: Option<&str>) -> Volume {
+        let size_limit = limit.map(|limit| limit.parse().unwrap());
+        let source = EmptyDirVolumeSource { size_limit, ..EmptyDirVolumeSource::default() };
+        Volume { name: name.to_owned(), source: VolumeSource::EmptyDir(Box::new(source)) }
+    }
+
+    fn pod(containers: Vec<Container>, volumes: Vec<Volume>) -> Pod {
+        let mut pod = Pod::default();
+        pod.spec.containers = containers;
+        pod.spec.volumes = volumes;
+        pod
+    }
+
+    fn disk(bytes: u64) -> Disk {
+        Disk { bytes, inodes: 1 }
+    }
+
+    fn uses(name: &str, layer: u64, logs: u64) -> ContainerUsage {
+        ContainerUsage { name: name.to_owned(), memory: None, layer: Some(disk(layer)), logs: Some(disk(logs)) }
+    }
+
+    fn volume(name: &str, bytes: u64, in_memory: bool) -> VolumeUsage {
+        VolumeUsage { name: name.to_owned(), disk: disk(bytes), in_memory }
+    }
+
+    #[test]
+    fn a_volume_is_over_its_limit_with_the_first_byte_beyond_it() {
+        let pod = pod(vec![container("x", None)], vec![empty_dir("free", None), empty_dir("data", Some("1Ki"))]);
+        let told = |free, data| {
+            let volumes = vec![volume("free", free, false), volume("data", data, true)];
+            exceeded(&pod, &PodUsage { volumes, ..PodUsage::default() }, false)
+        };
+        assert_eq!(told(1 << 40, 1024), None);
+        assert_eq!(told(0, 1025).as_deref(), Some("Usage of EmptyDir volume \"data\" exceeds the limit \"1Ki\". "));
+        assert_eq!(exceeded(&pod, &PodUsage::default(), false), None, "what was not measured is within");
+    }
+
+    #[test]
+    fn a_container_answers_for_its_logs_and_for_its_layer_where_that_is_on_the_same_disk() {
+        let pod = pod(vec![container("x", Some("1Ki")), container("y", None)], Vec::new());
+        let told = |layer, logs, apart| {
+            let usage = PodUsage { containers: vec![uses("x", layer, logs)], ..PodUsage::default() };
+            exceeded_by_container(&pod, &usage, apart)
+        };
+        assert_eq!(told(1000, 24, false), None);
+        assert_eq!(told(1000, 25, true), None);
+        let expected = "Container x exceeded its local ephemeral storage limit \"1Ki\". ";
+        assert_eq!(told(1000, 25, false).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn a_pod_answers_for_everything_that_it_has_on_the_disk() {
+        let pod = pod(vec![container("x", Some("1Ki")), container("y", Some("1Ki"))], vec![empty_dir("data", None)]);
+        let told = |data, in_memory, own| {
+            let containers = vec![uses("x", 500, 0), uses("y", 500, 0)];
+            let volumes = vec![volume("data", data, in_memory)];
+            exceeded(&pod, &PodUsage { containers, volumes, own: disk(own), ..PodUsage::default() }, false)
+        };
+        assert_eq!(told(1000, false, 48), None);
+        assert_eq!(told(5000, true, 48), None);
+        let expected = "Pod ephemeral local storage usage exceeds the total limit of containers 2Ki. ";
+        assert_eq!(told(1000, false, 49).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn only_pods_with_limits_are_measured() {
+        assert!(!has_limits(&pod(vec![container("x", None)], vec![empty_dir("data", None)])));
+        assert!(!has_limits(&pod(Vec::new(), vec![empty_dir("data", Some("0"))])));
+        assert!(has_limits(&pod(Vec::new(), vec![empty_dir("data", Some("1"))])));
+        assert!(has_limits(&pod(vec![container("x", Some("1"))], Vec::new())));
+    }
+}

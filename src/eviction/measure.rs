@@ -1,0 +1,142 @@
+//! Finds out what pods use: from their control groups, from the runtime, and from the disk.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::local_storage::has_storage_limit;
+use super::usage::{ContainerUsage, Disk, PodUsage, VolumeUsage};
+use crate::api::{Pod, StorageMedium, VolumeSource, qos_class};
+use crate::cgroups::{CgroupName, HIERARCHY, UsageReader};
+use crate::config::CgroupDriver;
+use crate::cri::RuntimeService;
+use crate::host::disk_usage::disk_usage;
+use crate::pods::{ObservedPod, PodDirs};
+use crate::rt;
+
+/// A pod that may be ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) observed: Rc<ObservedPod>,
+}
+
+/// What pods are measured with.
+#[derive(Clone, Debug)]
+pub(crate) struct Measure {
+    pub(crate) cri: RuntimeService,
+    pub(crate) dirs: PodDirs,
+    /// The driver of the pods' groups and the group above all of them; `None` where pods have no groups.
+    pub(crate) groups: Option<(CgroupDriver, String)>,
+}
+
+impl Measure {
+    /// Memory and processes. `None` for a pod of which nothing could be found out.
+    pub(crate) async fn memory(&self, pod: &Candidate) -> Option<PodUsage> {
+        match &self.groups {
+            Some((driver, root)) => self.memory_of_group(pod, *driver, root),
+            None => self.memory_by_runtime(pod).await,
+        }
+    }
+
+    fn memory_of_group(
+        &self,
+        Candidate { pod, observed }: &Candidate,
+        driver: CgroupDriver,
+        root: &str,
+    ) -> Option<PodUsage> {
+        let mut reader = UsageReader::new(Path::new(HIERARCHY));
+        let group = CgroupName::pod(root, qos_class(pod), &pod.metadata.uid).path(driver);
+        let whole = reader.read(&group).ok()?;
+        // The runtime names the groups of its containers, each after its id.
+        let entries = fs::read_dir(Path::new(HIERARCHY).join(group.trim_start_matches('/'))).ok()?;
+        let mut containers = Vec::new();
+        for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
+            let Some(running) = running(observed).find(|container| name.contains(&container.id)) else { continue };
+            let usage = reader.read(&format!("{group}/{name}")).ok();
+            let memory = usage.and_then(|usage| usage.working_set());
+            containers.push(ContainerUsage { name: running.name.clone(), memory, ..ContainerUsage::default() });
+        }
+        containers.sort_by(|a, b| a.name.cmp(&b.name));
+        Some(PodUsage { memory: whole.working_set(), pids: whole.pids, containers, ..PodUsage::default() })
+    }
+
+    /// Processes are not counted then.
+    async fn memory_by_runtime(&self, Candidate { observed, .. }: &Candidate) -> Option<PodUsage> {
+        let mut containers = Vec::new();
+        for running in running(observed) {
+            let stats = self.cri.container_stats(&running.id).await.ok()?;
+            let memory = stats.memory.and_then(|memory| memory.working_set_bytes);
+            containers.push(ContainerUsage { name: running.name.clone(), memory, ..ContainerUsage::default() });
+        }
+        let memory = containers.iter().filter_map(|container| container.memory).reduce(u64::saturating_add);
+        Some(PodUsage { memory, containers, ..PodUsage::default() })
+    }
+
+    /// What the pod has on the disk. Writable layers are only asked for where they count.
+    pub(crate) async fn disk(&self, candidate: &Candidate, layers: bool) -> PodUsage {
+        let Candidate { pod, observed } = candidate;
+        let (dirs, shown, uid) = (self.dirs.clone(), Arc::clone(pod), pod.metadata.uid.clone());
+        let names: Vec<String> = running(observed).map(|container| container.name.clone()).collect();
+        let mut usage = rt::blocking(move || {
+            let logs = dirs.logs(&shown.metadata.namespace, &shown.metadata.name, &uid);
+            let logs_of = |name: String| {
+                let logs = Some(measured(&logs.join(&name)));
+                ContainerUsage { name, logs, ..ContainerUsage::default() }
+            };
+            let volume = |(name, path, in_memory): (String, PathBuf, bool)| VolumeUsage {
+                name,
+                disk: measured(&path),
+                in_memory,
+            };
+            PodUsage {
+                containers: names.into_iter().map(logs_of).collect(),
+                volumes: volumes(&shown, &dirs).into_iter().map(volume).collect(),
+                own: measured(&dirs.etc_hosts(&uid)),
+                ..PodUsage::default()
+            }
+        })
+        .await;
+        for (container, running) in usage.containers.iter_mut().zip(running(observed).filter(|_| layers)) {
+            let stats = self.cri.container_stats(&running.id).await.ok();
+            container.layer = stats
+                .and_then(|stats| stats.writable_layer)
+                .map(|layer| Disk { bytes: layer.used_bytes.unwrap_or(0), inodes: layer.inodes_used.unwrap_or(0) });
+        }
+        usage
+    }
+
+    /// What counts against the pod's own limits.
+    pub(crate) async fn limited(&self, candidate: &Candidate) -> PodUsage {
+        self.disk(candidate, has_storage_limit(&candidate.pod)).await
+    }
+}
+
+/// The containers that run, the newest of each name.
+fn running(observed: &ObservedPod) -> impl Iterator<Item = &crate::pods::ObservedContainer> {
+    observed.containers.iter().filter(|container| container.is_running())
+}
+
+/// A directory that cannot be read holds nothing: no pod goes for what was not seen.
+fn measured(path: &Path) -> Disk {
+    let found = disk_usage(path).unwrap_or_default();
+    Disk { bytes: found.bytes, inodes: found.inodes }
+}
+
+/// The volumes that the pod has on this node: their names, their places, and whether they are in memory.
+fn volumes(pod: &Pod, dirs: &PodDirs) -> Vec<(String, PathBuf, bool)> {
+    let place = |(name, source): (&String, &VolumeSource)| {
+        let (plugin, in_memory) = match source {
+            VolumeSource::EmptyDir(source) => match source.medium {
+                StorageMedium::Disk => ("kubernetes.io/empty-dir", false),
+                StorageMedium::Memory => ("kubernetes.io/empty-dir", true),
+                StorageMedium::HugePages { .. } => return None,
+            },
+            VolumeSource::ConfigMap(_) => ("kubernetes.io/configmap", false),
+            _ => return None,
+        };
+        Some((name.clone(), dirs.volume(&pod.metadata.uid, plugin, name), in_memory))
+    };
+    pod.spec.volumes.iter().map(|volume| (&volume.name, &volume.source)).filter_map(place).collect()
+}

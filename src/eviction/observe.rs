@@ -1,0 +1,124 @@
+//! Looks at what the node has left of everything.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::layout::Layout;
+use super::signals::{MemInfo, Observation, Observations, tasks};
+use crate::cgroups::{HIERARCHY, UsageReader};
+use crate::config::Signal;
+use crate::host::file_system::{inodes, room};
+
+/// Where what is observed is found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Places {
+    /// The kernel counts memory by control group.
+    pub(crate) cgroup_v2: bool,
+    /// The group of all pods, where they have one.
+    pub(crate) kubepods: Option<String>,
+    /// On the node's own file system.
+    pub(crate) node: PathBuf,
+    /// Where the runtime has its images; `None` while it has not told.
+    pub(crate) images: Option<PathBuf>,
+    /// Where it has writable layers, if that is elsewhere.
+    pub(crate) layers: Option<PathBuf>,
+}
+
+/// It may take long: a file system may be away. What cannot be observed is left out.
+pub(crate) fn observe(places: &Places) -> (Observations, Layout) {
+    let mut seen = Observations::new();
+    let mut reader = UsageReader::new(Path::new(HIERARCHY));
+    if let Some(memory) = memory(places, &mut reader) {
+        seen.insert(Signal::MemoryAvailable, memory);
+    }
+    if let Some(memory) = places.kubepods.as_ref().and_then(|group| allocatable(group, &mut reader)) {
+        seen.insert(Signal::AllocatableMemoryAvailable, memory);
+    }
+    let layout = layout(places);
+    let images = places.images.as_ref().unwrap_or(&places.node);
+    let layers = if layout == Layout::ImagesApart { images } else { &places.node };
+    for (path, bytes, files) in [
+        (&places.node, Signal::NodeFsAvailable, Signal::NodeFsInodesFree),
+        (images, Signal::ImageFsAvailable, Signal::ImageFsInodesFree),
+        (layers, Signal::ContainerFsAvailable, Signal::ContainerFsInodesFree),
+    ] {
+        if let Ok(room) = room(path) {
+            seen.insert(bytes, Observation { available: room.available, capacity: room.capacity });
+        }
+        if let Ok(inodes) = inodes(path) {
+            seen.insert(files, Observation { available: inodes.available, capacity: inodes.capacity });
+        }
+    }
+    if let Some(pids) = pids() {
+        seen.insert(Signal::PidAvailable, pids);
+    }
+    (seen, layout)
+}
+
+/// Threads count as processes do; both bounds hold.
+fn pids() -> Option<Observation> {
+    let number = |path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let bounds = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"];
+    let capacity = bounds.into_iter().filter_map(number).min()?;
+    let running = tasks(&fs::read_to_string("/proc/loadavg").ok()?)?;
+    Some(Observation { available: capacity.saturating_sub(running), capacity })
+}
+
+/// With cgroup v2 as upstream has it: all memory but what the root group uses and cannot give back at once. Without it
+/// as the kernel itself estimates what is available.
+fn memory(places: &Places, reader: &mut UsageReader) -> Option<Observation> {
+    let info = MemInfo::parse(&fs::read_to_string("/proc/meminfo").ok()?);
+    let used = places.cgroup_v2.then(|| reader.read("").ok()?.memory).flatten();
+    let used = used.map(|used| used.anon.saturating_add(used.file).saturating_sub(used.inactive_file));
+    let available = used.map_or(info.available, |used| info.total.saturating_sub(used));
+    Some(Observation { available, capacity: info.total })
+}
+
+/// What pods together have left of their limit; nothing without a limit.
+fn allocatable(group: &str, reader: &mut UsageReader) -> Option<Observation> {
+    let limit = Path::new(HIERARCHY).join(group.trim_start_matches('/')).join("memory.max");
+    let capacity: u64 = fs::read_to_string(limit).ok()?.trim().parse().ok()?;
+    let used = reader.read(group).ok()?.working_set()?;
+    Some(Observation { available: capacity.saturating_sub(used), capacity })
+}
+
+fn layout(places: &Places) -> Layout {
+    let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev()).ok();
+    let node = device(&places.node);
+    let apart = |path: &Option<PathBuf>| {
+        path.as_deref().and_then(device).zip(node).is_some_and(|(device, node)| device != node)
+    };
+    match (apart(&places.images), &places.layers) {
+        (false, _) => Layout::Shared,
+        (true, Some(_)) if !apart(&places.layers) => Layout::Split,
+        (true, _) => Layout::ImagesApart,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_memory_disk_and_processes_left() {
+        let places = Places { node: std::env::temp_dir(), ..Places::default() };
+        let (seen, layout) = observe(&places);
+        assert_eq!(layout, Layout::Shared);
+        for signal in [Signal::MemoryAvailable, Signal::NodeFsAvailable, Signal::PidAvailable] {
+            let Observation { available, capacity } = seen[&signal];
+            assert!(0 < available && available < capacity, "{signal:?}: {available} of {capacity}");
+        }
+        assert!(!seen.contains_key(&Signal::AllocatableMemoryAvailable));
+    }
+
+    #[test]
+    fn images_are_apart_when_they_are_on_another_device() {
+        let apart = Places { node: PathBuf::from("/"), images: Some(PathBuf::from("/proc")), ..Places::default() };
+        assert_eq!(layout(&apart), Layout::ImagesApart);
+        let split = Places { layers: Some(PathBuf::from("/")), ..apart.clone() };
+        assert_eq!(layout(&split), Layout::Split);
+        let away = Places { images: Some(PathBuf::from("/nowhere/at/all")), ..apart };
+        assert_eq!(layout(&away), Layout::Shared);
+    }
+}

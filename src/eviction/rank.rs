@@ -1,0 +1,154 @@
+//! Which pod goes first. Pure.
+//!
+//! As the upstream kubelet ranks them (pkg/kubelet/eviction/helpers.go): who uses more than it asked for, then the lower
+//! priority, then who uses the most beyond that. A pod of which nothing is known goes before all others.
+
+use std::cmp::{Ordering, Reverse};
+
+use super::layout::Parts;
+use super::signals::Starved;
+use super::usage::{Disk, Measured, PodUsage};
+use crate::api::{EPHEMERAL_STORAGE, MEMORY, Pod, pod_requests};
+
+/// Sorts the pods, the first to go in front. `parts` tells what counts where a disk is full.
+pub(crate) fn rank(pods: &mut [Measured<'_>], starved: Starved, parts: Parts) {
+    match starved {
+        Starved::Memory => pods.sort_by(|a, b| by_excess(a, b, memory)),
+        Starved::Storage => pods.sort_by(|a, b| by_excess(a, b, |pod, usage| storage(pod, usage, parts))),
+        Starved::Inodes => pods.sort_by(|a, b| by_excess(a, b, |pod, usage| inodes(pod, usage, parts))),
+        Starved::Pids => pods.sort_by(by_pids),
+    }
+}
+
+/// What a pod uses, what it asked for, and what its use is compared with in the end.
+struct Use {
+    used: u64,
+    requested: u64,
+    deducted: u64,
+}
+
+fn by_excess(a: &Measured<'_>, b: &Measured<'_>, of: impl Fn(&Pod, &PodUsage) -> Use) -> Ordering {
+    let (a_use, b_use) = match (a.usage, b.usage) {
+        (Some(a_usage), Some(b_usage)) => (of(a.pod, a_usage), of(b.pod, b_usage)),
+        (a_usage, b_usage) => return a_usage.is_some().cmp(&b_usage.is_some()),
+    };
+    let exceeds = |pod: &Use| Reverse(pod.used > pod.requested);
+    let beyond = |pod: &Use| Reverse(i128::from(pod.used) - i128::from(pod.deducted));
+    exceeds(&a_use)
+        .cmp(&exceeds(&b_use))
+        .then(priority(a.pod).cmp(&priority(b.pod)))
+        .then(beyond(&a_use).cmp(&beyond(&b_use)))
+}
+
+fn by_pids(a: &Measured<'_>, b: &Measured<'_>) -> Ordering {
+    let pids = |pod: &Measured<'_>| Reverse(pod.usage.map(|usage| usage.pids.unwrap_or(0)));
+    let known = |pod: &Measured<'_>| pod.usage.is_some();
+    priority(a.pod).cmp(&priority(b.pod)).then(known(a).cmp(&known(b))).then(pids(a).cmp(&pids(b)))
+}
+
+fn memory(pod: &Pod, usage: &PodUsage) -> Use {
+    let requested = requested(pod, MEMORY);
+    Use { used: usage.memory.unwrap_or(0), requested, deducted: requested }
+}
+
+fn storage(pod: &Pod, usage: &PodUsage, parts: Parts) -> Use {
+    let requested = requested(pod, EPHEMERAL_STORAGE);
+    Use { used: counted(usage, parts).bytes, requested, deducted: requested }
+}
+
+/// Nobody can ask for inodes; upstream then compares them with the bytes that were asked for.
+fn inodes(pod: &Pod, usage: &PodUsage, parts: Parts) -> Use {
+    Use { used: counted(usage, parts).inodes, requested: 0, deducted: requested(pod, EPHEMERAL_STORAGE) }
+}
+
+fn counted(usage: &PodUsage, parts: Parts) -> Disk {
+    let layers = if parts.layers { usage.layers() } else { Disk::default() };
+    let local = if parts.local { usage.local() } else { Disk::default() };
+    layers.plus(local)
+}
+
+fn requested(pod: &Pod, resource: &str) -> u64 {
+    let quantity = pod_requests(&pod.spec).get(resource).map_or(0, |quantity| quantity.value());
+    u64::try_from(quantity).unwrap_or(0)
+}
+
+fn priority(pod: &Pod) -> i32 {
+    pod.spec.priority.unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::usage::{ContainerUsage, VolumeUsage};
+    use super::*;
+    use crate::api::Container;
+
+    const ALL: Parts = Parts { layers: true, local: true };
+
+    fn pod(name: &str, priority: i32, requests: &[(&'static str, &str)]) -> Pod {
+        let mut container = Container::default();
+        container.resources.requests = requests.iter().map(|(name, text)| (*name, text.parse().unwrap())).collect();
+        let mut pod = Pod::default();
+        pod.metadata.name = name.to_owned();
+        pod.spec.priority = Some(priority);
+        pod.spec.containers = vec![container];
+        pod
+    }
+
+    #[track_caller]
+    fn check(pods: &[(Pod, Option<PodUsage>)], starved: Starved, parts: Parts, expected: &[&str]) {
+        let mut ranked: Vec<_> = pods.iter().map(|(pod, usage)| Measured { pod, usage: usage.as_ref() }).collect();
+        for _ in 0..ranked.len() {
+            ranked.rotate_left(1);
+            rank(&mut ranked, starved, parts);
+            let names: Vec<_> = ranked.iter().map(|measured| measured.pod.metadata.name.as_str()).collect();
+            assert_eq!(names, expected);
+        }
+    }
+
+    #[test]
+    fn who_exceeds_its_request_goes_before_who_has_the_lower_priority() {
+        let uses = |memory| Some(PodUsage { memory: Some(memory), ..PodUsage::default() });
+        let pods = [
+            (pod("within", -5, &[(MEMORY, "1000")]), uses(900)),
+            (pod("exact", -5, &[(MEMORY, "1000")]), uses(1000)),
+            (pod("little", 0, &[(MEMORY, "100")]), uses(150)),
+            (pod("much", 0, &[]), uses(60)),
+            (pod("important", 7, &[]), uses(5000)),
+            (pod("unknown", 100, &[]), None),
+        ];
+        let expected = ["unknown", "much", "little", "important", "exact", "within"];
+        check(&pods, Starved::Memory, ALL, &expected);
+    }
+
+    #[test]
+    fn on_a_full_disk_only_what_is_on_it_counts() {
+        let disk = |bytes| Disk { bytes, inodes: bytes };
+        let uses = |layer, volume, in_memory| {
+            let container = ContainerUsage { layer: Some(disk(layer)), ..ContainerUsage::default() };
+            let volumes = vec![VolumeUsage { name: "v".to_owned(), disk: disk(volume), in_memory }];
+            Some(PodUsage { containers: vec![container], volumes, ..PodUsage::default() })
+        };
+        let pods = [
+            (pod("layer", 0, &[]), uses(100, 0, false)),
+            (pod("volume", 0, &[]), uses(0, 70, false)),
+            (pod("memory", 0, &[]), uses(1, 1000, true)),
+            (pod("asked", 0, &[(EPHEMERAL_STORAGE, "1000")]), uses(500, 400, false)),
+        ];
+        check(&pods, Starved::Storage, ALL, &["layer", "volume", "memory", "asked"]);
+        let local = Parts { layers: false, local: true };
+        check(&pods[..2], Starved::Storage, local, &["volume", "layer"]);
+        check(&pods, Starved::Inodes, ALL, &["layer", "volume", "memory", "asked"]);
+    }
+
+    #[test]
+    fn processes_count_after_the_priority_alone() {
+        let uses = |pids| Some(PodUsage { pids: Some(pids), ..PodUsage::default() });
+        let pods = [
+            (pod("low", -1, &[]), uses(1)),
+            (pod("many", 0, &[]), uses(500)),
+            (pod("few", 0, &[]), uses(5)),
+            (pod("high", 1, &[]), uses(9000)),
+        ];
+        check(&pods, Starved::Pids, ALL, &["low", "many", "few", "high"]);
+    }
+}

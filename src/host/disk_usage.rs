@@ -1,0 +1,86 @@
+//! How much a directory holds on its disk.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// What was found below a directory, itself included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// On the disk, which is less than a sparse file seems to hold.
+    pub(crate) bytes: u64,
+    pub(crate) inodes: u64,
+}
+
+/// Entries that are looked at in one directory tree. Beyond that the answer is too small, and takes no longer.
+const MOST: u64 = 500_000;
+const BLOCK: u64 = 512;
+
+/// Adds up what is below `path` and on the same file system; links are not followed, and what has several names counts
+/// once. What goes while it is looked at is not counted, and a directory that is not there holds nothing.
+pub(crate) fn disk_usage(path: &Path) -> io::Result<Found> {
+    let root = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::default()),
+        root => root?,
+    };
+    let mut found = Found { bytes: root.blocks().saturating_mul(BLOCK), inodes: 1 };
+    let mut linked = BTreeSet::new();
+    let mut directories: Vec<PathBuf> = if root.is_dir() { vec![path.to_owned()] } else { Vec::new() };
+    while let Some(directory) = directories.pop() {
+        // Whoever owns it may have put a link in its place.
+        let Ok(opened) = open_directory(&directory) else { continue };
+        if opened.metadata()?.dev() != root.dev() {
+            continue;
+        }
+        for entry in fs::read_dir(format!("/proc/self/fd/{}", opened.as_raw_fd()))?.flatten() {
+            let Ok(metadata) = entry.metadata() else { continue };
+            if metadata.dev() != root.dev()
+                || metadata.nlink() > 1 && !metadata.is_dir() && !linked.insert(metadata.ino())
+            {
+                continue;
+            }
+            found.bytes = found.bytes.saturating_add(metadata.blocks().saturating_mul(BLOCK));
+            found.inodes += 1;
+            if found.inodes >= MOST {
+                return Ok(found);
+            }
+            if metadata.is_dir() {
+                directories.push(directory.join(entry.file_name()));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn open_directory(path: &Path) -> io::Result<File> {
+    let flags = nix::fcntl::OFlag::O_DIRECTORY | nix::fcntl::OFlag::O_NOFOLLOW;
+    OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_file_of_several_names_counts_once_and_links_lead_nowhere() {
+        let root = std::env::temp_dir().join(format!("coracle-disk-usage-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        let empty = disk_usage(&root).unwrap();
+        assert_eq!(empty.inodes, 3);
+        fs::write(root.join("a/b/file"), vec![1; 100_000]).unwrap();
+        fs::hard_link(root.join("a/b/file"), root.join("again")).unwrap();
+        symlink("/", root.join("link")).unwrap();
+        let full = disk_usage(&root).unwrap();
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(full.inodes, 5, "the file and the link");
+        let more = full.bytes - empty.bytes;
+        assert!((100_000..200_000).contains(&more), "{more}");
+        assert_eq!(disk_usage(&root).unwrap(), Found::default());
+    }
+}

@@ -1,0 +1,354 @@
+//! When it is looked at what the node has left, and what becomes of the answer.
+//!
+//! Far from every threshold that is beside a relist, which needs no timer. Near one it is every ten seconds, as upstream
+//! does at all times; and at once when the kernel tells that processes wait for memory.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_channel::Sender;
+
+use crate::admission::{Rejection, check_pressure};
+use crate::api::{EventKind, Pod, PodUid, Reason};
+use crate::cgroups::CgroupName;
+use crate::config::{Eviction, Threshold};
+use crate::error::ErrorChain;
+use crate::eviction::{
+    Candidate, Layout, Measure, Measured, Observations, Places, PodUsage, Starved, ThresholdState, exceeded,
+    has_limits, is_close, is_resolved, node_was_low, observe, rank,
+};
+use crate::host::clock;
+use crate::host::memory_stalls::{MEMORY_PRESSURE, MemoryStalls};
+use crate::kuberuntime::PodRuntime;
+use crate::pod_workers::State;
+use crate::pods::{NodeEvent, PodEvent, PodEviction, PressureLook, SyncEvent};
+use crate::rt;
+use crate::status::Failed;
+use crate::sync_loop::SyncLoop;
+
+/// As often as upstream looks.
+const PERIOD: Duration = Duration::from_secs(10);
+/// So long nobody else goes while a pod that was ended has not gone yet.
+const CLEANUP: Duration = Duration::from_secs(30);
+/// Images are not searched for what can go more often.
+const RECLAIM_PERIOD: Duration = Duration::from_secs(60);
+/// What a pod has to stop when it goes at once.
+const AT_ONCE: Duration = Duration::from_secs(1);
+/// A kernel that has much to tell wakes the agent no more often.
+const STALL_REST: Duration = Duration::from_secs(2);
+
+/// The looks at what the node has left.
+pub(super) struct NodeWatch {
+    settings: Rc<Eviction>,
+    memory: Rc<RefCell<Memory>>,
+    task: Option<rt::Task<()>>,
+    /// The next look that no relist brings.
+    due: Option<Instant>,
+    asked: bool,
+    /// The limits of pods are to be looked at, too.
+    limits: bool,
+    /// The kernel tells when memory is short, or nobody wants to know.
+    hears_of_memory: bool,
+    /// Pods that were ended, and until when they are waited for.
+    leaving: Option<(Vec<PodUid>, Instant)>,
+    #[expect(dead_code, reason = "dropping the task ends it")]
+    stalls: Option<rt::Task<()>>,
+}
+
+/// What is known from earlier looks.
+#[derive(Debug, Default)]
+struct Memory {
+    thresholds: ThresholdState,
+    /// What is being won back, as was told.
+    told: Option<Starved>,
+    reclaimed: Option<Instant>,
+}
+
+impl NodeWatch {
+    pub(super) fn new(settings: &Eviction, inbox: Sender<SyncEvent>) -> Self {
+        let has_memory = settings.thresholds.iter().any(|t| Starved::of(t.signal) == Starved::Memory);
+        let stalls = if has_memory { MemoryStalls::watch(Path::new(MEMORY_PRESSURE)).ok() } else { None };
+        if has_memory && stalls.is_none() {
+            log!(info, "this kernel does not tell when memory is short: it is looked at every ten seconds then");
+        }
+        Self {
+            settings: Rc::new(settings.clone()),
+            memory: Rc::default(),
+            task: None,
+            due: None,
+            asked: false,
+            limits: false,
+            hears_of_memory: !has_memory || stalls.is_some(),
+            leaving: None,
+            stalls: stalls.map(|stalls| rt::spawn(follow(stalls, inbox))),
+        }
+    }
+
+    /// Everything has been looked at: this belongs to it.
+    pub(super) fn relisted(&mut self) {
+        self.asked = true;
+        self.limits = true;
+    }
+
+    pub(super) fn stalled(&mut self) {
+        self.asked = true;
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Eviction has something to keep.
+    fn is_on(&self) -> bool {
+        !self.settings.thresholds.is_empty() || self.settings.local_storage
+    }
+
+    fn is_busy(&self) -> bool {
+        self.task.as_ref().is_some_and(|task| !task.is_finished())
+    }
+
+    fn is_spared(&self, pod: &Pod) -> bool {
+        pod.is_critical() && !(self.settings.static_pods && pod.is_static() && !pod.has_critical_priority())
+    }
+}
+
+impl SyncLoop {
+    /// Begins a look if one is due.
+    pub(super) fn watch_node(&mut self, now: Instant) {
+        let watch = &mut self.node_watch;
+        if watch.due.is_some_and(|due| due <= now) {
+            watch.due = None;
+            watch.asked = true;
+        }
+        if let Some((leaving, until)) = &watch.leaving {
+            let is_here = |uid: &PodUid| {
+                self.workers.worker(uid).is_some_and(|worker| worker.wanted && worker.state != State::Finished)
+            };
+            if *until > now && leaving.iter().any(is_here) {
+                return;
+            }
+            watch.leaving = None;
+            watch.asked = true;
+        }
+        if !watch.asked || watch.is_busy() || !watch.is_on() || !self.can_work() {
+            return;
+        }
+        let watch = &mut self.node_watch;
+        watch.asked = false;
+        let limits = std::mem::take(&mut watch.limits) && watch.settings.local_storage;
+        let (settings, memory) = (Rc::clone(&watch.settings), Rc::clone(&watch.memory));
+        let all_ready = self.books.borrow().sources.all_ready();
+        let pods = self.workers.iter().filter_map(|worker| worker.pod.as_ref().map(Arc::clone)).collect();
+        let look = Look {
+            settings,
+            memory,
+            runtime: Rc::clone(&self.runtime),
+            candidates: self.candidates(),
+            // A source that has not told everything may have a pod for any image.
+            pods: all_ready.then_some(pods),
+            limits,
+        };
+        let inbox = self.sender.clone();
+        self.node_watch.task = Some(rt::spawn(async move {
+            // The loop outlives its tasks.
+            let _ = inbox.send(SyncEvent::PressureLooked(look.look().await)).await;
+        }));
+    }
+
+    /// The pods that may be ended and that use something.
+    fn candidates(&self) -> Vec<Candidate> {
+        let seen = self.seen.borrow();
+        let candidate = |worker: &crate::pod_workers::Worker| {
+            let pod = worker.pod.as_ref().filter(|_| worker.state == State::Sync && worker.wanted)?;
+            let observed = seen.pod(&pod.metadata.uid).filter(|observed| !observed.is_gone())?;
+            (!self.node_watch.is_spared(pod)).then(|| Candidate { pod: Arc::clone(pod), observed: Rc::clone(observed) })
+        };
+        self.workers.iter().filter_map(candidate).collect()
+    }
+
+    pub(super) fn on_pressure_looked(&mut self, look: PressureLook, now: Instant) {
+        let changed = {
+            let node = &self.runtime.node.node_name;
+            self.books.borrow_mut().pressures.set(&look.pressures, node, clock::now())
+        };
+        for event in changed.into_iter().chain(look.events) {
+            self.on_node_happened(event, now);
+        }
+        let is_calm = look.pressures.is_empty() && !look.is_close && self.node_watch.hears_of_memory;
+        self.node_watch.due = (!is_calm).then(|| now + PERIOD);
+        let mut leaving = Vec::new();
+        for eviction in look.evictions {
+            leaving.extend(self.evict(eviction, now));
+        }
+        if !leaving.is_empty() {
+            self.node_watch.due = Some(now + CLEANUP);
+            self.node_watch.leaving = Some((leaving, now + CLEANUP));
+        }
+    }
+
+    /// Ends the pod, if it has not ended meanwhile.
+    fn evict(&mut self, eviction: PodEviction, now: Instant) -> Option<PodUid> {
+        let PodEviction { uid, message, grace, is_disruption } = eviction;
+        self.workers.worker(&uid).filter(|worker| worker.state == State::Sync && worker.wanted)?;
+        let event = PodEvent::of_pod(&uid, EventKind::Warning, Reason::EVICTED, message.as_str());
+        self.on_happened(event, now);
+        let disruption = is_disruption.then(|| message.clone().into());
+        self.failed.insert(uid.clone(), Failed { reason: Reason::EVICTED, message: message.into(), disruption });
+        self.admitted.remove(&uid);
+        self.workers.end_within(&uid, grace);
+        self.dirty.insert(uid.clone());
+        Some(uid)
+    }
+
+    /// Whether the node is short of something and so takes no pod that it would have to end first. What runs has been
+    /// taken before.
+    pub(super) fn admit_under_pressure(&self, pod: &Pod) -> Result<(), Rejection> {
+        if self.seen.borrow().pod(&pod.metadata.uid).is_some_and(|observed| !observed.is_gone()) {
+            return Ok(());
+        }
+        check_pressure(pod, &self.books.borrow().pressures.held(), self.node_watch.is_spared(pod))
+    }
+}
+
+/// One look, and what is done before pods have to go.
+struct Look {
+    settings: Rc<Eviction>,
+    memory: Rc<RefCell<Memory>>,
+    runtime: Rc<PodRuntime>,
+    candidates: Vec<Candidate>,
+    /// All pods of all sources, once they have told.
+    pods: Option<Vec<Arc<Pod>>>,
+    limits: bool,
+}
+
+impl Look {
+    async fn look(self) -> PressureLook {
+        let (seen, layout) = self.observe().await;
+        let thresholds = layout.thresholds(&self.settings.thresholds);
+        let now = Instant::now();
+        let verdict = self.memory.borrow_mut().thresholds.take(&thresholds, &seen, self.settings.transition, now);
+        let mut look = PressureLook {
+            pressures: verdict.pressures,
+            is_close: is_close(&thresholds, &seen),
+            ..PressureLook::default()
+        };
+        if self.limits {
+            look.evictions = self.over_their_limits(layout).await;
+        }
+        let Some(first) = verdict.starved.first() else {
+            self.memory.borrow_mut().told = None;
+            return look;
+        };
+        let starved = Starved::of(first.signal);
+        if self.memory.borrow_mut().told.replace(starved) != Some(starved) {
+            let message = format!("Attempting to reclaim {}", starved.as_str());
+            look.events.push(NodeEvent::new(EventKind::Warning, Reason::EVICTION_THRESHOLD_MET, message));
+        }
+        if !look.evictions.is_empty() || self.reclaims(first, layout, &thresholds, now).await {
+            return look;
+        }
+        look.evictions.extend(self.first_to_go(first, layout, &verdict.starved, &seen).await);
+        look
+    }
+
+    async fn observe(&self) -> (Observations, Layout) {
+        let node = &self.runtime.node;
+        let disks = self.runtime.disks().await;
+        let (images, layers) = disks.map_or((None, None), |(images, layers)| (Some(images), layers));
+        let driver = self.runtime.cgroup_driver();
+        let kubepods = node
+            .pod_cgroups
+            .as_ref()
+            .map(|groups| CgroupName::kubepods(&groups.root).path(driver.unwrap_or(groups.driver)));
+        let places = Places { cgroup_v2: node.cgroup_v2, kubepods, node: node.root_dir.clone(), images, layers };
+        rt::blocking(move || observe(&places)).await
+    }
+
+    fn measure(&self) -> Measure {
+        let driver = self.runtime.cgroup_driver();
+        let groups = self.runtime.node.pod_cgroups.as_ref();
+        let groups = groups.map(|groups| (driver.unwrap_or(groups.driver), groups.root.clone()));
+        Measure { cri: self.runtime.cri(), dirs: self.runtime.dirs.clone(), groups }
+    }
+
+    /// The pods that have written more than they may.
+    async fn over_their_limits(&self, layout: Layout) -> Vec<PodEviction> {
+        let measure = self.measure();
+        let mut evictions = Vec::new();
+        for candidate in self.candidates.iter().filter(|candidate| has_limits(&candidate.pod)) {
+            let usage = measure.limited(candidate).await;
+            let exceeded = exceeded(&candidate.pod, &usage, layout == Layout::ImagesApart);
+            evictions.extend(exceeded.map(|message| PodEviction {
+                uid: candidate.pod.metadata.uid.clone(),
+                message,
+                grace: AT_ONCE,
+                is_disruption: false,
+            }));
+        }
+        evictions
+    }
+
+    /// Whether what the node itself can give back was enough.
+    async fn reclaims(&self, first: &Threshold, layout: Layout, thresholds: &[Threshold], now: Instant) -> bool {
+        let lately = |last: Instant| now.saturating_duration_since(last) < RECLAIM_PERIOD;
+        if !layout.reclaims(first.signal).images || self.memory.borrow().reclaimed.is_some_and(lately) {
+            return false;
+        }
+        let Some(pods) = &self.pods else { return false };
+        self.memory.borrow_mut().reclaimed = Some(now);
+        match self.runtime.free_images(pods).await {
+            Ok(bytes) => log!(info, "images that nothing needs were removed for want of room", bytes = bytes),
+            Err(error) => log!(warn, "images not removed for want of room", error = format!("{error:?}")),
+        }
+        let (seen, _) = self.observe().await;
+        is_resolved(thresholds, &seen)
+    }
+
+    /// The one pod that goes now; `None` if none may.
+    async fn first_to_go(
+        &self,
+        first: &Threshold,
+        layout: Layout,
+        starved: &[Threshold],
+        seen: &Observations,
+    ) -> Option<PodEviction> {
+        let (measure, parts) = (self.measure(), layout.parts(first.signal));
+        let resource = Starved::of(first.signal);
+        let mut usages: Vec<Option<PodUsage>> = Vec::new();
+        for candidate in &self.candidates {
+            usages.push(match resource {
+                Starved::Memory | Starved::Pids => measure.memory(candidate).await,
+                Starved::Storage | Starved::Inodes => Some(measure.disk(candidate, parts.layers).await),
+            });
+        }
+        let measured = self.candidates.iter().zip(&usages);
+        let mut pods: Vec<Measured<'_>> =
+            measured.map(|(candidate, usage)| Measured { pod: &candidate.pod, usage: usage.as_ref() }).collect();
+        rank(&mut pods, resource, parts);
+        let gone = pods.first()?;
+        Some(PodEviction {
+            uid: gone.pod.metadata.uid.clone(),
+            message: node_was_low(resource, starved, seen, gone),
+            grace: if first.is_hard() { AT_ONCE } else { self.settings.max_pod_grace },
+            is_disruption: true,
+        })
+    }
+}
+
+/// Tells the sync loop of each time that processes wait for memory.
+async fn follow(stalls: MemoryStalls, inbox: Sender<SyncEvent>) {
+    loop {
+        if let Err(error) = stalls.happened().await {
+            log!(warn, "it is not told any more when memory is short", error = ErrorChain(&error));
+            return;
+        }
+        log!(debug, "processes wait for memory");
+        if inbox.send(SyncEvent::MemoryStalled).await.is_err() {
+            return;
+        }
+        rt::sleep(STALL_REST).await;
+    }
+}

@@ -1,0 +1,133 @@
+//! Pods that the node ends for want of room, or for what they have written.
+
+use nix::sys::signal::Signal;
+
+use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+
+/// A node that looks often and whose static pods may go, with these lines of configuration.
+fn node_with(more: &str) -> Node {
+    let mut node = Node::with_runtime();
+    node.configure_agent(&format!("syncFrequency: 2s\n{more}"));
+    node.add_arguments(&["--evict-static-pods"]);
+    node.start_agent();
+    node
+}
+
+fn wait_until_ready(node: &Node, name: &str) {
+    node.wait_until(&format!("{name} is ready"), |pods| pods.has(name, |pod| pod.is_ready()));
+}
+
+/// Waits until the pod has failed; the words of its status.
+fn wait_until_evicted(node: &Node, name: &str) -> String {
+    let pods = node.wait_until(&format!("{name} has failed"), |pods| pods.has(name, |pod| pod.phase() == "Failed"));
+    let status = &pods.get(name).unwrap().json()["status"];
+    assert_eq!(status["reason"], "Evicted", "{status:#}");
+    status["message"].as_str().unwrap().to_owned()
+}
+
+/// A pod with a volume for 1 MiB, of which it fills so many.
+fn with_volume(name: &str, mebibytes: u32) -> Manifest {
+    let script = format!("dd if=/dev/zero of=/data/file bs=1M count={mebibytes} && echo full; {STAY}");
+    Manifest::new(name)
+        .container_with("main", &script, "volumeMounts: [{name: data, mountPath: /data}]")
+        .spec("volumes: [{name: data, emptyDir: {sizeLimit: 1Mi}}]")
+}
+
+#[test]
+fn a_pod_goes_when_a_volume_of_it_is_over_its_limit_and_comes_back_with_another_manifest() {
+    let node = node_with("");
+    node.apply(&with_volume("small", 0));
+    node.apply(&with_volume("large", 3));
+    let message = "Usage of EmptyDir volume \"data\" exceeds the limit \"1Mi\". ";
+    assert_eq!(wait_until_evicted(&node, "large"), message);
+    let events = node.events("large");
+    assert!(events.find("Evicted", message).is_some(), "{:#?}", events.lines());
+    let pods = node.wait_until("its container has ended", |pods| {
+        pods.has("large", |pod| pod.container("main").exit_code().is_some())
+    });
+    let folder = node.pod_folder(pods.get("large").unwrap().uid()).join("volumes");
+    wait_for("the volume to be given back", PATIENCE, || (!folder.exists()).then_some(()));
+    node.wait_until("the other runs on", |pods| pods.has("small", |pod| pod.is_ready()));
+
+    node.apply(&with_volume("large", 0));
+    wait_until_ready(&node, "large");
+}
+
+#[test]
+fn a_container_goes_when_its_log_is_over_its_limit() {
+    let node = node_with("");
+    let script = format!("yes 'much ado' | head -c 3000000; {STAY}");
+    let limits = |limit| format!("resources: {{limits: {{ephemeral-storage: {limit}}}}}");
+    node.apply(&Manifest::new("quiet").container_with("main", STAY, &limits("1Mi")));
+    node.apply(&Manifest::new("loud").container_with("main", &script, &limits("1Mi")));
+    let message = wait_until_evicted(&node, "loud");
+    assert_eq!(message, "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. ");
+    node.wait_until("the other runs on", |pods| pods.has("quiet", |pod| pod.is_ready()));
+}
+
+/// Less than everything is too little: every disk is full then.
+const FULL: &str = "evictionHard: {nodefs.available: 99.99%}";
+
+/// A node with these pods, started again as one whose disk is full.
+fn full_node(pods: &[Manifest], arguments: &[&str]) -> Node {
+    let mut node = Node::start();
+    for pod in pods {
+        node.apply(pod);
+    }
+    for pod in pods {
+        wait_until_ready(&node, pod.name());
+    }
+    node.stop_agent(Signal::SIGTERM);
+    node.configure_agent(&format!("syncFrequency: 2s\n{FULL}"));
+    node.add_arguments(arguments);
+    node.start_agent();
+    node
+}
+
+fn wait_for_disk_pressure(node: &Node) {
+    let told = || node.ask(&["status"]).filter(|page| page.contains("Pressure: DiskPressure since "));
+    wait_for("the pressure to be told", PATIENCE, told);
+}
+
+#[test]
+fn on_a_full_disk_the_pod_with_the_most_goes_first_and_the_systems_own_stay() {
+    let write = |name: &str, mebibytes: u32| {
+        let script = format!("dd if=/dev/zero of=/data/file bs=1M count={mebibytes} 2>/dev/null; {STAY}");
+        Manifest::new(name)
+            .container_with("main", &script, "volumeMounts: [{name: data, mountPath: /data}]")
+            .spec("volumes: [{name: data, emptyDir: {}}]")
+    };
+    let critical = write("critical", 9).spec("priority: 2000001000").spec("priorityClassName: system-node-critical");
+    let node = full_node(&[write("less", 1), write("more", 5), critical], &["--evict-static-pods"]);
+    let message = wait_until_evicted(&node, "more");
+    let begin = "The node was low on resource: ephemeral-storage. Threshold quantity: ";
+    assert!(message.starts_with(begin), "{message}");
+    let pods = node.pods();
+    let conditions = pods.get("more").unwrap().json()["status"]["conditions"].clone();
+    let disruption = conditions.as_array().unwrap().iter().find(|condition| condition["type"] == "DisruptionTarget");
+    assert_eq!(disruption.unwrap()["reason"], "TerminationByKubelet", "{conditions:#}");
+    wait_until_evicted(&node, "less");
+    wait_for_disk_pressure(&node);
+    node.wait_until("the system's own runs on", |pods| pods.has("critical", |pod| pod.is_ready()));
+    let log = node.agent_log();
+    assert!(log.contains("Attempting to reclaim ephemeral-storage"), "{log}");
+    let evicted = |name: &str| log.lines().position(|line| line.contains("Evicted") && line.contains(name)).unwrap();
+    assert!(evicted("more") < evicted("less"), "{log}");
+
+    node.apply(&Manifest::new("late").container("main", STAY));
+    let message = wait_until_evicted(&node, "late");
+    assert_eq!(message, "Pod was rejected: The node had condition: [DiskPressure]. ");
+    assert!(node.events("late").find("Evicted", "The node had condition: [DiskPressure]. ").is_some());
+}
+
+#[test]
+fn static_pods_stay_and_start_on_a_full_disk_unless_they_are_said_to_go() {
+    let node = full_node(&[Manifest::new("web").container("main", STAY)], &[]);
+    wait_for_disk_pressure(&node);
+    wait_for("it to be tried", PATIENCE, || {
+        node.agent_log().contains("Attempting to reclaim ephemeral-storage").then_some(())
+    });
+    node.apply(&Manifest::new("late").container("main", STAY));
+    wait_until_ready(&node, "late");
+    wait_until_ready(&node, "web");
+}
