@@ -1,6 +1,7 @@
 //! What a container is told after its start and before its end: a command in it, a page, a wait.
 
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use crate::api::{Container, EventKind, ExecAction, HttpGetAction, LifecycleAction, LifecycleHandler, PodUid, Reason};
@@ -46,8 +47,13 @@ pub(super) enum HookFailure {
 pub(super) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl PodRuntime {
-    pub(super) async fn run_hook(&self, hook: Hook<'_>) -> Result<(), HookFailure> {
-        let run = async {
+    /// In memory of its own: few containers have hooks, and every pod that is worked on would have room for one.
+    pub(super) fn run_hook<'a>(
+        &'a self,
+        hook: Hook<'a>,
+    ) -> Pin<Box<dyn Future<Output = Result<(), HookFailure>> + 'a>> {
+        let limit = hook.limit;
+        let run = async move {
             match &hook.handler.action {
                 LifecycleAction::Exec(action) => self.run_command(&hook, action).await,
                 LifecycleAction::HttpGet(action) => self.ask_page(&hook, action).await,
@@ -60,7 +66,7 @@ impl PodRuntime {
                 }
             }
         };
-        rt::deadline(hook.limit, run).await.unwrap_or(Err(HookFailure::Late))
+        Box::pin(async move { rt::deadline(limit, run).await.unwrap_or(Err(HookFailure::Late)) })
     }
 
     /// Runs the hook after the start. A container whose hook fails is ended; why is what it waits with.

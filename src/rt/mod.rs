@@ -18,6 +18,7 @@ pub use smol::net::unix::{UnixListener, UnixStream};
 pub use smol::net::{TcpListener, TcpStream};
 pub use smol::stream::StreamExt;
 
+use pin_project_lite::pin_project;
 use smol::future::FutureExt;
 
 thread_local! {
@@ -89,18 +90,40 @@ impl fmt::Display for Elapsed {
 
 impl std::error::Error for Elapsed {}
 
+// What follows are no async functions: one keeps its arguments beside the future that it makes of them, and the state of
+// who awaits it, which lives for as long as a pod is worked on, grows to twice its size.
+
 /// What `future` gives within `limit`; it is dropped when the time is up.
-pub async fn deadline<T>(limit: Duration, future: impl Future<Output = T>) -> Result<T, Elapsed> {
-    let timer = async {
-        sleep(limit).await;
-        Err(Elapsed)
-    };
-    async { Ok(future.await) }.or(timer).await
+pub fn deadline<F: Future>(limit: Duration, future: F) -> impl Future<Output = Result<F::Output, Elapsed>> {
+    Deadline { future, limit, timer: None }
+}
+
+pin_project! {
+    struct Deadline<F> {
+        #[pin]
+        future: F,
+        limit: Duration,
+        // From the first look at it on.
+        timer: Option<smol::Timer>,
+    }
+}
+
+impl<F: Future> Future for Deadline<F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(value) = this.future.poll(context) {
+            return Poll::Ready(Ok(value));
+        }
+        let timer = this.timer.get_or_insert_with(|| smol::Timer::after(*this.limit));
+        Pin::new(timer).poll(context).map(|_| Err(Elapsed))
+    }
 }
 
 /// What the first of two futures gives; the other is dropped. A tie goes to the left one.
-pub async fn either<T>(left: impl Future<Output = T>, right: impl Future<Output = T>) -> T {
-    left.or(right).await
+pub fn either<T>(left: impl Future<Output = T>, right: impl Future<Output = T>) -> impl Future<Output = T> {
+    left.or(right)
 }
 
 /// What each of the futures gives, in their order. They go on beside each other.
