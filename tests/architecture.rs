@@ -53,6 +53,7 @@ const ARROWS: &[(&str, &str)] = &[
     ("kuberuntime", "images"),
     ("kuberuntime", "logs"),
     ("kuberuntime", "node"),
+    ("net", "host"),
     ("net", "rt"),
     ("pods", "objects"),
     ("rpc", "rt"),

@@ -4,12 +4,12 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use crate::api::{Container, EventKind, ExecAction, HttpGetAction, LifecycleAction, LifecycleHandler, PodUid, Reason};
+use crate::api::{Container, EventKind, ExecAction, HttpGetAction, LifecycleAction, LifecycleHandler, PodUid, Reason, UriScheme};
 use crate::error::ErrorChain;
 use crate::kuberuntime::execute::Started;
 use crate::kuberuntime::kill::{Kill, Turn};
 use crate::kuberuntime::{CancelWatch, PodRuntime};
-use crate::net::{GetError, Headers, Purpose, Url};
+use crate::net::{GetError, Headers, Purpose, TlsError, Url};
 use crate::pods::{ObservedContainer, ObservedPod, Waiting};
 use crate::rt;
 use crate::wire::grpc::Code;
@@ -148,11 +148,30 @@ impl PodRuntime {
         };
         let url = Url::new(action.scheme, &host, port, &action.path);
         let headers = Headers::new(&action.http_headers, Purpose::Lifecycle);
-        match self.dialer.get(&url, &headers, hook.limit).await {
-            Ok(_) | Err(GetError::Body(_)) => Ok(()),
-            Err(GetError::Timeout) => Err(HookFailure::Late),
-            Err(error) => failed(&format_args!("Get {:?}: {error}", url.to_string())),
+        let error = match self.dialer.get(&url, &headers, hook.limit).await {
+            Ok(_) | Err(GetError::Body(_)) => return Ok(()),
+            Err(GetError::Timeout) => return Err(HookFailure::Late),
+            Err(error) => error,
+        };
+        let is_plain = matches!(error, GetError::Tls(TlsError::Http));
+        if is_plain && self.ask_in_the_open(hook, &url, headers).await {
+            return Ok(());
         }
+        failed(&format_args!("Get {:?}: {error}", url.to_string()))
+    }
+
+    /// A hook over HTTPS may have been written when only HTTP was spoken, whatever it said (kubelet: `runHTTPHandler`).
+    async fn ask_in_the_open(&self, hook: &Hook<'_>, url: &Url, headers: Headers) -> bool {
+        let mut open = url.clone();
+        open.scheme = UriScheme::Http;
+        let headers = headers.without_authorization();
+        if !matches!(self.dialer.get(&open, &headers, hook.limit).await, Ok(_) | Err(GetError::Body(_))) {
+            return false;
+        }
+        let host = url.authority();
+        let told = format!("request to HTTPS lifecycle hook {host} got HTTP response, retry with HTTP succeeded");
+        self.tell_of_pod(hook.pod.uid, EventKind::Warning, Reason::LIFECYCLE_HTTP_FALLBACK, told);
+        true
     }
 
     /// Where the hooks of a container that runs find it.

@@ -5,20 +5,22 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::net::DialError;
+use crate::net::tls::Tls;
 use crate::rt::{self, Semaphore, TcpStream};
 
 /// Connects. Names are looked up a few at a time: who asks a name server that does not answer takes nobody else's
-/// threads. Clones share that bound.
+/// threads. Clones share that bound, and what TLS needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialer {
     lookups: Rc<Semaphore>,
+    pub(super) tls: Tls,
 }
 
 const LOOKUPS: usize = 2;
 
 impl Dialer {
     pub(crate) fn new() -> Self {
-        Self { lookups: Rc::new(Semaphore::new(LOOKUPS)) }
+        Self { lookups: Rc::new(Semaphore::new(LOOKUPS)), tls: Tls::default() }
     }
 
     /// A connection to the first address of `host` that takes one.

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use nix::errno::Errno;
 
+use crate::net::tls::TlsError;
 use crate::wire::http1::Malformed;
 
 /// No connection came about.
@@ -39,8 +40,7 @@ pub(crate) enum GetError {
     /// The connection ended before the answer.
     Closed,
     Malformed(Malformed),
-    /// It would have to be asked for over TLS.
-    NoTls,
+    Tls(TlsError),
     TooManyRedirects,
     Timeout,
     /// The status has come, but not all of the rest.
@@ -52,6 +52,7 @@ pub(crate) enum BodyError {
     Cut,
     Io(io::Error),
     Malformed(Malformed),
+    Tls(TlsError),
     Timeout,
 }
 
@@ -77,7 +78,7 @@ impl fmt::Display for GetError {
             Self::Io { what, cause, .. } => write!(f, "{what} tcp: {what}: {}", Reason(cause)),
             Self::Closed => f.write_str("EOF"),
             Self::Malformed(error) => write!(f, "net/http: HTTP/1.x transport connection broken: {error}"),
-            Self::NoTls => f.write_str("https is not in this build yet"),
+            Self::Tls(error) => error.fmt(f),
             Self::TooManyRedirects => f.write_str("stopped after 10 redirects"),
             Self::Timeout => f.write_str("context deadline exceeded (Client.Timeout exceeded while awaiting headers)"),
             Self::Body(error) => error.fmt(f),
@@ -91,6 +92,7 @@ impl fmt::Display for BodyError {
             Self::Cut => f.write_str("unexpected EOF"),
             Self::Io(cause) => Reason(cause).fmt(f),
             Self::Malformed(error) => error.fmt(f),
+            Self::Tls(error) => error.fmt(f),
             Self::Timeout => {
                 f.write_str("context deadline exceeded (Client.Timeout or context cancellation while reading body)")
             }

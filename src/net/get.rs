@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use crate::api::UriScheme;
 use crate::net::error::BodyError;
-use crate::net::{DialError, Dialer, GetError, Headers, Url};
-use crate::rt::{self, AsyncReadExt, AsyncWriteExt, TcpStream};
+use crate::net::stream::{Stream, StreamError};
+use crate::net::tls::HANDSHAKE;
+use crate::net::{DialError, Dialer, GetError, Headers, TlsError, Url};
+use crate::rt::{self, TcpStream};
 use crate::wire::http1::Response;
 
 /// What was answered at last.
@@ -35,6 +37,7 @@ impl Dialer {
                 // A host that was given goes with a redirect that names none itself.
                 keep_host &= is_relative;
                 at = next;
+                let _ = rt::deadline(left(), stream.end()).await;
                 continue;
             }
             let read = rt::deadline(left(), read_body(stream, &mut response)).await;
@@ -51,18 +54,19 @@ impl Dialer {
         headers: &Headers,
         keep_host: bool,
         end: Instant,
-    ) -> Result<(TcpStream, Response), GetError> {
-        if url.scheme == UriScheme::Https {
-            return Err(GetError::NoTls);
-        }
+    ) -> Result<(Stream, Response), GetError> {
         let request = headers.request(url, keep_host)?;
         let left = end.saturating_duration_since(Instant::now());
-        let mut stream = self.dial(&url.host, url.port(), left).await.map_err(|error| match error {
+        let tcp = self.dial(&url.host, url.port(), left).await.map_err(|error| match error {
             DialError::Timeout { .. } => GetError::Timeout,
             error => GetError::Dial(error),
         })?;
-        if let Err(cause) = stream.write_all(&request).await {
-            return Err(broken(&stream, "write", cause));
+        let mut stream = match url.scheme {
+            UriScheme::Http => Stream::Plain(tcp),
+            UriScheme::Https => self.shake_hands(tcp, &url.host).await?,
+        };
+        if let Err(error) = stream.write_all(&request).await {
+            return Err(broken(stream.tcp(), error));
         }
         let mut response = Response::new(BODY);
         let mut buffer = vec![0; READ].into_boxed_slice();
@@ -72,23 +76,35 @@ impl Dialer {
                 Ok(len) => {
                     response.receive(buffer.get(..len).unwrap_or_default()).map_err(GetError::Malformed)?;
                 }
-                Err(cause) => return Err(broken(&stream, "read", cause)),
+                Err(error) => return Err(broken(stream.tcp(), error)),
             }
         }
         Ok((stream, response))
     }
+
+    async fn shake_hands(&self, tcp: TcpStream, host: &str) -> Result<Stream, GetError> {
+        // A second handle of the same socket, to tell whose it was.
+        let socket = tcp.clone();
+        match rt::deadline(HANDSHAKE, self.tls.connect(tcp, host)).await {
+            Ok(Ok(stream)) => Ok(Stream::Tls(Box::new(stream))),
+            Ok(Err(error)) => Err(broken(&socket, error)),
+            Err(rt::Elapsed) => Err(GetError::Tls(TlsError::HandshakeTimeout)),
+        }
+    }
 }
 
-async fn read_body(mut stream: TcpStream, response: &mut Response) -> Result<(), BodyError> {
+async fn read_body(mut stream: Stream, response: &mut Response) -> Result<(), BodyError> {
     let mut buffer = vec![0; READ].into_boxed_slice();
     while !response.is_done() {
         match stream.read(&mut buffer).await {
-            Ok(0) if response.end() => return Ok(()),
+            Ok(0) if response.end() => break,
             Ok(0) => return Err(BodyError::Cut),
             Ok(len) => response.receive(buffer.get(..len).unwrap_or_default()).map_err(BodyError::Malformed)?,
-            Err(cause) => return Err(BodyError::Io(cause)),
+            Err(StreamError::Io { cause, .. }) => return Err(BodyError::Io(cause)),
+            Err(StreamError::Tls(error)) => return Err(BodyError::Tls(error)),
         }
     }
+    stream.end().await;
     Ok(())
 }
 
@@ -104,8 +120,14 @@ fn redirect(first: &Url, at: &Url, response: &Response) -> Option<(Url, bool)> {
     next.host.eq_ignore_ascii_case(&first.host).then_some((next, is_relative))
 }
 
-fn broken(stream: &TcpStream, what: &'static str, cause: io::Error) -> GetError {
-    GetError::Io { from: stream.local_addr().ok(), to: stream.peer_addr().ok(), what, cause }
+fn broken(tcp: &TcpStream, error: StreamError) -> GetError {
+    match error {
+        StreamError::Io { cause, .. } if cause.kind() == io::ErrorKind::UnexpectedEof => GetError::Closed,
+        StreamError::Io { what, cause } => {
+            GetError::Io { from: tcp.local_addr().ok(), to: tcp.peer_addr().ok(), what, cause }
+        }
+        StreamError::Tls(error) => GetError::Tls(error),
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Out to pods and hosts: TCP connections by address or name, and HTTP GET over them.
+//! Out to pods and hosts: TCP connections by address or name, and HTTP GET over them, with TLS or without.
 //!
 //! Errors read as those of the upstream kubelet do: users know them from events, and search for them.
 
@@ -6,10 +6,13 @@ mod dial;
 mod error;
 mod get;
 mod request;
+mod stream;
+mod tls;
 mod url;
 
 pub(crate) use dial::Dialer;
 pub(crate) use error::{DialError, GetError};
 pub(crate) use get::Answer;
 pub(crate) use request::{Headers, KUBERNETES, Purpose};
+pub(crate) use tls::TlsError;
 pub(crate) use url::Url;

@@ -53,6 +53,12 @@ impl Headers {
         Self { host, rest }
     }
 
+    /// What goes over a line that others can read.
+    pub(crate) fn without_authorization(mut self) -> Self {
+        self.rest.retain(|(name, _)| name != "Authorization");
+        self
+    }
+
     /// The bytes of the request. A header that would not stay one line is refused.
     pub(super) fn request(&self, url: &Url, keep_host: bool) -> Result<Vec<u8>, GetError> {
         let own = if keep_host { self.host.clone() } else { None };
@@ -123,6 +129,15 @@ mod tests {
         let usual = ["Host: 10.0.0.1:81", "User-Agent: kube-probe/1.36", "Accept: */*"];
         check(&[("X-A", "2"), ("x-a", "1")], &[&usual[..], &["X-A: 2", "X-A: 1"]].concat());
         check(&[("Content-Length", "7"), ("Transfer-Encoding", "chunked"), ("Connection", "keep-alive")], &usual);
+    }
+
+    #[test]
+    fn what_authorizes_can_be_left_out() {
+        let given = [("authorization", "Bearer x"), ("X-A", "1")]
+            .map(|(name, value)| HttpHeader { name: name.to_owned(), value: value.to_owned() });
+        let made = Headers::new(&given, Purpose::Lifecycle).without_authorization();
+        let made = String::from_utf8(made.request(&Url::new(UriScheme::Http, "h", 80, "/"), true).unwrap()).unwrap();
+        assert!(made.contains("X-A: 1") && !made.contains("Bearer"), "{made}");
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+use crate::node::{Events, Manifest, Node, PATIENCE, STAY, wait_for};
+use crate::tls_server::{SELF_SIGNED, Server};
 
 /// A pod `web` whose container sees the folder that is given back as `/host`.
 fn apply(node: &Node, script: &str, lifecycle: &str) -> PathBuf {
@@ -67,6 +68,30 @@ fn a_page_is_asked_for_before_the_end() {
     assert!(request.starts_with("GET /bye HTTP/1.1\r\nHost: 10.88."), "{request}");
     assert!(request.contains("\r\nUser-Agent: kube-lifecycle/1.36\r\nAccept: */*\r\nX-Why: update\r\n"), "{request}");
     assert!(!node.agent_log().contains("PreStopHook failed"));
+}
+
+#[test]
+fn a_hook_over_https_that_is_answered_in_http_is_told_again_without_its_secret() {
+    let node = Node::start();
+    let (tls, plain) = (Server::with_certificate(&node, SELF_SIGNED), Server::without_tls(&node));
+    let hook = |path: &str, server: &Server| {
+        let headers = "httpHeaders: [{name: Authorization, value: secret}]";
+        let page = format!("host: 127.0.0.1, port: {}, path: {path}, scheme: HTTPS, {headers}", server.port);
+        format!("{{httpGet: {{{page}}}}}")
+    };
+    let (start, stop) = (hook("/start", &tls), hook("/stop", &plain));
+    apply(&node, STAY, &format!("postStart: {start}, preStop: {stop}"));
+    wait_until_ready(&node);
+    let request = tls.request();
+    assert!(request.starts_with("GET /start ") && request.contains("\r\nAuthorization: secret\r\n"), "{request}");
+    node.remove_manifest("web");
+    node.wait_until_gone("web");
+    let request = plain.request();
+    assert!(request.starts_with("GET /stop ") && !request.contains("secret"), "{request}");
+    let address = format!("127.0.0.1:{}", plain.port);
+    let told = format!("request to HTTPS lifecycle hook {address} got HTTP response, retry with HTTP succeeded");
+    let events = Events::parse(&node.ask(&["events", "-o", "json"]).unwrap());
+    assert!(events.find("LifecycleHTTPFallback", &told).is_some(), "{:#?}", events.lines());
 }
 
 #[test]

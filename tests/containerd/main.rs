@@ -28,4 +28,5 @@ mod restart_rules;
 mod runtime_outage;
 mod security;
 mod start;
+mod tls_server;
 mod volumes;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+use crate::tls_server::{EXPIRED, SELF_SIGNED, Server};
 
 /// A pod `web` whose one container runs `script` and has these fields.
 fn apply(node: &Node, script: &str, fields: &str) {
@@ -131,4 +132,48 @@ fn the_next_agent_asks_on_and_restarts_nothing() {
     node.start_agent();
     node.wait_until_within(Duration::from_secs(10), "the pod is ready", |pods| pods.has("web", |pod| pod.is_ready()));
     assert_eq!(node.running_containers("web"), before);
+}
+
+/// The readiness probe of a page over HTTPS from a server of this port on the node.
+fn https(port: u16) -> String {
+    let page = format!("host: 127.0.0.1, port: {port}, path: /ready, scheme: HTTPS");
+    format!("readinessProbe: {{httpGet: {{{page}}}, periodSeconds: 1}}")
+}
+
+#[test]
+fn a_page_over_https_is_had_whatever_its_certificate() {
+    let node = Node::start();
+    let servers = [SELF_SIGNED, EXPIRED].map(|certificate| Server::with_certificate(&node, certificate));
+    let manifest = Manifest::new("web").container_with("main", STAY, &https(servers[0].port)).container_with(
+        "other",
+        STAY,
+        &https(servers[1].port),
+    );
+    node.apply(&manifest);
+    wait_until_ready(&node);
+    for server in servers {
+        let request = server.request();
+        let host = format!("GET /ready HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nUser-Agent: kube-probe/", server.port);
+        assert!(request.starts_with(&host), "{request}");
+    }
+}
+
+#[test]
+fn a_server_that_hangs_in_the_handshake_or_speaks_no_tls_is_not_ready_and_the_reason_is_upstreams() {
+    let node = Node::start();
+    let (silent, plain) = (Server::silent(&node), Server::without_tls(&node));
+    let manifest = Manifest::new("web").container_with("main", STAY, &https(silent.port)).container_with(
+        "other",
+        STAY,
+        &https(plain.port),
+    );
+    node.apply(&manifest);
+    for (server, why) in [
+        (silent, "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"),
+        (plain, "http: server gave HTTP response to HTTPS client"),
+    ] {
+        let url = format!("\"https://127.0.0.1:{}/ready\"", server.port);
+        wait_for_log(&node, &format!("Readiness probe failed: Get {url}: {why}"));
+    }
+    assert!(!node.pods().has("web", |pod| pod.is_ready()));
 }

@@ -1,0 +1,58 @@
+//! A connection to a server: bare, or with TLS on it.
+
+use std::io;
+
+use crate::net::tls::{TlsError, TlsStream};
+use crate::rt::{AsyncReadExt, AsyncWriteExt, TcpStream};
+
+#[derive(Debug)]
+pub(super) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream>),
+}
+
+/// What went wrong, and in which of the two layers.
+#[derive(Debug)]
+pub(super) enum StreamError {
+    Io { what: &'static str, cause: io::Error },
+    Tls(TlsError),
+}
+
+impl Stream {
+    pub(super) async fn write_all(&mut self, bytes: &[u8]) -> Result<(), StreamError> {
+        match self {
+            Self::Plain(tcp) => tcp.write_all(bytes).await.map_err(writing),
+            Self::Tls(tls) => tls.write_all(bytes).await,
+        }
+    }
+
+    /// 0: there is no more.
+    pub(super) async fn read(&mut self, out: &mut [u8]) -> Result<usize, StreamError> {
+        match self {
+            Self::Plain(tcp) => tcp.read(out).await.map_err(reading),
+            Self::Tls(tls) => tls.read(out).await,
+        }
+    }
+
+    /// Says that nothing more will be asked, as far as there is a word for it.
+    pub(super) async fn end(self) {
+        if let Self::Tls(tls) = self {
+            tls.end().await;
+        }
+    }
+
+    pub(super) fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Plain(tcp) => tcp,
+            Self::Tls(tls) => &tls.tcp,
+        }
+    }
+}
+
+pub(super) fn reading(cause: io::Error) -> StreamError {
+    StreamError::Io { what: "read", cause }
+}
+
+pub(super) fn writing(cause: io::Error) -> StreamError {
+    StreamError::Io { what: "write", cause }
+}

@@ -1,0 +1,205 @@
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream as Socket};
+use std::thread;
+use std::time::Instant;
+
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion, version};
+
+use super::*;
+use crate::api::UriScheme;
+use crate::net::{Answer, Dialer, GetError, Headers, Purpose, Url};
+use crate::rt;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A certificate of `tests/data/tls` with its key, and what clients asked for by name.
+#[derive(Debug)]
+struct Certificate {
+    key: Arc<CertifiedKey>,
+    asked: async_channel::Sender<Option<String>>,
+}
+
+impl ResolvesServerCert for Certificate {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.asked.try_send(hello.server_name().map(str::to_owned)).unwrap();
+        Some(Arc::clone(&self.key))
+    }
+}
+
+fn certified_key(certificate: &[u8]) -> Arc<CertifiedKey> {
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(&include_bytes!("../../../tests/data/tls/key.der")[..]));
+    let key = ring::sign::any_supported_type(&key).unwrap();
+    Arc::new(CertifiedKey::new(vec![CertificateDer::from(certificate.to_vec())], key))
+}
+
+const SELF_SIGNED: &[u8] = include_bytes!("../../../tests/data/tls/self-signed.der");
+const EXPIRED: &[u8] = include_bytes!("../../../tests/data/tls/expired.der");
+
+/// Answers each connection with what `answer` gives for the first line of its request and the server's port.
+struct Server {
+    port: u16,
+    asked: async_channel::Receiver<Option<String>>,
+}
+
+impl Server {
+    fn start(
+        certificate: &[u8],
+        versions: &[&'static SupportedProtocolVersion],
+        answer: impl Fn(&str, u16) -> String + Send + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (sender, asked) = async_channel::unbounded();
+        let resolver = Arc::new(Certificate { key: certified_key(certificate), asked: sender });
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(versions)
+            .unwrap()
+            .with_no_client_auth()
+            .with_cert_resolver(resolver);
+        let config = Arc::new(config);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                serve(&config, stream.unwrap(), |line| answer(line, port));
+            }
+        });
+        Self { port, asked }
+    }
+
+    fn get(&self, path: &str) -> Result<Answer, GetError> {
+        get(&Dialer::new(), "127.0.0.1", self.port, path)
+    }
+}
+
+fn serve(config: &Arc<ServerConfig>, mut tcp: Socket, answer: impl Fn(&str) -> String) {
+    let mut tls = ServerConnection::new(Arc::clone(config)).unwrap();
+    let mut stream = rustls::Stream::new(&mut tls, &mut tcp);
+    let mut head = Vec::new();
+    let mut buffer = [0; 1024];
+    while !head.ends_with(b"\r\n\r\n") {
+        // Who does not come as far as a request has not got through.
+        let Ok(len @ 1..) = stream.read(&mut buffer) else { return };
+        head.extend_from_slice(&buffer[..len]);
+    }
+    let head = String::from_utf8(head).unwrap();
+    stream.write_all(answer(head.lines().next().unwrap()).as_bytes()).unwrap();
+    // No word of an end: many servers just go.
+}
+
+fn get(dialer: &Dialer, host: &str, port: u16, path: &str) -> Result<Answer, GetError> {
+    let url = Url::new(UriScheme::Https, host, port, path);
+    rt::block_on(dialer.get(&url, &Headers::new(&[], Purpose::Probe), LIMIT))
+}
+
+fn page(_: &str, _: u16) -> String {
+    "HTTP/1.1 200 OK\r\n\r\nfine".to_owned()
+}
+
+#[test]
+fn a_page_comes_whatever_the_certificate_says_in_both_versions() {
+    for certificate in [SELF_SIGNED, EXPIRED] {
+        for version in [&version::TLS12, &version::TLS13] {
+            let server = Server::start(certificate, &[version], page);
+            let answer = server.get("/").unwrap();
+            assert_eq!((answer.status, answer.body.as_slice()), (200, &b"fine"[..]), "{version:?}");
+        }
+    }
+}
+
+#[test]
+fn a_page_of_many_records_is_read_as_far_as_it_is_wanted() {
+    let server = Server::start(SELF_SIGNED, rustls::ALL_VERSIONS, |_, _| {
+        format!("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{}", "x".repeat(100_000))
+    });
+    assert_eq!(server.get("/").unwrap().body.len(), 10 * 1024);
+}
+
+#[test]
+fn a_name_is_told_to_the_server_and_an_address_is_not() {
+    let server = Server::start(SELF_SIGNED, rustls::ALL_VERSIONS, page);
+    for (host, told) in [("localhost", Some("localhost")), ("127.0.0.1", None)] {
+        get(&Dialer::new(), host, server.port, "/").unwrap();
+        assert_eq!(server.asked.recv_blocking().unwrap().as_deref(), told);
+    }
+    assert!(matches!(server_name("no name at all"), ServerName::IpAddress(_)));
+}
+
+#[test]
+fn redirects_lead_from_http_to_https_and_on() {
+    let server = Server::start(SELF_SIGNED, rustls::ALL_VERSIONS, |line, port| match line {
+        "GET /a HTTP/1.1" => format!("HTTP/1.1 302 Found\r\nLocation: https://127.0.0.1:{port}/b\r\n\r\n"),
+        _ => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = Url::new(UriScheme::Http, "127.0.0.1", listener.local_addr().unwrap().port(), "/");
+    let location = format!("https://127.0.0.1:{}/a", server.port);
+    let plain = answer_once(listener, format!("HTTP/1.1 301 Moved\r\nLocation: {location}\r\n\r\n").into_bytes());
+    let answer = rt::block_on(Dialer::new().get(&url, &Headers::new(&[], Purpose::Probe), LIMIT)).unwrap();
+    assert_eq!(answer.status, 204);
+    plain.join().unwrap();
+}
+
+/// Answers one connection with these bytes, whatever it says.
+fn answer_once(listener: TcpListener, answer: Vec<u8>) -> thread::JoinHandle<()> {
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut buffer = [0; 1024];
+        let _ = stream.read(&mut buffer).unwrap();
+        stream.write_all(&answer).unwrap();
+    })
+}
+
+#[test]
+fn who_speaks_no_tls_or_refuses_is_told_in_upstreams_words() {
+    for (answer, told) in [
+        (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "http: server gave HTTP response to HTTPS client"),
+        (b"SSH-2.0-x\r\n", "tls: first record does not look like a TLS handshake"),
+        (b"", "EOF"),
+        (b"\x16\x03", "EOF"),
+        (&[0x15, 3, 3, 0, 2, 2, 40], "remote error: tls: handshake failure"),
+        (&[0x15, 3, 3, 0, 2, 2, 70], "remote error: tls: protocol version not supported"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = answer_once(listener, answer.to_vec());
+        assert_eq!(get(&Dialer::new(), "127.0.0.1", port, "/").unwrap_err().to_string(), told, "{answer:?}");
+        server.join().unwrap();
+    }
+}
+
+#[test]
+fn a_handshake_that_hangs_ends_with_the_time_that_there_is() {
+    // Nobody takes the connections of this one, but the kernel does.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = Url::new(UriScheme::Https, "127.0.0.1", listener.local_addr().unwrap().port(), "/");
+    let began = Instant::now();
+    let headers = Headers::new(&[], Purpose::Probe);
+    let silent = rt::block_on(Dialer::new().get(&url, &headers, Duration::from_millis(50)));
+    assert!(matches!(silent, Err(GetError::Timeout)), "{silent:?}");
+    assert!(began.elapsed() < HANDSHAKE);
+}
+
+#[test]
+fn what_tls_needs_is_made_once_and_only_for_it() {
+    let dialer = Dialer::new();
+    let server = Server::start(SELF_SIGNED, rustls::ALL_VERSIONS, page);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = Url::new(UriScheme::Http, "127.0.0.1", listener.local_addr().unwrap().port(), "/");
+    let plain = answer_once(listener, b"HTTP/1.1 200 OK\r\n\r\n".to_vec());
+    rt::block_on(dialer.get(&url, &Headers::new(&[], Purpose::Probe), LIMIT)).unwrap();
+    plain.join().unwrap();
+    assert!(dialer.tls.0.get().is_none());
+    let first = |dialer: &Dialer| {
+        get(dialer, "127.0.0.1", server.port, "/").unwrap();
+        Arc::as_ptr(dialer.tls.0.get().unwrap())
+    };
+    assert_eq!(first(&dialer), first(&dialer.clone()));
+}
+
+#[test]
+fn the_time_is_the_hosts() {
+    let now = HostClock.current_time().unwrap().as_secs();
+    assert!(i64::try_from(now).unwrap().abs_diff(clock::timestamp().as_second()) < 60);
+}
