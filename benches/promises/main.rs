@@ -1,6 +1,7 @@
 //! The promises of a node agent at rest and at work, measured on a real containerd and printed beside their limits.
 //!
-//! `cargo bench --bench promises` takes about five minutes; `-- quick` measures less often and rests less long.
+//! `cargo bench --bench promises` takes about ten minutes; `-- quick` measures less often and rests less long, and the name
+//! of a part (`latency`, `rest`, `probes`, `storm`) runs that part alone.
 //! What takes time is compared with the same CRI calls, made by a bare client of the same code to a containerd of its
 //! own, turn by turn on the same machine. A container runs from the moment that the runtime calls its start.
 #![expect(
@@ -19,6 +20,7 @@ mod latency;
 #[expect(dead_code, unused_imports, reason = "the tests ask more of a node")]
 #[path = "../../tests/containerd/node/mod.rs"]
 mod node;
+mod probes;
 mod report;
 mod storm;
 
@@ -33,6 +35,18 @@ struct Effort {
     rest: Duration,
 }
 
+struct Part {
+    name: &'static str,
+    measure: fn(&Effort, &mut Report),
+}
+
+const PARTS: &[Part] = &[
+    Part { name: "latency", measure: latency::measure },
+    Part { name: "rest", measure: at_rest::measure },
+    Part { name: "probes", measure: probes::measure },
+    Part { name: "storm", measure: storm::measure },
+];
+
 fn main() {
     let quick = std::env::args().any(|argument| argument == "quick");
     let effort = if quick {
@@ -42,8 +56,10 @@ fn main() {
     };
     let mut report = Report::default();
     report.binary_size(env!("CARGO_BIN_EXE_coracle"));
-    latency::measure(&effort, &mut report);
-    at_rest::measure(&effort, &mut report);
-    storm::measure(&effort, &mut report);
+    let named = |part: &Part| std::env::args().any(|argument| argument == part.name);
+    let all = !PARTS.iter().any(named);
+    for part in PARTS.iter().filter(|part| all || named(part)) {
+        (part.measure)(&effort, &mut report);
+    }
     report.finish();
 }
