@@ -4,7 +4,9 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use crate::api::{Container, EventKind, ExecAction, HttpGetAction, LifecycleAction, LifecycleHandler, PodUid, Reason, UriScheme};
+use crate::api::{
+    Container, EventKind, ExecAction, HttpGetAction, LifecycleAction, LifecycleHandler, PodUid, Reason, UriScheme,
+};
 use crate::error::ErrorChain;
 use crate::kuberuntime::execute::Started;
 use crate::kuberuntime::kill::{Kill, Turn};

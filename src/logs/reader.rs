@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_channel::Receiver;
 use jiff::Timestamp;
 
 use super::decode::Decoder;
@@ -53,7 +54,7 @@ struct Position {
 
 /// What is read at once.
 const CHUNK: usize = 64 << 10;
-/// How often is asked whether the container has ended, where nothing is written.
+/// How often is looked where the kernel cannot tell of writes.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl LogReader {
@@ -70,14 +71,14 @@ impl LogReader {
         Ok(Self { log, decoder, at: Some(at), end: end.filter(|_| !request.follow), watch, request })
     }
 
-    /// The next part of the text; `None` at its end. `ended` tells whether nothing more will be written.
-    pub(crate) async fn next(&mut self, ended: &dyn Fn() -> bool) -> io::Result<Option<Vec<u8>>> {
+    /// The next part of the text; `None` at its end. `ended` is closed when nothing more will be written.
+    pub(crate) async fn next(&mut self, ended: &Receiver<()>) -> io::Result<Option<Vec<u8>>> {
         loop {
             if self.decoder.is_full() {
                 return Ok(None);
             }
             // Asked before: what was written until then is read.
-            let over = !self.request.follow || ended();
+            let over = !self.request.follow || ended.is_closed();
             let bytes = self.read().await?;
             if !bytes.is_empty() {
                 let mut text = Vec::new();
@@ -92,7 +93,7 @@ impl LogReader {
             } else if over {
                 return Ok(None);
             } else {
-                self.wait().await?;
+                self.wait(ended).await?;
             }
         }
     }
@@ -134,19 +135,23 @@ impl LogReader {
         }
     }
 
-    /// Until something is written, a file comes or goes, or it is time to look.
-    async fn wait(&self) -> io::Result<()> {
+    /// Until something is written, a file comes or goes, or nothing more will come.
+    async fn wait(&self, ended: &Receiver<()>) -> io::Result<()> {
         let told = async {
             match &self.watch {
                 Some(watch) => watch.told().await.map(drop),
-                None => std::future::pending().await,
+                None => {
+                    rt::sleep(LOOK).await;
+                    Ok(())
+                }
             }
         };
-        let late = async {
-            rt::sleep(LOOK).await;
+        let over = async {
+            // Nothing is ever sent: it is closed.
+            let _ = ended.recv().await;
             Ok(())
         };
-        rt::either(told, late).await
+        rt::either(told, over).await
     }
 }
 

@@ -16,6 +16,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use async_channel::Receiver;
 use serde::{Deserialize, Serialize};
 
 use super::connections::{Connections, Reply, Text, answer};
@@ -47,8 +48,8 @@ pub(crate) trait LocalApi {
 /// A log on disk.
 pub(crate) struct LogSource {
     pub(crate) log: PathBuf,
-    /// Whether its container does not run any more.
-    pub(crate) ended: Box<dyn Fn() -> bool>,
+    /// Closed when its container does not run any more.
+    pub(crate) ended: Receiver<()>,
 }
 
 /// The answer of `/status`.
@@ -221,7 +222,7 @@ impl Text for LogText {
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Option<Vec<u8>>> + '_>> {
         Box::pin(async {
             let reader = self.reader.as_mut()?;
-            match reader.next(&*self.source.ended).await {
+            match reader.next(&self.source.ended).await {
                 Ok(part) => part,
                 Err(error) => {
                     log!(warn, "log not read on", log = self.source.log.display(), error = ErrorChain(&error));

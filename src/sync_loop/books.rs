@@ -16,6 +16,7 @@ use crate::server::{
     SourceStatus, SyncHealth, Watchdog,
 };
 use crate::status::{StatusBook, run_to_read};
+use crate::sync_loop::followers::Followers;
 
 /// Errors that are kept to be shown.
 const ERRORS: usize = 20;
@@ -31,6 +32,7 @@ pub(crate) struct Books {
     pub(crate) takeovers: BTreeMap<PodUid, PodUid>,
     pub(crate) events: EventRing,
     pub(crate) pressures: NodePressures,
+    pub(super) followers: Followers,
     errors: VecDeque<RecentError>,
 }
 
@@ -44,6 +46,7 @@ impl Books {
             takeovers: BTreeMap::new(),
             events: EventRing::default(),
             pressures: NodePressures::default(),
+            followers: Followers::default(),
             errors: VecDeque::new(),
         }
     }
@@ -122,26 +125,20 @@ impl LocalApi for LocalBooks {
 
     fn log(&self, asked: &LogQuery) -> Result<LogSource, String> {
         let LogQuery { namespace, pod: name, container, previous, .. } = asked;
-        let books = self.books.borrow();
+        let mut books = self.books.borrow_mut();
         let pods = books.sources.pods().map(|source| &source.pod).chain(books.ending.values());
-        let mut named = pods.filter(|pod| pod.metadata.namespace == *namespace && pod.metadata.name == *name);
-        let Some(pod) = named.next() else { return Err(format!("pod {name:?} does not exist")) };
+        let named = pods.filter(|pod| pod.metadata.namespace == *namespace && pod.metadata.name == *name);
+        let Some(pod) = { named }.next() else { return Err(format!("pod {name:?} does not exist")) };
         let uid = books.takeovers.get(&pod.metadata.uid).unwrap_or(&pod.metadata.uid);
         let nothing = Arc::default();
         let id = run_to_read(name, books.statuses.status(uid).unwrap_or(&nothing), container, *previous)?;
-        let seen = self.seen.borrow().pod(uid).cloned();
-        let mut runs = seen.iter().flat_map(|pod| &pod.containers);
-        let Some(run) = runs.find(|run| run.id == id) else {
+        let seen = self.seen.borrow();
+        let run = seen.pod(uid).and_then(|pod| Some((pod, pod.containers.iter().find(|run| run.id == id)?)));
+        let Some((pod, run)) = run else {
             return Err(format!("the runtime has container {container:?} of pod {name:?} no more"));
         };
         let log = self.dirs.log(namespace, name, uid, container, run.restart_count);
-        let (seen, uid, id) = (Rc::clone(&self.seen), uid.clone(), id.to_owned());
-        let ended = move || {
-            let seen = seen.borrow();
-            let mut runs = seen.pod(&uid).into_iter().flat_map(|pod| &pod.containers);
-            !runs.any(|run| run.id == id && run.exit().is_none())
-        };
-        Ok(LogSource { log, ended: Box::new(ended) })
+        Ok(LogSource { log, ended: books.followers.add(pod, &run.id) })
     }
 
     fn events(&self, each: &mut dyn FnMut(Event)) {

@@ -244,7 +244,9 @@ impl SyncLoop {
         if taken != Taken::News {
             return;
         }
-        match self.seen.borrow().pod(&uid) {
+        let seen = self.seen.borrow();
+        self.books.borrow_mut().followers.see(&uid, seen.pod(&uid).map(|pod| &**pod));
+        match seen.pod(&uid) {
             Some(pod) => {
                 self.pleg.watch(pod);
                 self.logs.keep(&uid, kept_logs(&self.runtime.dirs, pod));
@@ -254,6 +256,7 @@ impl SyncLoop {
                 self.logs.keep(&uid, Vec::new());
             }
         }
+        drop(seen);
         self.workers.touch(&uid);
         self.dirty.insert(uid);
     }

@@ -6,6 +6,7 @@
 mod admitting;
 mod books;
 mod eviction;
+mod followers;
 mod groups;
 mod handlers;
 mod happenings;

@@ -85,6 +85,38 @@ fn who_follows_sees_what_comes_until_the_container_ends_and_the_run_before_stays
 }
 
 #[test]
+fn who_follows_is_told_when_the_agent_goes_and_may_follow_the_next_one_to_the_end() {
+    let mut node = Node::start();
+    let mount = "volumeMounts: [{name: data, mountPath: /data}]";
+    let script = "echo begun; until [ -e /data/go ]; do sleep 0.1; done; echo done";
+    let manifest = Manifest::new("web").container_with("main", script, mount);
+    node.apply(&manifest.spec("restartPolicy: Never").spec("volumes: [{name: data, emptyDir: {}}]"));
+    let pods = node.wait_until("the container is known to run", |pods| pods.has("web", |pod| pod.is_ready()));
+    let uid = pods.get("web").unwrap().uid();
+    let follow = |node: &Node| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
+        command.args(["logs", "-f", "web", "--local-socket"]).arg(node.folder().join("coracle.sock"));
+        let mut follow = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut followed = BufReader::new(follow.stdout.take().unwrap());
+        let mut first = String::new();
+        followed.read_line(&mut first).unwrap();
+        assert_eq!(first, "begun\n");
+        (follow, followed)
+    };
+    let (mut first, _) = follow(&node);
+    node.kill_agent();
+    assert!(!first.wait().unwrap().success(), "a log that was cut short was taken for a whole one");
+    node.start_agent();
+    node.wait_until("the container is known to run", |pods| pods.has("web", |pod| pod.is_ready()));
+    let (mut second, mut followed) = follow(&node);
+    fs::write(node.pod_folder(uid).join("volumes/kubernetes.io~empty-dir/data/go"), "").unwrap();
+    let mut rest = String::new();
+    followed.read_to_string(&mut rest).unwrap();
+    assert!(second.wait().unwrap().success());
+    assert_eq!(rest, "done\n");
+}
+
+#[test]
 fn a_storm_of_lines_keeps_its_limit_and_loses_nothing_of_what_is_kept() {
     let mut node = Node::with_runtime();
     node.configure_agent("containerLogMaxSize: 1Mi\ncontainerLogMaxFiles: 3\n");

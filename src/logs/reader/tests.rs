@@ -1,6 +1,5 @@
 //! Logs that are rotated and removed while they are read.
 
-use std::cell::Cell;
 use std::fs;
 use std::io::Write;
 
@@ -43,10 +42,15 @@ impl Drop for Log {
     }
 }
 
+/// Nothing more will be written.
+fn over() -> Receiver<()> {
+    async_channel::bounded(1).1
+}
+
 /// All of it, where the container has ended.
 fn rest(reader: &mut LogReader) -> String {
     let mut text = Vec::new();
-    while let Some(part) = rt::block_on(reader.next(&|| true)).unwrap() {
+    while let Some(part) = rt::block_on(reader.next(&over())).unwrap() {
         text.extend(part);
     }
     String::from_utf8(text).unwrap()
@@ -87,11 +91,11 @@ fn who_follows_gets_what_comes_and_the_end_when_the_container_has_ended() {
     let log = Log::new("follow");
     log.write(&["a"]);
     let mut reader = log.open(LogRequest { follow: true, tail: Some(0), ..LogRequest::default() });
-    let ended = Cell::new(false);
+    let (running, ended) = async_channel::bounded(1);
     let text = rt::block_on(async {
         let mut text = Vec::new();
         let follow = async {
-            while let Some(part) = reader.next(&|| ended.get()).await.unwrap() {
+            while let Some(part) = reader.next(&ended).await.unwrap() {
                 text.extend(part);
             }
         };
@@ -102,7 +106,7 @@ fn who_follows_gets_what_comes_and_the_end_when_the_container_has_ended() {
                 log.rotate(stamp);
             }
             log.write(&["d"]);
-            ended.set(true);
+            drop(running);
             std::future::pending().await
         };
         rt::either(follow, write).await;
@@ -116,7 +120,7 @@ fn a_file_that_goes_while_it_is_read_is_read_to_its_end_and_the_next_one_follows
     let log = Log::new("removed");
     log.write(&["a"]);
     let mut reader = log.open(LogRequest { follow: true, ..LogRequest::default() });
-    assert_eq!(rt::block_on(reader.next(&|| true)).unwrap().unwrap(), b"a\n");
+    assert_eq!(rt::block_on(reader.next(&over())).unwrap().unwrap(), b"a\n");
     log.write(&["b"]);
     fs::remove_file(log.log()).unwrap();
     log.write(&["c"]);

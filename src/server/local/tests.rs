@@ -52,7 +52,9 @@ impl LocalApi for TwoPods {
     fn log(&self, asked: &LogQuery) -> Result<LogSource, String> {
         match asked.container.as_str() {
             "none" => Err("no such container".to_owned()),
-            name => Ok(LogSource { log: PathBuf::from(format!("/nowhere/{name}")), ended: Box::new(|| true) }),
+            name => {
+                Ok(LogSource { log: PathBuf::from(format!("/nowhere/{name}")), ended: async_channel::bounded(1).1 })
+            }
         }
     }
 }
