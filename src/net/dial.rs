@@ -1,12 +1,17 @@
 //! Connections to an address or a name.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, SockaddrStorage, connect, socket};
+
 use crate::net::DialError;
 use crate::net::tls::Tls;
-use crate::rt::{self, Semaphore, TcpStream};
+use crate::rt::{self, Async, Semaphore, TcpStream};
 
 /// Connects. Names are looked up a few at a time: who asks a name server that does not answer takes nobody else's
 /// threads. Clones share that bound, and what TLS needs.
@@ -26,17 +31,14 @@ impl Dialer {
     /// A connection to the first address of `host` that takes one.
     pub(crate) async fn dial(&self, host: &str, port: u16, limit: Duration) -> Result<TcpStream, DialError> {
         let end = Instant::now() + limit;
-        let addresses = match host.parse::<IpAddr>() {
-            Ok(ip) => vec![SocketAddr::new(ip, port)],
-            Err(_) => match rt::deadline(limit, self.look_up(host, port)).await {
-                Ok(addresses) => addresses,
-                Err(rt::Elapsed) => return Err(DialError::Timeout { address: None }),
-            },
+        let addresses = match rt::deadline(limit, self.addresses(host, port)).await {
+            Ok(addresses) => addresses,
+            Err(rt::Elapsed) => return Err(DialError::Timeout { address: None }),
         };
         let mut failure = DialError::NoSuchHost { host: host.to_owned() };
         for address in addresses {
             let left = end.saturating_duration_since(Instant::now());
-            match rt::deadline(left, TcpStream::connect(address)).await {
+            match rt::deadline(left, open(address)).await {
                 Ok(Ok(stream)) => return Ok(stream),
                 Ok(Err(cause)) => failure = DialError::Connect { address, cause },
                 Err(rt::Elapsed) => return Err(DialError::Timeout { address: Some(address) }),
@@ -45,9 +47,46 @@ impl Dialer {
         Err(failure)
     }
 
-    async fn look_up(&self, host: &str, port: u16) -> Vec<SocketAddr> {
+    /// The same for who has a time of his own.
+    pub(super) async fn reach(&self, host: &str, port: u16) -> Result<TcpStream, DialError> {
+        let mut failure = DialError::NoSuchHost { host: host.to_owned() };
+        for address in self.addresses(host, port).await {
+            match open(address).await {
+                Ok(stream) => return Ok(stream),
+                Err(cause) => failure = DialError::Connect { address, cause },
+            }
+        }
+        Err(failure)
+    }
+
+    async fn addresses(&self, host: &str, port: u16) -> Vec<SocketAddr> {
+        if let Ok(ip) = host.parse::<IpAddr>() {
+            return vec![SocketAddr::new(ip, port)];
+        }
         let _one_of_few = self.lookups.acquire().await;
         let name = host.to_owned();
         rt::blocking(move || (name.as_str(), port).to_socket_addrs().map(Iterator::collect).unwrap_or_default()).await
     }
+}
+
+/// A pod of this node has taken the connection by the time that the kernel is asked a second time. Nobody waits for that
+/// then, which would cost two wake-ups, or sets a timer for it, which would cost one.
+async fn open(address: SocketAddr) -> io::Result<TcpStream> {
+    let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket(family, SockType::Stream, flags, SockProtocol::Tcp)?;
+    let to = SockaddrStorage::from(address);
+    let ask = || match connect(socket.as_raw_fd(), &to) {
+        Err(Errno::EINPROGRESS | Errno::EALREADY) => Ok(false),
+        asked => asked.map(|()| true),
+    };
+    let connected = ask()? || ask()?;
+    let stream = Async::new_nonblocking(std::net::TcpStream::from(socket))?;
+    if !connected {
+        stream.writable().await?;
+        if let Some(error) = stream.get_ref().take_error()? {
+            return Err(error);
+        }
+    }
+    Ok(stream.into())
 }

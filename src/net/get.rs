@@ -7,7 +7,7 @@ use crate::api::UriScheme;
 use crate::net::error::BodyError;
 use crate::net::stream::{Stream, StreamError};
 use crate::net::tls::HANDSHAKE;
-use crate::net::{DialError, Dialer, GetError, Headers, TlsError, Url};
+use crate::net::{Dialer, GetError, Headers, TlsError, Url};
 use crate::rt::{self, TcpStream};
 use crate::wire::http1::Response;
 
@@ -31,7 +31,7 @@ impl Dialer {
         let mut at = url.clone();
         let mut keep_host = true;
         for _ in 0..=REDIRECTS {
-            let asked = rt::deadline(left(), self.ask(&at, headers, keep_host, end)).await;
+            let asked = rt::deadline(left(), self.ask(&at, headers, keep_host)).await;
             let (stream, mut response) = asked.map_err(|rt::Elapsed| GetError::Timeout)??;
             if let Some((next, is_relative)) = redirect(url, &at, &response) {
                 // A host that was given goes with a redirect that names none itself.
@@ -48,19 +48,9 @@ impl Dialer {
     }
 
     /// Sends the request; the answer as far as its head.
-    async fn ask(
-        &self,
-        url: &Url,
-        headers: &Headers,
-        keep_host: bool,
-        end: Instant,
-    ) -> Result<(Stream, Response), GetError> {
+    async fn ask(&self, url: &Url, headers: &Headers, keep_host: bool) -> Result<(Stream, Response), GetError> {
         let request = headers.request(url, keep_host)?;
-        let left = end.saturating_duration_since(Instant::now());
-        let tcp = self.dial(&url.host, url.port(), left).await.map_err(|error| match error {
-            DialError::Timeout { .. } => GetError::Timeout,
-            error => GetError::Dial(error),
-        })?;
+        let tcp = self.reach(&url.host, url.port()).await.map_err(GetError::Dial)?;
         let mut stream = match url.scheme {
             UriScheme::Http => Stream::Plain(tcp),
             UriScheme::Https => self.shake_hands(tcp, &url.host).await?,
