@@ -5,11 +5,12 @@
 
 use serde_json::{Value, json};
 
+use super::annotations::APP_ARMOR_PREFIX;
 use super::{
     CPU, Container, DownwardApiVolumeFile, EnvVar, EnvVarSource, HUGE_PAGES_PREFIX, HttpGetAction, LifecycleAction,
-    LifecycleHandler, MEMORY, ObjectFieldSelector, Pod, PodSpec, Probe, ProbeHandler, ProjectedVolumeSource,
-    ProjectionSource, PullPolicy, Quantity, ResourceList, ResourceRequirements, Volume, VolumeSource, container_limits,
-    container_requests,
+    LifecycleHandler, MEMORY, Map, ObjectFieldSelector, Pod, PodSpec, Probe, ProbeHandler, ProjectedVolumeSource,
+    ProjectionSource, PullPolicy, Quantity, ResourceList, ResourceRequirements, SecurityProfile, Volume, VolumeSource,
+    container_limits, container_requests,
 };
 
 /// Fills in what `pod` leaves out. What it fills in once it leaves alone the second time.
@@ -36,7 +37,15 @@ pub fn apply(pod: &mut Pod) {
     let main_and_init = spec.init_containers.iter_mut().chain(&mut spec.containers);
     for container in main_and_init.chain(&mut spec.ephemeral_containers) {
         apply_to_container(container);
+        app_armor(container, &pod.metadata.annotations);
     }
+}
+
+/// An annotation says it where the field of the container does not; it goes before the pod's own field.
+fn app_armor(container: &mut Container, annotations: &Map<String>) {
+    let value = annotations.get(&[APP_ARMOR_PREFIX, &container.name].concat());
+    let Some(profile) = value.and_then(|value| SecurityProfile::of_annotation(value)) else { return };
+    container.security_context.get_or_insert_default().app_armor_profile.get_or_insert(profile);
 }
 
 fn fill(field: &mut String, default: &str) {

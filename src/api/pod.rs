@@ -249,6 +249,8 @@ pub mod annotations {
     pub const CONFIG_SEEN: &str = "kubernetes.io/config.seen";
     /// The hash of a static pod's content: its uid as given by this node.
     pub const CONFIG_HASH: &str = "kubernetes.io/config.hash";
+    /// The AppArmor profile of a container whose name follows, where no field has one; from before there was a field.
+    pub const APP_ARMOR_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
     /// In a mirror pod: the hash of the static pod that it stands for.
     pub const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
 }

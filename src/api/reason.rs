@@ -65,6 +65,7 @@ reasons! {
     POD_COMPLETED = "PodCompleted";
     POD_FAILED = "PodFailed";
     READINESS_GATES_NOT_READY = "ReadinessGatesNotReady";
+    RESTART_ALL_CONTAINERS_STARTED = "RestartAllContainersStarted";
     TERMINATION_BY_KUBELET = "TerminationByKubelet";
     UNKNOWN_CONTAINER_STATUSES = "UnknownContainerStatuses";
 

@@ -103,3 +103,15 @@ object! {
         value: String,
     }
 }
+
+impl SecurityProfile {
+    /// The AppArmor profile that the value of an old annotation names; `None` for a value that is none.
+    pub fn of_annotation(value: &str) -> Option<Self> {
+        let (kind, name) = match value {
+            "runtime/default" => (SecurityProfileType::RuntimeDefault, None),
+            "unconfined" => (SecurityProfileType::Unconfined, None),
+            value => (SecurityProfileType::Localhost, Some(value.strip_prefix("localhost/")?.to_owned())),
+        };
+        Some(Self { kind: Some(kind), localhost_profile: name })
+    }
+}

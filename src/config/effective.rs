@@ -66,6 +66,8 @@ pub(crate) struct Config {
     // Pods.
     pub(crate) max_pods: u32,
     pub(crate) pods_per_core: Option<u32>,
+    /// Of a pod that has users of its own; a multiple of 65536.
+    pub(crate) user_ids_per_pod: u32,
     /// Labels of the node, beside those that every node has.
     pub(crate) node_labels: Labels<String>,
     /// `None`: as many as the node has.
@@ -216,6 +218,7 @@ impl Default for Config {
             image_gc: ImageGc::default(),
             max_pods: 110,
             pods_per_core: None,
+            user_ids_per_pod: 65536,
             node_labels: Labels::new(),
             pod_pids_limit: None,
             seccomp_default: false,
@@ -277,7 +280,7 @@ impl Config {
         config.take_images(&fields)?;
         config.take_image_gc(&fields)?;
         config.take_credentials_verification(&fields)?;
-        config.take_pods(&fields);
+        config.take_pods(&fields)?;
         config.take_cgroups(&fields)?;
         config.eviction = eviction::read(&fields, config.enforced.pods, given.evict_static_pods)?;
         config.take_logs(&fields);
@@ -364,7 +367,7 @@ impl Config {
         Ok(())
     }
 
-    fn take_pods(&mut self, fields: &Fields<'_>) {
+    fn take_pods(&mut self, fields: &Fields<'_>) -> Result<(), Problem> {
         fields.replace("maxPods", Fields::positive, &mut self.max_pods);
         self.pods_per_core = fields.positive("podsPerCore");
         self.pod_pids_limit = fields.int("podPidsLimit").filter(|limit| *limit > 0);
@@ -378,6 +381,12 @@ impl Config {
             self.cluster_dns = servers.iter().filter_map(|server| server.as_str()?.parse().ok()).collect();
         }
         self.cluster_domain = fields.text("clusterDomain").unwrap_or_default().to_owned();
+        let ids = "userNamespaces.idsPerPod";
+        fields.replace(ids, Fields::positive, &mut self.user_ids_per_pod);
+        if self.user_ids_per_pod % 65536 != 0 {
+            return Err(conflict(ids, format!("expected a multiple of 65536, found {}", self.user_ids_per_pod)));
+        }
+        Ok(())
     }
 
     fn take_cgroups(&mut self, fields: &Fields<'_>) -> Result<(), Problem> {

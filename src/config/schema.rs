@@ -210,7 +210,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("containerRuntimeEndpoint", Kind::Endpoint),
     used("imageServiceEndpoint", Kind::Endpoint),
     moot("failCgroupV1", Kind::Bool),
-    later("userNamespaces", Kind::Object(USER_NAMESPACES)),
+    used("userNamespaces", Kind::Object(USER_NAMESPACES)),
 ];
 
 /// The top level of `kubelet.config.k8s.io/v1`, `CredentialProviderConfig`.
@@ -285,7 +285,7 @@ const TAINT: &[Field] = &[
 
 const TRACING: &[Field] = &[later("endpoint", Kind::Text), later("samplingRatePerMillion", Kind::Int(0, 1_000_000))];
 
-const USER_NAMESPACES: &[Field] = &[later("idsPerPod", Kind::Int(65536, u32::MAX as i64))];
+const USER_NAMESPACES: &[Field] = &[used("idsPerPod", Kind::Int(65536, u32::MAX as i64))];
 
 const CREDENTIALS_VERIFICATION: &[&str] =
     &["NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify"];

@@ -672,3 +672,12 @@ fn thresholds_that_cannot_stand_are_refused() {
         assert_eq!(refused(&["--config", &dir.write("config.yaml", &document(fields))]), message);
     }
 }
+
+#[test]
+fn pods_with_users_of_their_own_have_whole_ranges_of_them() {
+    assert_eq!(file_loaded(r#""userNamespaces":{"idsPerPod":131072}"#).0.user_ids_per_pod, 131_072);
+    let dir = TempDir::new();
+    let file = dir.write("config.yaml", &document(r#""userNamespaces":{"idsPerPod":65537}"#));
+    let fault = "userNamespaces.idsPerPod: expected a multiple of 65536, found 65537";
+    assert_eq!(refused(&["--hostname-override=n", "--config", &file]), fault);
+}

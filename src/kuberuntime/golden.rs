@@ -38,6 +38,7 @@ pub(crate) fn node() -> NodeSettings {
         memory_capacity: 24_684_092 << 10,
         allocatable,
         max_pods: 110,
+        user_ids_per_pod: 65536,
         huge_page_sizes: vec![2 << 20, 1 << 30],
         cgroup_v2: false,
         swap_limits: true,

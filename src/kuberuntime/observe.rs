@@ -8,7 +8,7 @@ use crate::api::annotations::CONFIG_SOURCE;
 use crate::api::{PodUid, grace_of_seconds};
 use crate::cri::v1;
 use crate::kuberuntime::labels::{ContainerMark, PodMark};
-use crate::pods::{ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, SandboxState};
+use crate::pods::{ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, ObservedUser, SandboxState};
 
 /// Sandboxes and containers by pod. What carries no pod's uid was not made by a kubelet and is left alone.
 pub(super) fn by_pod(
@@ -176,11 +176,16 @@ pub(super) fn container(
         restart_count: if mark.hash.is_some() { mark.restart_count } else { attempt },
         grace: grace(&mark),
         pid,
+        user: answer.user.and_then(|user| user.linux).map(|user| Box::new(linux_user(user))),
         image: answer.image.map_or_else(String::new, |image| image.image),
         // As upstream: not `image_id`, which newer runtimes fill with something else.
         image_id: answer.image_ref,
         id: answer.id,
     }
+}
+
+fn linux_user(user: v1::LinuxContainerUser) -> ObservedUser {
+    ObservedUser { uid: user.uid, gid: user.gid, groups: user.supplemental_groups }
 }
 
 /// The runtime's words about the end, then the container's own.
@@ -240,6 +245,16 @@ mod tests {
         assert_eq!(message("", "bye"), "bye");
         assert_eq!(message("cannot run", ""), "cannot run");
         assert_eq!(message("cannot run", "bye"), "cannot run: bye");
+    }
+
+    #[test]
+    fn the_user_is_told_where_the_runtime_knows_it() {
+        let user = |user| container(v1::ContainerStatus { user, ..Default::default() }, "s", None, "").user;
+        assert_eq!(user(None), None);
+        assert_eq!(user(Some(v1::ContainerUser::default())), None);
+        let linux = v1::LinuxContainerUser { uid: 1000, gid: 7, supplemental_groups: vec![7, 8] };
+        let expected = ObservedUser { uid: 1000, gid: 7, groups: vec![7, 8] };
+        assert_eq!(user(Some(v1::ContainerUser { linux: Some(linux) })), Some(Box::new(expected)));
     }
 
     #[test]

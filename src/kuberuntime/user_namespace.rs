@@ -1,7 +1,5 @@
 //! Which users of the host stand behind the users of a pod that has users of its own. Pure.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 
 use crate::cri::v1;
@@ -10,6 +8,7 @@ use crate::cri::v1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UserRange {
     pub(super) first: u32,
+    pub(super) length: u32,
 }
 
 /// What is given to pods: ranges of one length, beside each other.
@@ -17,39 +16,43 @@ pub(super) struct UserRange {
 pub(super) struct UserRanges {
     first: u32,
     count: u32,
+    length: u32,
 }
 
-/// The users that a pod has (kubelet: `DefaultKubeletUserNamespacesIDsPerPod`).
-const LENGTH: u32 = 1 << 16;
+/// Below are the host's own; and all ranges are multiples of it.
+const LEAST: u32 = 1 << 16;
 /// Who has the subordinate ids for pods.
 const OWNER: &str = "kubelet";
 
 impl UserRanges {
     /// What the texts of `/etc/subuid` and `/etc/subgid` have for the kubelet; without a word there, all that there are
-    /// above the host's own.
-    pub(super) fn new(subuid: &str, subgid: &str) -> Result<Self, String> {
+    /// above the host's own. Each pod has `length` of them.
+    pub(super) fn new(subuid: &str, subgid: &str, length: u32) -> Result<Self, String> {
         let (uids, gids) = (owned(subuid), owned(subgid));
         match (uids.as_slice(), gids.as_slice()) {
-            ([], []) => Ok(Self { first: LENGTH, count: u32::MAX / LENGTH }),
-            ([users], [groups]) if users == groups => Self::checked(*users),
+            ([], []) => Ok(Self { first: length, count: (u32::MAX - length) / length, length }),
+            ([users], [groups]) if users == groups => Self::checked(*users, length),
             _ => Err(format!(
                 "the user {OWNER} needs one range of subordinate ids, the same in /etc/subuid and /etc/subgid"
             )),
         }
     }
 
-    fn checked((first, length): (u32, u32)) -> Result<Self, String> {
-        let fits = first >= LENGTH && first % LENGTH == 0 && length % LENGTH == 0 && length > 0;
-        if fits && first.checked_add(length - 1).is_some() {
-            return Ok(Self { first, count: length / LENGTH });
+    fn checked((first, all): (u32, u32), length: u32) -> Result<Self, String> {
+        let fits = first >= LEAST && first % length == 0 && all % length == 0 && all > 0;
+        if fits && first.checked_add(all - 1).is_some() {
+            return Ok(Self { first, count: all / length, length });
         }
-        Err(format!("the subordinate ids of {OWNER}, {length} from {first} on, must be multiples of {LENGTH} above it"))
+        Err(format!(
+            "the subordinate ids of {OWNER}, {all} from {first} on, must be multiples of {length}, above {LEAST}"
+        ))
     }
 
     /// The lowest one that nobody has.
-    pub(super) fn free(self, used: &BTreeSet<u32>) -> Option<UserRange> {
-        let all = (0..self.count).map(|index| self.first + index * LENGTH);
-        all.into_iter().find(|first| !used.contains(first)).map(|first| UserRange { first })
+    pub(super) fn free(self, used: &[UserRange]) -> Option<UserRange> {
+        let length = self.length;
+        let mut all = (0..self.count).map(|index| UserRange { first: self.first + index * length, length });
+        all.find(|range| !used.iter().any(|used| range.meets(*used)))
     }
 }
 
@@ -63,9 +66,18 @@ fn owned(text: &str) -> Vec<(u32, u32)> {
 }
 
 impl UserRange {
+    fn meets(self, other: Self) -> bool {
+        self.first <= other.last() && other.first <= self.last()
+    }
+
+    fn last(self) -> u32 {
+        self.first.saturating_add(self.length - 1)
+    }
+
     /// As a kubelet keeps it in a pod's directory.
     pub(super) fn written(self) -> String {
-        let mapping = format!("{{\"hostId\":{},\"containerId\":0,\"length\":{LENGTH}}}", self.first);
+        let Self { first, length } = self;
+        let mapping = format!("{{\"hostId\":{first},\"containerId\":0,\"length\":{length}}}");
         format!("{{\"uidMappings\":[{mapping}],\"gidMappings\":[{mapping}]}}")
     }
 
@@ -78,13 +90,14 @@ impl UserRange {
         };
         let (users, groups) = (one(value.get("uidMappings")?)?, one(value.get("gidMappings")?)?);
         let number = |key: &str| users.get(key).and_then(Value::as_u64);
-        let first = u32::try_from(number("hostId")?).ok()?;
-        let is_ours = number("containerId") == Some(0) && number("length") == Some(LENGTH.into());
-        (users == groups && is_ours && first >= LENGTH && first % LENGTH == 0).then_some(Self { first })
+        let [first, length] = [number("hostId")?, number("length")?].map(|number| u32::try_from(number).ok());
+        let range = Self { first: first?, length: length? };
+        let is_whole = range.length > 0 && range.length % LEAST == 0 && range.first % LEAST == 0;
+        (users == groups && number("containerId") == Some(0) && is_whole && range.first >= LEAST).then_some(range)
     }
 
     pub(super) fn namespace(self) -> v1::UserNamespace {
-        let mapping = v1::IdMapping { host_id: self.first, container_id: 0, length: LENGTH };
+        let mapping = v1::IdMapping { host_id: self.first, container_id: 0, length: self.length };
         v1::UserNamespace { mode: v1::NamespaceMode::Pod, uids: vec![mapping.clone()], gids: vec![mapping] }
     }
 }
@@ -119,11 +132,16 @@ mod tests {
 
     #[test]
     fn ranges_are_those_of_the_kubelets_subordinate_ids_or_all_there_are() {
-        let all = UserRanges { first: 65536, count: 65535 };
-        assert_eq!(UserRanges::new("", ""), Ok(all));
-        assert_eq!(UserRanges::new("someone:100000:65536\n", ""), Ok(all));
-        let text = "someone:1:1\nkubelet:131072:196608\n";
-        assert_eq!(UserRanges::new(text, text), Ok(UserRanges { first: 131_072, count: 3 }));
+        let new = |subuid: &str, subgid: &str| UserRanges::new(subuid, subgid, LEAST);
+        let all = UserRanges { first: LEAST, count: 65534, length: LEAST };
+        assert_eq!(new("", ""), Ok(all));
+        assert_eq!(new("someone:100000:65536\n", ""), Ok(all));
+        let text = "someone:1:1\nkubelet:131072:262144\n";
+        assert_eq!(new(text, text), Ok(UserRanges { first: 131_072, count: 4, length: LEAST }));
+        let twice = 2 * LEAST;
+        assert_eq!(UserRanges::new(text, text, twice), Ok(UserRanges { first: 131_072, count: 2, length: twice }));
+        assert_eq!(UserRanges::new("", "", twice), Ok(UserRanges { first: twice, count: 32766, length: twice }));
+        assert!(UserRanges::new(text, text, 3 * LEAST).is_err());
         for (subuid, subgid) in [
             ("kubelet:131072:65536", ""),
             ("kubelet:131072:65536", "kubelet:196608:65536"),
@@ -133,22 +151,29 @@ mod tests {
             ("kubelet:65536:65535", "kubelet:65536:65535"),
             ("kubelet:4294901760:131072", "kubelet:4294901760:131072"),
         ] {
-            assert!(UserRanges::new(subuid, subgid).is_err(), "{subuid} {subgid}");
+            assert!(new(subuid, subgid).is_err(), "{subuid} {subgid}");
         }
     }
 
     #[test]
     fn a_pod_is_given_the_lowest_range_that_no_other_has() {
-        let ranges = UserRanges { first: 131_072, count: 2 };
-        let free = |used: &[u32]| ranges.free(&used.iter().copied().collect()).map(|range| range.first);
+        let ranges = UserRanges { first: 131_072, count: 2, length: LEAST };
+        let free = |used: &[(u32, u32)]| {
+            let used: Vec<UserRange> =
+                used.iter().map(|(first, length)| UserRange { first: *first, length: *length }).collect();
+            ranges.free(&used).map(|range| range.first)
+        };
         assert_eq!(free(&[]), Some(131_072));
-        assert_eq!(free(&[131_072, 7]), Some(196_608));
-        assert_eq!(free(&[131_072, 196_608]), None);
+        assert_eq!(free(&[(131_072, LEAST), (7, 1)]), Some(196_608));
+        assert_eq!(free(&[(131_072, LEAST), (196_608, LEAST)]), None);
+        // One that was given when pods had more of them.
+        assert_eq!(free(&[(65_536, 2 * LEAST)]), Some(196_608));
+        assert_eq!(free(&[(65_536, 3 * LEAST)]), None);
     }
 
     #[test]
     fn what_is_written_is_as_a_kubelet_writes_it_and_is_read_again() {
-        let range = UserRange { first: 131_072 };
+        let range = UserRange { first: 131_072, length: LEAST };
         let text = r#"{"uidMappings":[{"hostId":131072,"containerId":0,"length":65536}],"gidMappings":[{"hostId":131072,"containerId":0,"length":65536}]}"#;
         assert_eq!(range.written(), text);
         assert_eq!(UserRange::read(text.as_bytes()), Some(range));
@@ -158,6 +183,7 @@ mod tests {
             text.split_at(40).0,
             &text.replacen("131072", "65537", 2),
             &text.replacen("131072", "65536", 1),
+            &text.replace("131072", "0"),
             &text.replace("65536", "65535"),
             &text.replace("\"containerId\":0", "\"containerId\":1"),
         ] {
@@ -167,7 +193,7 @@ mod tests {
 
     #[test]
     fn containers_and_their_mounts_have_the_users_of_the_sandbox() {
-        let users = UserRange { first: 65536 }.namespace();
+        let users = UserRange { first: LEAST, length: LEAST }.namespace();
         let options = Some(v1::NamespaceOption { userns_options: Some(users.clone()), ..Default::default() });
         let security_context =
             Some(v1::LinuxSandboxSecurityContext { namespace_options: options, ..Default::default() });

@@ -1,7 +1,6 @@
 //! Giving users to pods that have users of their own: a range for each, kept in the pod's directory, where any kubelet
 //! finds it again.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -28,9 +27,10 @@ impl PodRuntime {
             return Err(unsupported(handler));
         }
         let (pods, uid) = (self.dirs.pods().to_owned(), pod.metadata.uid.to_string());
+        let length = self.node.user_ids_per_pod;
         // Two must not be given the same: one is given at a time.
         let turn = self.user_ranges.acquire().await;
-        let range = rt::blocking(move || own_or_new(&pods, &uid, subordinate_ids)).await;
+        let range = rt::blocking(move || own_or_new(&pods, &uid, || subordinate_ids(length))).await;
         drop(turn);
         range.map(|range| Some(range.namespace())).map_err(|why| format!("create user namespace: {why}"))
     }
@@ -56,15 +56,15 @@ fn own_or_new(
 }
 
 /// The ranges of all pods that have a directory here.
-fn used(pods: &Path) -> BTreeSet<u32> {
+fn used(pods: &Path) -> Vec<UserRange> {
     let entries = fs::read_dir(pods).into_iter().flatten().flatten();
     let files = entries.filter_map(|entry| file::read_head(&entry.path().join(FILE), MOST_BYTES).ok());
-    files.filter_map(|text| UserRange::read(&text)).map(|range| range.first).collect()
+    files.filter_map(|text| UserRange::read(&text)).collect()
 }
 
-fn subordinate_ids() -> Result<UserRanges, String> {
+fn subordinate_ids(length: u32) -> Result<UserRanges, String> {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    UserRanges::new(&text("/etc/subuid"), &text("/etc/subgid"))
+    UserRanges::new(&text("/etc/subuid"), &text("/etc/subgid"), length)
 }
 
 #[cfg(test)]
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn each_pod_has_a_range_of_its_own_and_keeps_it_until_its_directory_goes() {
         let scratch = Scratch(std::env::temp_dir().join(format!("coracle-user-ranges-{}", std::process::id())));
-        let two = || UserRanges::new("kubelet:65536:131072", "kubelet:65536:131072");
+        let two = || UserRanges::new("kubelet:65536:131072", "kubelet:65536:131072", 65_536);
         let give = |uid: &str| own_or_new(&scratch.0, uid, two).map(|range| range.first);
         for uid in ["a", "b"] {
             fs::create_dir_all(scratch.0.join(uid)).unwrap();

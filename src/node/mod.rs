@@ -33,6 +33,8 @@ pub(crate) struct NodeSettings {
     pub(crate) allocatable: ResourceList,
     /// As many pods as may be here at once.
     pub(crate) max_pods: u32,
+    /// How many users a pod has that has users of its own.
+    pub(crate) user_ids_per_pod: u32,
     /// In bytes, the smallest first.
     pub(crate) huge_page_sizes: Vec<u64>,
     /// The host has cgroup v2 with its controllers.
@@ -92,6 +94,7 @@ impl NodeSettings {
             memory_capacity: facts.memory_bytes,
             allocatable: facts.allocatable(&[&config.system_reserved, &config.kube_reserved]),
             max_pods: config.max_pods.min(per_core.unwrap_or(u32::MAX)),
+            user_ids_per_pod: config.user_ids_per_pod,
             huge_page_sizes: facts.huge_pages.iter().map(|(size, _)| *size).collect(),
             cgroup_v2: facts.cgroup_v2,
             swap_limits: facts.swap_limits,

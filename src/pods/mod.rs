@@ -14,7 +14,9 @@ mod waiting;
 
 pub(crate) use event::{Observation, Relist, RuntimeState, SyncEvent, WorkDone, WorkResult};
 pub(crate) use event_ring::{EventObject, EventRing, Told};
-pub(crate) use observed::{ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, SandboxState};
+pub(crate) use observed::{
+    ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, ObservedUser, SandboxState,
+};
 pub(crate) use observed_cache::{Look, ObservedCache, Taken};
 pub(crate) use oom_kill::OomKill;
 pub(crate) use pod_dirs::PodDirs;

@@ -56,6 +56,16 @@ pub(crate) struct ObservedContainer {
     /// What the pod gave for its containers to stop, as written on the container.
     pub(crate) grace: Option<Duration>,
     pub(crate) pid: Option<u32>,
+    /// As whom its first process began, where the runtime tells.
+    pub(crate) user: Option<Box<ObservedUser>>,
+}
+
+/// The ids of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ObservedUser {
+    pub(crate) uid: i64,
+    pub(crate) gid: i64,
+    pub(crate) groups: Vec<i64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,6 +197,7 @@ mod tests {
             restart_count: 0,
             grace: None,
             pid: None,
+            user: None,
         }];
         assert!(pod.is_stopped(), "its sandbox is gone");
         pod.sandboxes = vec![sandbox(SandboxState::Ready)];

@@ -184,3 +184,19 @@ fn probes_and_hooks_get_their_path_scheme_and_service() {
     check(spec.clone(), "/containers/0/lifecycle/preStop", &request(json!(1)));
     check(spec, "/containers/0/env/0/valueFrom/fileKeyRef/optional", &json!(false));
 }
+
+#[test]
+fn an_old_annotation_names_the_app_armor_profile_where_no_field_does() {
+    let profile = |value: &str, container: &str, own: Value| {
+        let annotations = json!({"container.apparmor.security.beta.kubernetes.io/a": value});
+        let container = json!({"name": container, "securityContext": {"appArmorProfile": own}});
+        let pod = json!({"metadata": {"annotations": annotations}, "spec": {"containers": [container]}});
+        defaulted(pod).pointer("/spec/containers/0/securityContext/appArmorProfile").cloned()
+    };
+    let local = json!({"type": "Localhost", "localhostProfile": "mine"});
+    assert_eq!(profile("runtime/default", "a", json!(null)), Some(json!({"type": "RuntimeDefault"})));
+    assert_eq!(profile("localhost/mine", "a", json!(null)), Some(local.clone()));
+    assert_eq!(profile("unconfined", "a", local.clone()), Some(local));
+    assert_eq!(profile("unconfined", "b", json!(null)), None);
+    assert_eq!(profile("none", "a", json!(null)), None);
+}

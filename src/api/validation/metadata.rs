@@ -2,8 +2,9 @@
 
 use super::faults::Faults;
 use super::names::{ANNOTATION_KEY, DNS_LABEL, DNS_SUBDOMAIN, LABEL_KEY, LABEL_VALUE, NAME_PREFIX};
+use crate::api::annotations::APP_ARMOR_PREFIX;
 use crate::api::decode::Path;
-use crate::api::{Map, ObjectMeta, OwnerReference};
+use crate::api::{Map, ObjectMeta, OwnerReference, SecurityProfile};
 
 /// As much as all annotations of an object may hold, keys and values together.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
@@ -37,6 +38,10 @@ fn check_annotations(annotations: &Map<String>, path: &Path<'_>, faults: &mut Fa
     let mut size = 0_usize;
     for (key, value) in annotations.iter() {
         faults.name(path, key, &ANNOTATION_KEY);
+        if key.starts_with(APP_ARMOR_PREFIX) && SecurityProfile::of_annotation(value).is_none() {
+            let wanted = "must be \"runtime/default\", \"unconfined\" or \"localhost/\" and the name of a profile";
+            faults.invalid(&path.key(key), value, wanted);
+        }
         size = size.saturating_add(key.len()).saturating_add(value.len());
     }
     if size > ANNOTATIONS_LIMIT {

@@ -36,6 +36,7 @@ fn container(name: &str, sandbox_id: &str, state: ContainerState) -> ObservedCon
         restart_count: 0,
         grace: None,
         pid: None,
+        user: None,
     }
 }
 

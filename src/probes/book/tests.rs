@@ -47,6 +47,7 @@ fn running(id: &str) -> ObservedPod {
         restart_count: 0,
         grace: None,
         pid: None,
+        user: None,
     });
     pod
 }

@@ -5,8 +5,8 @@
 use std::borrow::Cow;
 
 use crate::api::{
-    ConditionStatus, Container, ContainerState, ContainerStatus, Pod, PodCondition, PodPhase, PodStatus, Reason, Time,
-    conditions,
+    AfterExit, ConditionStatus, Container, ContainerState, ContainerStatus, Pod, PodCondition, PodPhase, PodStatus,
+    Reason, RestartRuleAction, Time, conditions,
 };
 use crate::pods::{ObservedPod, SandboxState};
 
@@ -48,7 +48,38 @@ pub(super) fn conditions(facts: &Facts<'_>) -> Vec<PodCondition> {
     ] {
         all.push(verdict.into_condition(kind, facts));
     }
+    all.extend(restarting(facts).map(|verdict| verdict.into_condition(conditions::ALL_CONTAINERS_RESTARTING, facts)));
     all
+}
+
+/// Whether everything is being begun anew, from the exit that asks for it until that container is removed; nothing of a
+/// pod in which none can ask.
+fn restarting(facts: &Facts<'_>) -> Option<Verdict> {
+    let spec = &facts.pod.spec;
+    let could_ask = |container: &&Container| {
+        let mut actions = container.restart_policy_rules.iter().map(|rule| rule.action);
+        actions.any(|action| action == RestartRuleAction::RestartAllContainers)
+    };
+    let mut able = spec.init_containers.iter().chain(&spec.containers).filter(could_ask).peekable();
+    able.peek()?;
+    if let Some(reason) = terminal_reason(facts.phase) {
+        return Some(Verdict::not(reason, String::new()));
+    }
+    let sandbox = facts.observed.newest_sandbox();
+    let asks = able.any(|container| {
+        let newest = facts.observed.container(&container.name);
+        let newest = newest.filter(|seen| sandbox.is_some_and(|sandbox| sandbox.id == seen.sandbox_id));
+        let exit = newest.and_then(|seen| seen.exit());
+        exit.is_some_and(|exit| container.after_exit(spec.restart_policy, exit.code) == AfterExit::RestartAll)
+    });
+    Some(match asks {
+        true => Verdict {
+            holds: true,
+            reason: Reason::RESTART_ALL_CONTAINERS_STARTED,
+            message: "container exited with restart policy rule".to_owned(),
+        },
+        false => Verdict::plain(false),
+    })
 }
 
 fn disruption(facts: &Facts<'_>) -> Option<PodCondition> {

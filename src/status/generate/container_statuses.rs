@@ -5,9 +5,10 @@
 
 use crate::api::{
     Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
-    ObjectMeta, Reason, RecursiveReadOnlyMode, ResourceRequirements, Time, VolumeMountStatus,
+    ContainerUser, LinuxContainerUser, ObjectMeta, Reason, RecursiveReadOnlyMode, ResourceRequirements, Time,
+    VolumeMountStatus,
 };
-use crate::pods::{self, ObservedContainer, Waiting};
+use crate::pods::{self, ObservedContainer, ObservedUser, Waiting};
 
 use super::phase::restarts;
 use super::{ResizeProgress, StatusInput};
@@ -41,6 +42,12 @@ pub(super) fn container_statuses(
         statuses.sort_by(|one, other| one.name.cmp(&other.name));
     }
     statuses
+}
+
+fn user(seen: &ObservedUser) -> Box<ContainerUser> {
+    let ObservedUser { uid, gid, groups } = seen;
+    let linux = LinuxContainerUser { uid: *uid, gid: *gid, supplemental_groups: groups.clone() };
+    Box::new(ContainerUser { linux: Some(linux) })
 }
 
 /// A container that ran and cannot be found any more.
@@ -121,6 +128,7 @@ impl Of<'_> {
             allocated_resources: resources.requests.clone(),
             resources: Some(Box::new(self.given_resources(&id).clone())),
             volume_mounts: self.volume_mounts(),
+            user: seen.user.as_deref().map(user),
             ..ContainerStatus::default()
         };
         let mut ended_before = false;

@@ -243,6 +243,7 @@ fn container(seen: &Value, expected: &PodStatus) -> ObservedContainer {
         restart_count: text(&seen["restartCount"]).parse().unwrap(),
         grace: None,
         pid: None,
+        user: None,
     }
 }
 

@@ -4,10 +4,11 @@ use std::net::Ipv6Addr;
 
 use super::*;
 use crate::api::{
-    ConditionStatus, Container, ContainerState, ContainerStateTerminated, ContainerStatus, PodCondition,
-    PodReadinessGate, RestartPolicy, annotations, conditions,
+    ConditionStatus, Container, ContainerRestartRule, ContainerState, ContainerStateTerminated, ContainerStatus,
+    ExitCodesOperator, PodCondition, PodReadinessGate, RestartPolicy, RestartRuleAction, RestartRuleOnExitCodes,
+    annotations, conditions,
 };
-use crate::pods::{self, Exit, ObservedContainer, ObservedSandbox, SandboxState};
+use crate::pods::{self, Exit, ObservedContainer, ObservedSandbox, ObservedUser, SandboxState};
 
 /// What is seen of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +119,7 @@ fn instance(name: &str, seen: Seen) -> Option<ObservedContainer> {
         restart_count: 0,
         grace: None,
         pid: None,
+        user: (name == "known").then(|| Box::new(ObservedUser { uid: 7, gid: 8, groups: vec![8, 9] })),
     })
 }
 
@@ -240,6 +242,38 @@ fn what_ends_the_pod_is_told_with_the_phase_and_stays() {
         assert_eq!((disrupted.status, &disrupted.reason), (ConditionStatus::True, &Reason::TERMINATION_BY_KUBELET));
         assert_eq!(disrupted.message, "For the others.");
     }
+}
+
+#[test]
+fn a_pod_in_which_one_can_have_all_begin_anew_tells_when_that_goes_on() {
+    let mut life = Life::main(RestartPolicy::Never);
+    let told = |status: &PodStatus| {
+        let found = super::conditions::find(&status.conditions, conditions::ALL_CONTAINERS_RESTARTING);
+        found.map(|condition| (condition.status, condition.reason.as_str().to_owned(), condition.message.clone()))
+    };
+    assert_eq!(told(&life.see(&[("main", Seen::Running)])), None);
+    let codes = RestartRuleOnExitCodes { operator: ExitCodesOperator::In, values: vec![42] };
+    let rule = ContainerRestartRule { action: RestartRuleAction::RestartAllContainers, exit_codes: Some(codes) };
+    life.pod.spec.containers[0].restart_policy = Some(RestartPolicy::Never);
+    life.pod.spec.containers[0].restart_policy_rules = vec![rule];
+    let not = |reason: &str| Some((ConditionStatus::False, reason.to_owned(), String::new()));
+    let goes = "container exited with restart policy rule".to_owned();
+    assert_eq!(told(&life.see(&[("main", Seen::Running)])), not(""));
+    let goes = Some((ConditionStatus::True, "RestartAllContainersStarted".to_owned(), goes));
+    assert_eq!(told(&life.see(&[("main", Seen::Exited(42))])), goes);
+    assert_eq!(told(&life.see(&[])), not(""));
+    assert_eq!(told(&life.see(&[("main", Seen::Running)])), not(""));
+    life.ended = true;
+    assert_eq!(told(&life.see(&[("main", Seen::Exited(1))])), not("PodFailed"));
+}
+
+#[test]
+fn as_whom_a_container_runs_is_told_where_the_runtime_knows() {
+    let mut life = Life::new(RestartPolicy::Always, &[], &["known", "other"]);
+    let status = life.see(&[("known", Seen::Running), ("other", Seen::Running)]);
+    let user = |index: usize| status.container_statuses[index].user.as_ref().and_then(|user| user.linux.clone());
+    assert_eq!(user(0).map(|user| (user.uid, user.gid, user.supplemental_groups)), Some((7, 8, vec![8, 9])));
+    assert_eq!(user(1), None);
 }
 
 #[test]

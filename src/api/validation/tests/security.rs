@@ -155,3 +155,14 @@ fn what_is_for_windows_or_unknown_is_refused() {
         ],
     );
 }
+
+#[test]
+fn an_old_annotation_names_an_app_armor_profile() {
+    let key = "container.apparmor.security.beta.kubernetes.io/c";
+    check(json!({"metadata": {"annotations": {key: "localhost/mine"}}}), &[] as &[&str]);
+    let wanted = "must be \"runtime/default\", \"unconfined\" or \"localhost/\" and the name of a profile";
+    check(
+        json!({"metadata": {"annotations": {key: "mine"}}}),
+        &[format!("metadata.annotations[{key:?}]: \"mine\": {wanted}")],
+    );
+}
