@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::check::Problem;
 use super::duration;
-use super::effective::{Fields, conflict};
+use super::effective::conflict;
+use super::fields::Fields;
 use crate::api::{Format, Quantity};
 
 /// What a node can run short of.

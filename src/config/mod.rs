@@ -8,6 +8,7 @@ mod credential_providers;
 mod duration;
 mod effective;
 mod eviction;
+mod fields;
 mod file;
 mod flag_table;
 mod flags;

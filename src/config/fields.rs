@@ -1,0 +1,62 @@
+//! A checked document, read by dotted paths. Pure.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::duration;
+use crate::api::{CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList};
+
+/// A checked document, read by dotted paths.
+pub(super) struct Fields<'a>(pub(super) &'a Map<String, Value>);
+
+impl<'a> Fields<'a> {
+    pub(super) fn at(&self, path: &str) -> Option<&'a Value> {
+        let mut names = path.split('.');
+        let first = self.0.get(names.next()?)?;
+        names.try_fold(first, |value, name| value.get(name))
+    }
+
+    /// A string that is not empty.
+    pub(super) fn text(&self, path: &str) -> Option<&'a str> {
+        self.at(path)?.as_str().filter(|text| !text.is_empty())
+    }
+
+    pub(super) fn bool(&self, path: &str) -> Option<bool> {
+        self.at(path)?.as_bool()
+    }
+
+    pub(super) fn int(&self, path: &str) -> Option<i64> {
+        self.at(path)?.as_i64()
+    }
+
+    pub(super) fn count(&self, path: &str) -> Option<u32> {
+        self.int(path).and_then(|count| u32::try_from(count).ok())
+    }
+
+    pub(super) fn positive(&self, path: &str) -> Option<u32> {
+        self.count(path).filter(|count| *count > 0)
+    }
+
+    /// A duration that is not zero.
+    pub(super) fn duration(&self, path: &str) -> Option<Duration> {
+        let duration = duration::parse(self.at(path)?.as_str()?)?;
+        (!duration.negative && !duration.size.is_zero()).then_some(duration.size)
+    }
+
+    /// Quantities of what can be reserved; a number counts as its text.
+    pub(super) fn reserved(&self, path: &str) -> ResourceList {
+        let quantity = |name| {
+            let value = self.at(path)?.get(name)?;
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            Some((name, text.parse().ok()?))
+        };
+        [CPU, MEMORY, EPHEMERAL_STORAGE, "pid"].into_iter().filter_map(quantity).collect()
+    }
+
+    pub(super) fn replace<T>(&self, path: &str, read: impl Fn(&Self, &str) -> Option<T>, place: &mut T) {
+        if let Some(value) = read(self, path) {
+            *place = value;
+        }
+    }
+}
