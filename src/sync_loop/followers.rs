@@ -71,6 +71,7 @@ mod tests {
             restart_count: 0,
             grace: None,
             pid: None,
+            user: None,
         });
         pod.containers = containers.collect();
         pod
