@@ -16,11 +16,17 @@ const PART: u64 = 5_000_000;
 pub(crate) fn measure(effort: &Effort, report: &mut Report) {
     let node = Node::start();
     let seconds = effort.rest.as_secs();
+    // Each part has its moment, in hundredths of a second; what is late is made up for.
     let script = format!(
-        "yes 'a line of a storm that fills the disk where nobody sees to it, about a hundred bytes of it.' \
-         | head -c {PART} >/part; end=$(($(cut -d. -f1 /proc/uptime) + {seconds})); n=0; \
-         while [ $(cut -d. -f1 /proc/uptime) -lt $end ]; do cat /part; n=$((n + 1)); usleep 60000; done; echo parts $n; \
-         trap exit TERM; sleep 9999 & wait"
+        "now() {{ read up rest </proc/uptime; echo ${{up%.*}}${{up#*.}}; }}
+         yes 'a line of a storm that fills the disk where nobody sees to it, about a hundred bytes of it.' \
+             | head -c {PART} >/part
+         echo >>/part; begin=$(now); n=0
+         while [ $(now) -lt $((begin + {seconds} * 100)) ]; do
+             cat /part; n=$((n + 1))
+             while [ $(now) -lt $((begin + n * 10)) ]; do usleep 5000; done
+         done
+         echo parts $n; trap exit TERM; sleep 9999 & wait"
     );
     node.apply(&Manifest::new("storm").container("main", &script));
     node.wait_until("the storm begins", |pods| pods.has("storm", |pod| pod.is_ready()));
