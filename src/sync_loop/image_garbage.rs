@@ -15,31 +15,36 @@ const PERIOD: Duration = Duration::from_secs(5 * 60);
 pub(super) struct ImageGarbage {
     task: Option<rt::Task<()>>,
     last: Option<Instant>,
-    /// It is to be begun as soon as that can be done.
-    asked: bool,
+    /// Since when it is to be begun as soon as that can be done.
+    asked: Option<Instant>,
 }
 
 impl ImageGarbage {
     /// This is one of the rare moments when everything is looked at.
     pub(super) fn relisted(&mut self, now: Instant) {
-        self.asked |= self.last.is_none_or(|last| now.saturating_duration_since(last) >= PERIOD);
+        if self.last.is_none_or(|last| now.saturating_duration_since(last) >= PERIOD) {
+            self.asked.get_or_insert(now);
+        }
     }
 }
 
 impl SyncLoop {
     pub(super) fn collect_images(&mut self, now: Instant) {
         let garbage = &mut self.image_garbage;
-        garbage.asked |= self.runtime.has_pulled_images();
+        if self.runtime.has_pulled_images() {
+            garbage.asked.get_or_insert(now);
+        }
+        let Some(asked) = garbage.asked else { return };
         let is_busy = garbage.task.as_ref().is_some_and(|task| !task.is_finished());
         // A source that has not told everything may have a pod for any image.
-        if !garbage.asked || is_busy || !self.can_work() || !self.books.borrow().sources.all_ready() {
+        if is_busy || !self.pods_rest(asked, now) || !self.can_work() || !self.books.borrow().sources.all_ready() {
             return;
         }
         if !self.runtime.collects_images() {
             return;
         }
         let garbage = &mut self.image_garbage;
-        garbage.asked = false;
+        garbage.asked = None;
         garbage.last = Some(now);
         let pods: Vec<_> = self.workers.iter().filter_map(|worker| worker.pod.as_ref().map(Arc::clone)).collect();
         let runtime = Rc::clone(&self.runtime);

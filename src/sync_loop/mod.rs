@@ -19,7 +19,7 @@ mod takeover;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_channel::{Receiver, RecvError, Sender};
 
@@ -47,6 +47,9 @@ use resizes::Resizes;
 
 /// Waiting events; senders wait when it is full, as none of them may be lost.
 pub(crate) const INBOX: usize = 256;
+
+/// So long what no pod waits for leaves the runtime to the pods; the next event begins it then.
+const PODS_FIRST: Duration = Duration::from_secs(10);
 
 pub(crate) struct SyncLoop {
     inbox: Receiver<SyncEvent>,
@@ -182,6 +185,13 @@ impl SyncLoop {
     /// Nothing can be done without the runtime: a try would only count as a failure of each pod.
     fn can_work(&self) -> bool {
         self.relisted && self.books.borrow().runtime.ready
+    }
+
+    /// Whether what no pod waits for may be done, that was asked for then: nothing is done for any pod, or something has
+    /// been for long. At the start, pods come first.
+    fn pods_rest(&self, asked: Instant, now: Instant) -> bool {
+        let is_late = now.saturating_duration_since(asked) >= PODS_FIRST;
+        is_late || self.workers.iter().all(|worker| worker.busy.is_none())
     }
 
     /// The next event, or `None` when something is due; an error when no sender is left.
