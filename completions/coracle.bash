@@ -12,7 +12,7 @@ _coracle() {
         -o | --output) words='json yaml'; [[ $command != pods ]] || words='wide json yaml' ;;
         --cgroup-driver) words='cgroupfs systemd' ;;
         --serialize-image-pulls | --cgroups-per-qos | --cpu-cfs-quota | --fail-swap-on | --seccomp-default | \
-            --strict-image-pull-policy | --evict-static-pods)
+            --strict-image-pull-policy | --evict-static-pods | --leave-kernel-parameters)
             [[ $current == -* ]] || words='true false' ;;
         --config | --lock-file | --pod-manifest-path | --resolv-conf | --watchdog-device | --local-socket | \
             --container-runtime-endpoint | --image-service-endpoint | --image-credential-provider-config)
@@ -45,7 +45,7 @@ _coracle() {
                     --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir
                     --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft
                     --eviction-soft-grace-period --evict-static-pods --hostname-override --node-ip --cluster-dns --cluster-domain
-                    --resolv-conf --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --config-dir
+                    --leave-kernel-parameters --resolv-conf --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --config-dir
                     --root-dir --local-socket --healthz-port --healthz-bind-address --lock-file --watchdog-device -v --v
                     -h --help --version'
                 [[ -n $command || $current == -* ]] || words='pods describe logs events status validate version help'

@@ -53,6 +53,7 @@ complete -c coracle -n $agent -l hostname-override -x -d 'Name of the node'
 complete -c coracle -n $agent -l node-ip -x -d 'Addresses of the node'
 complete -c coracle -n $agent -l cluster-dns -x -d 'Resolvers of the cluster'
 complete -c coracle -n $agent -l cluster-domain -x -d 'Domain of the cluster'
+complete -c coracle -n $agent -l leave-kernel-parameters -d "Do not set the kernel's parameters"
 complete -c coracle -n $agent -l resolv-conf -r -F -d 'Resolver settings that pods inherit'
 complete -c coracle -n $agent -l cgroup-driver -x -a 'cgroupfs systemd' -d 'Who makes control groups'
 complete -c coracle -n $agent -l cgroups-per-qos -a 'true false' -d 'Control groups for the classes of pods'

@@ -75,6 +75,7 @@ _coracle() {
         '--node-ip[addresses of the node]:address:'
         '--cluster-dns[resolvers of the cluster]:address:'
         '--cluster-domain[domain of the cluster]:name:'
+        '--leave-kernel-parameters[do not set parameters of the kernel]'
         '--resolv-conf[resolver settings that pods inherit]:path:_files'
         '--cgroup-driver[who makes control groups]:driver:(cgroupfs systemd)'
         '--cgroups-per-qos=-[control groups for the classes of pods]::bool:(true false)'

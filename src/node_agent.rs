@@ -10,8 +10,8 @@ use async_channel::Sender;
 
 use crate::api::{CPU, EventKind, MEMORY, Reason};
 use crate::cgroups::HIERARCHY;
-use crate::config::Config;
-use crate::container_manager::{ContainerManager, Settings};
+use crate::config::{Config, KernelParameters};
+use crate::container_manager::{ContainerManager, Settings, kernel_parameters};
 use crate::cri::{ImageService, RuntimeService};
 use crate::error::ErrorChain;
 use crate::host::signals;
@@ -48,6 +48,9 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     facts.read_storage(&config.root_dir);
     if let Some(fault) = over_reserved(&config, &facts) {
         log!(error, "not started", error = fault);
+        return ExitCode::FAILURE;
+    }
+    if !see_to_kernel_parameters(&config) {
         return ExitCode::FAILURE;
     }
     let groups = Rc::new(container_manager(&config, &facts));
@@ -88,6 +91,27 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     log!(info, "ending, the pods run on");
     drop(tasks);
     ExitCode::SUCCESS
+}
+
+/// False if nothing may start with the kernel as it is.
+fn see_to_kernel_parameters(config: &Config) -> bool {
+    let root = Path::new("/proc/sys");
+    match config.kernel_parameters {
+        KernelParameters::Leave => true,
+        KernelParameters::Check => {
+            let faults: Vec<String> = kernel_parameters::check(root).iter().map(ToString::to_string).collect();
+            if !faults.is_empty() {
+                log!(error, "not started", error = format!("protectKernelDefaults: {}", faults.join("; ")));
+            }
+            faults.is_empty()
+        }
+        KernelParameters::Set => {
+            for fault in kernel_parameters::set(root) {
+                log!(warn, "kernel parameter not as it should be", error = fault);
+            }
+            true
+        }
+    }
 }
 
 /// A reservation that the machine cannot keep.

@@ -145,6 +145,7 @@ Node and network:
   --node-ip IP[,IP]                     [of the default route's interface]
   --cluster-dns IP[,IP], --cluster-domain NAME
                                         resolver of pods that want the cluster's
+  --leave-kernel-parameters             do not set vm.overcommit_memory, kernel.panic and the like
   --resolv-conf PATH                    resolver settings that pods inherit  [/etc/resolv.conf]
 
 Control groups:

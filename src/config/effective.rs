@@ -56,6 +56,7 @@ pub(crate) struct Config {
     pub(crate) registry_burst: u32,
     /// `Always` fails while the registry cannot be reached, whatever is present.
     pub(crate) strict_image_pull_policy: bool,
+    pub(crate) kernel_parameters: KernelParameters,
     pub(crate) credential_providers: Vec<CredentialProvider>,
     /// Where the programs of the providers are.
     pub(crate) credential_provider_bin_dir: PathBuf,
@@ -212,6 +213,7 @@ impl Default for Config {
             registry_pull_qps: 5,
             registry_burst: 10,
             strict_image_pull_policy: false,
+            kernel_parameters: KernelParameters::Set,
             credential_providers: Vec::new(),
             credential_provider_bin_dir: PathBuf::new(),
             credentials_verification: CredentialsVerification::default(),
@@ -253,6 +255,15 @@ impl Default for Config {
     }
 }
 
+/// What is done with the parameters of the kernel that pods rely on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KernelParameters {
+    /// They are looked at, and nothing starts if one differs.
+    Check,
+    Leave,
+    Set,
+}
+
 impl Config {
     /// What the checked `fields` of files and flags come to, and the settings that no field has.
     ///
@@ -266,6 +277,10 @@ impl Config {
             lock_file: given.lock_file,
             watchdog_device: given.watchdog_device,
             strict_image_pull_policy: given.strict_image_pull_policy,
+            kernel_parameters: match given.leave_kernel_parameters {
+                true => KernelParameters::Leave,
+                false => KernelParameters::Set,
+            },
             credential_provider_bin_dir: given.credential_provider_bin_dir.unwrap_or_default(),
             ..Self::default()
         };
@@ -399,6 +414,10 @@ impl Config {
         fields.replace("cpuCFSQuotaPeriod", Fields::duration, &mut self.cpu_cfs_quota_period);
         self.single_process_oom_kill = fields.bool("singleProcessOOMKill");
         fields.replace("failSwapOn", Fields::bool, &mut self.fail_swap_on);
+        let protects = fields.bool("protectKernelDefaults") == Some(true);
+        if protects && self.kernel_parameters == KernelParameters::Set {
+            self.kernel_parameters = KernelParameters::Check;
+        }
         if fields.text("memorySwap.swapBehavior") == Some("LimitedSwap") {
             self.swap = SwapBehavior::LimitedSwap;
         }

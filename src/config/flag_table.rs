@@ -31,6 +31,7 @@ pub(super) enum Own {
     ImageCredentialProviderBinDir,
     ImageCredentialProviderConfig,
     Kubeconfig,
+    LeaveKernelParameters,
     LocalSocket,
     LockFile,
     NodeIp,
@@ -44,7 +45,11 @@ pub(super) enum Own {
 impl Own {
     pub(super) const fn kind(self) -> &'static Kind {
         match self {
-            Self::EvictStaticPods | Self::Help | Self::StrictImagePullPolicy | Self::Version => &Kind::Bool,
+            Self::EvictStaticPods
+            | Self::Help
+            | Self::LeaveKernelParameters
+            | Self::StrictImagePullPolicy
+            | Self::Version => &Kind::Bool,
             Self::NodeIp => &Kind::List(&Kind::Ip),
             Self::CloudProvider => &Kind::Word(&["external"]),
             Self::HostnameOverride | Self::NodeLabels => &Kind::Text,
@@ -137,6 +142,7 @@ pub(super) const FLAGS: &[(&str, Meaning)] = &[
     ("kube-reserved-cgroup", Meaning::Field("kubeReservedCgroup")),
     ("kubeconfig", Meaning::Own(Own::Kubeconfig)),
     ("kubelet-cgroups", Meaning::Field("kubeletCgroups")),
+    ("leave-kernel-parameters", Meaning::Own(Own::LeaveKernelParameters)),
     ("local-socket", Meaning::Own(Own::LocalSocket)),
     ("local-storage-capacity-isolation", Meaning::Field("localStorageCapacityIsolation")),
     ("lock-file", Meaning::Own(Own::LockFile)),

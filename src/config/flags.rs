@@ -30,6 +30,7 @@ pub(super) struct Given {
     pub(super) credential_provider_bin_dir: Option<PathBuf>,
     pub(super) credential_provider_config: Option<PathBuf>,
     pub(super) strict_image_pull_policy: bool,
+    pub(super) leave_kernel_parameters: bool,
     pub(super) evict_static_pods: bool,
     /// A kubeconfig of either kind was named.
     pub(super) wants_cluster: bool,
@@ -157,6 +158,7 @@ impl Given {
             Own::HostnameOverride => self.hostname_override = Some(text.to_owned()),
             Own::ImageCredentialProviderBinDir => self.credential_provider_bin_dir = path(),
             Own::ImageCredentialProviderConfig => self.credential_provider_config = path(),
+            Own::LeaveKernelParameters => self.leave_kernel_parameters = *value == Value::Bool(true),
             Own::LocalSocket => self.local_socket = path(),
             Own::LockFile => self.lock_file = path(),
             Own::NodeIp => self.node_ips = node_ips(text)?,

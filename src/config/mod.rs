@@ -23,7 +23,9 @@ use std::path::PathBuf;
 
 pub(crate) use credential_providers::CredentialProvider;
 pub(crate) use duration::{go_duration, parse_duration};
-pub(crate) use effective::{CgroupDriver, Config, CredentialsVerification, Enforced, ImageGc, SwapBehavior};
+pub(crate) use effective::{
+    CgroupDriver, Config, CredentialsVerification, Enforced, ImageGc, KernelParameters, SwapBehavior,
+};
 
 pub(crate) use effective::LOCAL_SOCKET;
 #[cfg(test)]

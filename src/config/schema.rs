@@ -166,7 +166,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("mergeDefaultEvictionSettings", Kind::Bool),
     used("podsPerCore", COUNT),
     later("enableControllerAttachDetach", Kind::Bool),
-    later("protectKernelDefaults", Kind::Bool),
+    used("protectKernelDefaults", Kind::Bool),
     later("makeIPTablesUtilChains", Kind::Bool),
     moot("iptablesMasqueradeBit", INT32),
     moot("iptablesDropBit", INT32),

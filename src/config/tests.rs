@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::effective::ShutdownGrace;
-use super::{Amount, CgroupDriver, Config, Enforced, Eviction, Request, Signal, SwapBehavior, Threshold, load};
+use super::{
+    Amount, CgroupDriver, Config, Enforced, Eviction, KernelParameters, Request, Signal, SwapBehavior, Threshold, load,
+};
 use crate::error::ErrorChain;
 
 /// A directory of one test, gone with it.
@@ -680,4 +682,13 @@ fn pods_with_users_of_their_own_have_whole_ranges_of_them() {
     let file = dir.write("config.yaml", &document(r#""userNamespaces":{"idsPerPod":65537}"#));
     let fault = "userNamespaces.idsPerPod: expected a multiple of 65536, found 65537";
     assert_eq!(refused(&["--hostname-override=n", "--config", &file]), fault);
+}
+
+#[test]
+fn parameters_of_the_kernel_are_set_unless_it_is_to_be_only_looked_at_or_left() {
+    assert_eq!(loaded(&[]).0.kernel_parameters, KernelParameters::Set);
+    assert_eq!(loaded(&["--leave-kernel-parameters"]).0.kernel_parameters, KernelParameters::Leave);
+    assert_eq!(loaded(&["--protect-kernel-defaults=false"]).0.kernel_parameters, KernelParameters::Set);
+    let (config, warnings) = file_loaded(r#""protectKernelDefaults":true"#);
+    assert_eq!((config.kernel_parameters, warnings.len()), (KernelParameters::Check, 0));
 }

@@ -3,6 +3,7 @@
 //! On a machine without cgroup v2 controllers, or with `cgroupsPerQOS: false`, there is nothing here to do: the runtime
 //! puts containers where it likes.
 
+pub(crate) mod kernel_parameters;
 mod manager;
 mod node_values;
 mod pod_values;

@@ -41,19 +41,11 @@ impl PodRuntime {
     }
 
     fn tell_of_images(&self, error: &CollectError) {
-        let (reason, message) = match error {
-            CollectError::InvalidCapacity => {
-                (Some(Reason::INVALID_DISK_CAPACITY), "invalid capacity 0 on image filesystem")
-            }
-            CollectError::NotEnough(message) => (Some(Reason::FREE_DISK_SPACE_FAILED), message.as_str()),
-            CollectError::Failed(message) => (None, message.as_str()),
-        };
-        // Once may be a runtime that has just been restarted.
-        let again = self.image_gc_failed.get().then_some(Reason::IMAGE_GC_FAILED);
-        if reason.is_none() && again.is_none() {
+        let (reasons, message) = told(error, self.image_gc_failed.get());
+        if reasons.is_empty() {
             log!(info, "images not collected", error = message);
         }
-        for reason in reason.into_iter().chain(again) {
+        for reason in reasons {
             let event = NodeEvent::new(EventKind::Warning, reason, message);
             // Nothing depends on it: when the inbox is full it is dropped.
             let _ = self.inbox.try_send(SyncEvent::NodeHappened(event));
@@ -82,6 +74,19 @@ impl PodRuntime {
     }
 }
 
+/// The reasons of the events that tell of it, and what they say. `again`: the last time has failed, too. Once may be a
+/// runtime that has just been restarted.
+fn told(error: &CollectError, again: bool) -> (Vec<Reason>, &str) {
+    let (reason, message) = match error {
+        CollectError::InvalidCapacity => {
+            (Some(Reason::INVALID_DISK_CAPACITY), "invalid capacity 0 on image filesystem")
+        }
+        CollectError::NotEnough(message) => (Some(Reason::FREE_DISK_SPACE_FAILED), message.as_str()),
+        CollectError::Failed(message) => (None, message.as_str()),
+    };
+    (reason.into_iter().chain(again.then_some(Reason::IMAGE_GC_FAILED)).collect(), message)
+}
+
 /// What its containers run, and what is mounted into them.
 fn images_of(pod: &Pod) -> impl Iterator<Item = &str> {
     let mounted = pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
@@ -89,4 +94,24 @@ fn images_of(pod: &Pod) -> impl Iterator<Item = &str> {
         _ => None,
     });
     pod.spec.all_containers().map(|container| container.image.as_str()).chain(mounted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_room_is_told_at_once_and_a_failure_when_it_comes_again() {
+        let (few, failed) = (CollectError::NotEnough("too few".to_owned()), CollectError::Failed("broken".to_owned()));
+        for (error, again, reasons, message) in [
+            (&failed, false, &[][..], "broken"),
+            (&failed, true, &["ImageGCFailed"], "broken"),
+            (&few, false, &["FreeDiskSpaceFailed"], "too few"),
+            (&few, true, &["FreeDiskSpaceFailed", "ImageGCFailed"], "too few"),
+            (&CollectError::InvalidCapacity, false, &["InvalidDiskCapacity"], "invalid capacity 0 on image filesystem"),
+        ] {
+            let (found, told) = told(error, again);
+            assert_eq!((found.iter().map(Reason::as_str).collect::<Vec<_>>().as_slice(), told), (reasons, message));
+        }
+    }
 }

@@ -52,6 +52,19 @@ mod tests {
     }
 
     #[test]
+    fn of_the_records_of_a_machine_without_memory_one_is_the_kill() {
+        let log = "4,1010,81234567,-;stress invoked oom-killer: gfp_mask=0x140dca, order=0, oom_score_adj=0\n\
+                   4,1011,81234570,-;CPU: 0 PID: 812 Comm: stress Not tainted 6.1.0-28-amd64 #1\n\
+                   6,1034,81239990,-;[    812]     0   812    65793    60122   520192        0          1000 stress\n\
+                   6,1035,81240001,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=c1,mems_allowed=0,\
+                   global_oom,task_memcg=/kubepods/besteffort/pod1/c1,task=stress,pid=812,uid=0\n\
+                   3,1036,81240012,-;Out of memory: Killed process 812 (stress) total-vm:263172kB, anon-rss:240488kB\n";
+        let kills: Vec<OomKill> = log.lines().filter_map(OomKill::read).collect();
+        let group = "/kubepods/besteffort/pod1/c1".to_owned();
+        assert_eq!(kills, [OomKill { is_systems: true, group, process: "stress".to_owned(), pid: 812 }]);
+    }
+
+    #[test]
     fn what_a_program_writes_into_the_kernels_log_is_no_kill() {
         for head in ["14", "12", "x", ""] {
             let record = LIMITED.replacen('6', head, 1);

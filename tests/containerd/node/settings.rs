@@ -30,5 +30,7 @@ pub(crate) fn arguments(folder: &Path, endpoint: &str) -> Vec<String> {
         ("--local-socket", path("coracle.sock")),
         ("--container-runtime-endpoint", endpoint.to_owned()),
     ];
-    pairs.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
+    let pairs = pairs.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]);
+    // The machine's kernel is not the test's to set.
+    std::iter::once("--leave-kernel-parameters".to_owned()).chain(pairs).collect()
 }

@@ -1,0 +1,10 @@
+# shellcheck shell=sh
+# guests: x86_64
+# limit: 120
+start_agent
+simple_pod victim | apply victim
+wait_ready victim
+# The kernel ends a process as it does when the machine has no memory left.
+echo f >/proc/sysrq-trigger
+is_told() { coracle events | grep SystemOOM | grep -q 'System OOM encountered, victim process: .*, pid: [0-9]'; }
+wait_for "the kill is told of" 60 is_told

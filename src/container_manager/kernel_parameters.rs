@@ -1,0 +1,153 @@
+//! What the kernel is to do when memory runs out and when it panics, as pods rely on it.
+//!
+//! `setupKernelTunables` in pkg/kubelet/cm/container_manager_linux.go.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// Below `/proc/sys`, and what each is to hold.
+const WANTED: [(&str, i64); 6] = [
+    ("vm/overcommit_memory", 1),
+    ("vm/panic_on_oom", 0),
+    ("kernel/panic", 10),
+    ("kernel/panic_on_oops", 1),
+    ("kernel/keys/root_maxkeys", 1_000_000),
+    ("kernel/keys/root_maxbytes", 25_000_000),
+];
+
+/// A parameter that does not hold what it should.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    name: &'static str,
+    wanted: i64,
+    why: Why,
+}
+
+#[derive(Debug)]
+enum Why {
+    /// The kernel says so, and may not be told otherwise.
+    Holds(i64),
+    Unknown(io::Error),
+    NotSet(io::Error),
+}
+
+/// Sets what differs, and gives what could not be set. `root` is where `/proc/sys` is.
+pub(crate) fn set(root: &Path) -> Vec<Fault> {
+    see_to_all(root, |path, wanted, holds| {
+        fs::write(path, wanted.to_string()).map_err(Why::NotSet)?;
+        log!(info, "kernel parameter set", file = path.display(), value = wanted, before = holds);
+        Ok(())
+    })
+}
+
+/// Changes nothing, and gives what differs.
+pub(crate) fn check(root: &Path) -> Vec<Fault> {
+    see_to_all(root, |_, _, holds| Err(Why::Holds(holds)))
+}
+
+fn see_to_all(root: &Path, differs: impl Fn(&Path, i64, i64) -> Result<(), Why>) -> Vec<Fault> {
+    let see_to = |(name, wanted): (&'static str, i64)| {
+        let path = root.join(name);
+        let seen = match read(&path).map_err(Why::Unknown) {
+            Ok(holds) if holds == wanted => Ok(()),
+            Ok(holds) => differs(&path, wanted, holds),
+            Err(why) => Err(why),
+        };
+        seen.err().map(|why| Fault { name, wanted, why })
+    };
+    WANTED.into_iter().filter_map(see_to).collect()
+}
+
+fn read(path: &Path) -> io::Result<i64> {
+    let text = fs::read_to_string(path)?;
+    text.trim().parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, wanted, why } = self;
+        match why {
+            Why::Holds(holds) => {
+                write!(f, "invalid kernel flag: {name}, expected value: {wanted}, actual value: {holds}")
+            }
+            Why::Unknown(error) => write!(f, "{name}: expected {wanted}, not read: {error}"),
+            Why::NotSet(error) => write!(f, "{name}: {wanted} not set: {error}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str, values: &[(&str, &str)]) -> Self {
+            let root = std::env::temp_dir().join(format!("coracle-kernel-parameters-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&root);
+            for (name, value) in values {
+                let path = root.join(name);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, value).unwrap();
+            }
+            Self(root)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    const MACHINE: [(&str, &str); 6] = [
+        ("vm/overcommit_memory", "0\n"),
+        ("vm/panic_on_oom", "0\n"),
+        ("kernel/panic", "-1\n"),
+        ("kernel/panic_on_oops", "1\n"),
+        ("kernel/keys/root_maxkeys", "200\n"),
+        ("kernel/keys/root_maxbytes", "25000000\n"),
+    ];
+
+    fn told(faults: &[Fault]) -> Vec<String> {
+        faults.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_differs_is_set_and_then_holds() {
+        let machine = Scratch::new("set", &MACHINE);
+        assert!(set(&machine.0).is_empty() && check(&machine.0).is_empty());
+        for (name, wanted) in WANTED {
+            assert_eq!(read(&machine.0.join(name)).unwrap(), wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_check_changes_nothing_and_names_all_that_differs() {
+        let machine = Scratch::new("check", &MACHINE);
+        let expected = [
+            "invalid kernel flag: vm/overcommit_memory, expected value: 1, actual value: 0",
+            "invalid kernel flag: kernel/panic, expected value: 10, actual value: -1",
+            "invalid kernel flag: kernel/keys/root_maxkeys, expected value: 1000000, actual value: 200",
+        ];
+        assert_eq!(told(&check(&machine.0)), expected);
+        assert_eq!(told(&check(&machine.0)), expected);
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_have_is_told_and_keeps_nothing_else() {
+        let machine = Scratch::new("missing", &MACHINE[..4]);
+        let faults = told(&set(&machine.0));
+        assert_eq!(faults.len(), 2, "{faults:?}");
+        assert!(
+            faults[0].starts_with("kernel/keys/root_maxkeys: expected 1000000, not read: No such file"),
+            "{faults:?}"
+        );
+        assert_eq!(read(&machine.0.join("kernel/panic")).unwrap(), 10);
+    }
+}
