@@ -139,6 +139,33 @@ fn a_storm_of_lines_keeps_its_limit_and_loses_nothing_of_what_is_kept() {
 }
 
 #[test]
+fn a_disk_that_fills_while_logs_are_rotated_ends_nothing_and_lines_come_again_when_there_is_room() {
+    let mut node = Node::with_runtime();
+    let logs = node.folder().join("logs").display().to_string();
+    node.enclosure().run(&["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", &logs]);
+    node.enclosure().run(&["dd", "if=/dev/zero", &format!("of={logs}/ballast"), "bs=1k", "count=1200"]);
+    // More than is left: the disk is full before the oldest file goes.
+    node.configure_agent("containerLogMaxSize: 300Ki\ncontainerLogMaxFiles: 4\n");
+    node.start_agent();
+    let lines = "BEGIN { for (;;) { for (k = 0; k < 200; k++) print \"line\", ++i, \"of a container that never stops\"; \
+                 fflush(); system(\"sleep 0.05\") } }";
+    node.apply(&Manifest::new("web").container("main", &format!("awk '{lines}'")));
+    let room = || nix::sys::statvfs::statvfs(&node.enclosure().path(std::path::Path::new(&logs))).unwrap();
+    wait_for("the disk to be full", PATIENCE, || (room().blocks_available() == 0).then_some(()));
+    let newest = || {
+        let text = node.logs(&["web", "--tail=1"]);
+        text.split(' ').nth(1).and_then(|number| number.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let last = newest();
+    let pods = node.wait_until("the pod is seen on the full disk", |pods| pods.has("web", |pod| pod.is_ready()));
+    assert_eq!(pods.get("web").unwrap().container("main").restarts(), 0);
+    node.enclosure().run(&["rm", &format!("{logs}/ballast")]);
+    // What the container wrote meanwhile is lost; what it writes now is not.
+    wait_for("lines to come again", PATIENCE, || (newest() > last + 1000).then_some(()));
+    assert_eq!(node.pods().get("web").unwrap().container("main").restarts(), 0);
+}
+
+#[test]
 fn a_log_whose_rotation_was_cut_short_is_opened_anew_by_the_next_agent() {
     let mut node = Node::with_runtime();
     node.configure_agent("containerLogMaxSize: 100Ki\ncontainerLogMaxFiles: 2\n");
