@@ -232,6 +232,12 @@ impl Pod {
         self.is_static() || self.is_mirror() || self.has_critical_priority()
     }
 
+    /// Whether the node leaves it alone when it ends or refuses pods for want of something. Upstream spares every static
+    /// pod; here they may count as any other pod does.
+    pub fn is_spared(&self, static_pods_count: bool) -> bool {
+        if static_pods_count && self.is_static() { self.has_critical_priority() } else { self.is_critical() }
+    }
+
     /// Its priority is that of the system's own pods.
     pub fn has_critical_priority(&self) -> bool {
         self.spec.priority.is_some_and(|priority| priority >= SYSTEM_CRITICAL)

@@ -64,6 +64,9 @@ fn a_static_pod_is_one_that_did_not_come_from_the_api_server() {
     assert!(!pod.is_static() && !pod.is_critical());
     pod.metadata.annotations.insert(annotations::CONFIG_SOURCE, "file".to_owned());
     assert!(pod.is_static() && pod.is_critical());
+    assert!(pod.is_spared(false) && !pod.is_spared(true));
+    pod.spec.priority = Some(2_000_000_000);
+    assert!(pod.is_spared(true));
     pod.metadata.name = "web".to_owned();
     pod.metadata.namespace = "default".to_owned();
     assert_eq!(pod.full_name(), "web_default");

@@ -8,7 +8,7 @@ use super::check::Problem;
 use super::duration;
 use super::effective::conflict;
 use super::fields::Fields;
-use crate::api::{Format, Quantity};
+use crate::api::{EPHEMERAL_STORAGE, Format, MEMORY, Quantity, ResourceList};
 
 /// What a node can run short of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,20 +129,21 @@ const HARD_DEFAULTS: &[(&str, &str)] = &[
 
 /// What the fields come to; `enforced` tells whether the group of all pods has a limit.
 pub(super) fn read(fields: &Fields<'_>, enforced: bool, static_pods: bool) -> Result<Eviction, Problem> {
-    let mut hard = amounts(fields, "evictionHard")?;
-    if hard.is_empty() || fields.bool("mergeDefaultEvictionSettings") == Some(true) {
-        hard.extend(
-            hard_defaults().filter(|(signal, _)| hard.iter().all(|(given, _)| given != signal)).collect::<Vec<_>>(),
-        );
+    let mut hard = amounts(fields, "evictionHard", Least::AboveZero)?;
+    // Nothing at all is a way to say that no pod shall go.
+    let is_given = fields.at("evictionHard").is_some_and(Value::is_object);
+    if !is_given || fields.bool("mergeDefaultEvictionSettings") == Some(true) {
+        let missing = hard_defaults().filter(|(signal, _)| hard.iter().all(|(given, _)| given != signal));
+        hard.extend(missing.collect::<Vec<_>>());
     }
-    let reclaims = amounts(fields, "evictionMinimumReclaim")?;
+    let reclaims = amounts(fields, "evictionMinimumReclaim", Least::Zero)?;
     let threshold = |signal: Signal, value, grace| {
         let reclaim = reclaims.iter().find(|(of, _)| *of == signal).map(|(_, amount)| *amount);
         Threshold { signal, value, grace, min_reclaim: reclaim }
     };
     let mut thresholds: Vec<_> =
         hard.into_iter().map(|(signal, value)| threshold(signal, value, Duration::ZERO)).collect();
-    for (signal, value) in amounts(fields, "evictionSoft")? {
+    for (signal, value) in amounts(fields, "evictionSoft", Least::AboveZero)? {
         let periods = fields.at("evictionSoftGracePeriod");
         let grace = periods.and_then(|periods| duration::parse(periods.get(signal.as_str())?.as_str()?));
         let Some(grace) = grace else {
@@ -168,13 +169,20 @@ fn hard_defaults() -> impl Iterator<Item = (Signal, Amount)> {
     HARD_DEFAULTS.iter().filter_map(|(name, value)| Some((Signal::named(name)?, Amount::parse(value)?)))
 }
 
+/// What an amount has to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Least {
+    Zero,
+    AboveZero,
+}
+
 /// Quantities and percentages by signal.
-fn amounts(fields: &Fields<'_>, path: &str) -> Result<Vec<(Signal, Amount)>, Problem> {
+fn amounts(fields: &Fields<'_>, path: &str, least: Least) -> Result<Vec<(Signal, Amount)>, Problem> {
     let mut amounts = Vec::new();
     for (name, value) in fields.at(path).and_then(Value::as_object).into_iter().flatten() {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let (Some(signal), Some(amount)) = (Signal::named(name), Amount::parse(&text)) else { continue };
-        if amount == Amount::Quantity(Quantity::ZERO) {
+        if least == Least::AboveZero && amount == Amount::Quantity(Quantity::ZERO) {
             return Err(conflict(&format!("{path}[{name}]"), "expected more than 0, found 0".to_owned()));
         }
         amounts.push((signal, amount));
@@ -204,6 +212,15 @@ impl Signal {
 }
 
 impl Eviction {
+    /// What hard thresholds keep from pods on a machine with so much memory and disk.
+    pub(crate) fn kept(&self, memory_bytes: u64, storage_bytes: u64) -> ResourceList {
+        let hard = |signal| self.thresholds.iter().find(|t| t.signal == signal && t.is_hard());
+        let kept = |(name, signal, capacity)| Some((name, hard(signal)?.value.of(capacity)));
+        let memory = (MEMORY, Signal::MemoryAvailable, memory_bytes);
+        let storage = (EPHEMERAL_STORAGE, Signal::NodeFsAvailable, storage_bytes);
+        [memory, storage].into_iter().filter_map(kept).collect()
+    }
+
     /// Where the group of all pods has a limit, the hard threshold of memory holds below that limit, too.
     fn watch_allocatable(&mut self) {
         let memory = self.thresholds.iter().find(|t| t.signal == Signal::MemoryAvailable && t.is_hard());
@@ -225,6 +242,15 @@ mod tests {
         // float64(float32(0.1)) * 1000000000
         assert_eq!(shown("10%", 1_000_000_000), "100000001");
         assert_eq!(shown("10%", 0), "0");
+    }
+
+    #[test]
+    fn what_hard_thresholds_guard_is_not_for_pods() {
+        let kept = Eviction::default().kept(1 << 30, 1 << 30);
+        let shown = [MEMORY, EPHEMERAL_STORAGE].map(|name| kept.get(name).unwrap().value());
+        assert_eq!(shown, [100 << 20, 107_374_184]);
+        let none = Eviction { thresholds: Vec::new(), ..Eviction::default() };
+        assert!(none.kept(1 << 30, 1 << 30).iter().next().is_none());
     }
 
     #[test]

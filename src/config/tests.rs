@@ -645,6 +645,8 @@ fn thresholds_of_eviction_are_the_configured_ones_in_place_of_the_defaults() {
            "evictionMinimumReclaim":{{"nodefs.available":"5"}}"#
     );
     assert_eq!(shown(&soft), ["memory.available 1Gi 0ns", "nodefs.available 200 + 5 60s"]);
+    let none: [&str; 0] = [];
+    assert_eq!(shown(r#""evictionHard":{},"evictionMinimumReclaim":{"pid.available":"0"}"#), none);
     let enforced = r#""evictionHard":{"memory.available":"1Gi"}"#;
     assert_eq!(shown(enforced), ["memory.available 1Gi 0ns", "allocatableMemory.available 1Gi 0ns"]);
 }

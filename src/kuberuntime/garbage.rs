@@ -23,12 +23,21 @@ pub(crate) enum Garbage {
 }
 
 pub(super) fn garbage(pod: &ObservedPod) -> Vec<Garbage> {
-    let containers = dead_beyond(pod, KEPT_DEAD).into_iter().chain(never_started(pod)).map(|container| {
-        let log = log_path(&container.name, container.restart_count);
-        Garbage::Container { id: container.id.clone(), log }
-    });
+    let containers = dead_beyond(pod, KEPT_DEAD).into_iter().chain(never_started(pod)).map(Garbage::of);
     let sandboxes = old_sandboxes(pod).into_iter().map(|sandbox| Garbage::Sandbox { id: sandbox.id.clone() });
     containers.chain(sandboxes).collect()
+}
+
+/// All containers of a pod that has ended, where even the last state of each is too much to keep.
+pub(crate) fn remains(pod: &ObservedPod) -> Vec<Garbage> {
+    dead_beyond(pod, 0).into_iter().chain(never_started(pod)).map(Garbage::of).collect()
+}
+
+impl Garbage {
+    fn of(container: &ObservedContainer) -> Self {
+        let log = log_path(&container.name, container.restart_count);
+        Self::Container { id: container.id.clone(), log }
+    }
 }
 
 /// The dead instances beyond the newest `kept` of each container.
@@ -104,6 +113,9 @@ mod tests {
         ];
         let ids: Vec<&str> = dead_beyond(&pod, 1).into_iter().map(|container| container.id.as_str()).collect();
         assert_eq!(ids, ["a1", "a0"]);
+        let dead = |id: &str, log: &str| Garbage::Container { id: id.to_owned(), log: log.to_owned() };
+        let all = [dead("a2", "a/0.log"), dead("a1", "a/0.log"), dead("a0", "a/0.log"), dead("b1", "b/0.log")];
+        assert_eq!(remains(&pod), all);
     }
 
     #[test]

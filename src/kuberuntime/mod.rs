@@ -56,7 +56,7 @@ use crate::rt;
 pub(crate) use cancel::{Cancel, CancelWatch};
 pub(crate) use environment::{Environment, FileValue};
 pub(crate) use execute::{Executed, Made, Mounts, VolumesFor};
-pub(crate) use garbage::Garbage;
+pub(crate) use garbage::{Garbage, remains};
 pub(crate) use look::Process;
 pub(crate) use pod_actions::{Action, Health, Place, Plan, Situation, Wanted, compute_pod_actions};
 pub(crate) use resize::Resize;

@@ -81,6 +81,7 @@ impl NodeSettings {
         let pod_cgroups = (facts.cgroup_v2 && config.cgroups_per_qos)
             .then(|| PodCgroups { driver: config.cgroup_driver, root: config.cgroup_root.clone() });
         let per_core = config.pods_per_core.map(|pods| pods.saturating_mul(facts.cpus.max(1)));
+        let guarded = config.eviction.kept(facts.memory_bytes, facts.storage_bytes);
         Self {
             node_name: config.node_name.clone(),
             node_ips: if config.node_ips.is_empty() { facts.addresses.clone() } else { config.node_ips.clone() },
@@ -92,7 +93,7 @@ impl NodeSettings {
             cpu_cfs_quota: config.cpu_cfs_quota,
             cpu_cfs_quota_period: config.cpu_cfs_quota_period,
             memory_capacity: facts.memory_bytes,
-            allocatable: facts.allocatable(&[&config.system_reserved, &config.kube_reserved]),
+            allocatable: facts.allocatable(&[&config.system_reserved, &config.kube_reserved, &guarded]),
             max_pods: config.max_pods.min(per_core.unwrap_or(u32::MAX)),
             user_ids_per_pod: config.user_ids_per_pod,
             huge_page_sizes: facts.huge_pages.iter().map(|(size, _)| *size).collect(),

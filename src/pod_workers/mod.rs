@@ -23,7 +23,7 @@ use async_channel::Sender;
 
 use crate::api::{Container, EventKind, Pod, PodUid, Reason};
 use crate::container_manager::ContainerManager;
-use crate::kuberuntime::{Action, Cancel, Plan, PodRuntime};
+use crate::kuberuntime::{Action, Cancel, Plan, PodRuntime, remains};
 use crate::objects::{ObjectKey, references};
 use crate::pod_workers::restart_backoff::{Key, RestartBackoff};
 use crate::pod_workers::worker::{Next, Work};
@@ -160,6 +160,20 @@ impl PodWorkers {
             entry.cancel();
         }
         self.touch(uid);
+    }
+
+    /// Pods that have ended for good give back what is left of their containers. True if there is anything.
+    pub(crate) fn give_back(&mut self, cache: &ObservedCache) -> bool {
+        let mut gives = false;
+        for (uid, entry) in &mut self.workers {
+            let dead = cache.pod(uid).filter(|_| entry.worker.can_give_back()).map(|pod| remains(pod));
+            if let Some(dead) = dead.filter(|dead| !dead.is_empty()) {
+                entry.worker.give_back(dead);
+                self.touched.insert(uid.clone());
+                gives = true;
+            }
+        }
+        gives
     }
 
     /// ConfigMaps or Secrets came, changed or went.

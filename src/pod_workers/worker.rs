@@ -52,6 +52,10 @@ pub(crate) struct Worker {
     failures: u32,
     /// The records of a finished pod that nobody wants are gone too.
     purged: bool,
+    /// What the node wants back of a finished pod that somebody wants.
+    given_back: Vec<Garbage>,
+    /// It has been asked for once.
+    gives_back: bool,
 }
 
 #[derive(Debug)]
@@ -184,6 +188,8 @@ impl Worker {
             retry: Backoff::new(RETRY_FIRST, RETRY_LONGEST),
             failures: 0,
             purged: false,
+            given_back: Vec::new(),
+            gives_back: false,
         }
     }
 
@@ -279,7 +285,10 @@ impl Worker {
                 self.freshness.done = self.freshness.trying;
                 return;
             }
-            Kind::Collect => self.collecting = None,
+            Kind::Collect => {
+                self.collecting = None;
+                self.given_back.clear();
+            }
             Kind::Stop => self.state = self.state.next(Input::Stopped),
             Kind::CleanUp => {
                 self.state = self.state.next(Input::Cleaned);
@@ -292,8 +301,22 @@ impl Worker {
     /// Something that has ended could not be removed.
     pub(crate) fn not_collected(&mut self, now: Instant, stretch: impl Fn(Duration) -> Duration) {
         self.busy = None;
+        self.given_back.clear();
         let hold = self.collecting.get_or_insert_with(|| Hold::new(now));
         hold.lengthen(now, stretch);
+    }
+
+    /// The pod has ended for good, and the node has not asked for what is left of its containers yet.
+    pub(crate) fn can_give_back(&self) -> bool {
+        self.state == State::Finished && self.wanted && !self.gives_back
+    }
+
+    /// The node needs the room that what is left of the pod's containers takes. What cannot be removed now stays.
+    pub(crate) fn give_back(&mut self, dead: Vec<Garbage>) {
+        if self.can_give_back() {
+            self.gives_back = true;
+            self.given_back = dead;
+        }
     }
 
     /// The files in the volumes could not be brought up to date.
@@ -355,6 +378,9 @@ impl Worker {
             State::Sync => self.next_sync(plan(), now),
             State::Terminating { grace } => Next::Work(Work::Stop { grace, by_lists: self.failures >= MOST_LOOKS }),
             State::Terminated => Next::Work(Work::CleanUp { purge: !self.wanted }),
+            State::Finished if self.wanted && !self.given_back.is_empty() => {
+                Next::Work(Work::Collect(self.given_back.clone()))
+            }
             State::Finished if self.wanted => Next::Rest,
             State::Finished if self.purged => Next::Forget,
             State::Finished => Next::Work(Work::CleanUp { purge: true }),

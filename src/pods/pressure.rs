@@ -21,6 +21,8 @@ pub(crate) struct PressureLook {
     /// What is being reclaimed, when that is news.
     pub(crate) events: Vec<NodeEvent>,
     pub(crate) evictions: Vec<PodEviction>,
+    /// What is left of containers of pods that have ended is to be removed first.
+    pub(crate) wants_dead: bool,
     /// Something is about to run out: the next look must not wait for the next relist.
     pub(crate) is_close: bool,
 }

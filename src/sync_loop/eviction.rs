@@ -33,6 +33,8 @@ use crate::sync_loop::SyncLoop;
 const PERIOD: Duration = Duration::from_secs(10);
 /// So long nobody else goes while a pod that was ended has not gone yet.
 const CLEANUP: Duration = Duration::from_secs(30);
+/// So long the removal of dead containers may take before it is looked again.
+const GIVING_BACK: Duration = Duration::from_secs(2);
 /// Images are not searched for what can go more often.
 const RECLAIM_PERIOD: Duration = Duration::from_secs(60);
 /// What a pod has to stop when it goes at once.
@@ -111,7 +113,7 @@ impl NodeWatch {
     }
 
     fn is_spared(&self, pod: &Pod) -> bool {
-        pod.is_critical() && !(self.settings.static_pods && pod.is_static() && !pod.has_critical_priority())
+        pod.is_spared(self.settings.static_pods)
     }
 }
 
@@ -147,6 +149,7 @@ impl SyncLoop {
             memory,
             runtime: Rc::clone(&self.runtime),
             candidates: self.candidates(),
+            has_dead: self.has_dead(),
             // A source that has not told everything may have a pod for any image.
             pods: all_ready.then_some(pods),
             limits,
@@ -156,6 +159,14 @@ impl SyncLoop {
             // The loop outlives its tasks.
             let _ = inbox.send(SyncEvent::PressureLooked(look.look().await)).await;
         }));
+    }
+
+    fn has_dead(&self) -> bool {
+        let seen = self.seen.borrow();
+        self.workers
+            .iter()
+            .filter(|worker| worker.can_give_back())
+            .any(|worker| seen.pod(&worker.identity.uid).is_some_and(|pod| !pod.containers.is_empty()))
     }
 
     /// The pods that may be ended and that use something.
@@ -179,6 +190,9 @@ impl SyncLoop {
         }
         let is_calm = look.pressures.is_empty() && !look.is_close && self.node_watch.hears_of_memory;
         self.node_watch.due = (!is_calm).then(|| now + PERIOD);
+        if look.wants_dead && self.workers.give_back(&self.seen.borrow()) {
+            self.node_watch.due = Some(now + GIVING_BACK);
+        }
         let mut leaving = Vec::new();
         for eviction in look.evictions {
             leaving.extend(self.evict(eviction, now));
@@ -219,6 +233,8 @@ struct Look {
     memory: Rc<RefCell<Memory>>,
     runtime: Rc<PodRuntime>,
     candidates: Vec<Candidate>,
+    /// Something is left of the containers of pods that have ended.
+    has_dead: bool,
     /// All pods of all sources, once they have told.
     pods: Option<Vec<Arc<Pod>>>,
     limits: bool,
@@ -243,11 +259,13 @@ impl Look {
             return look;
         };
         let starved = Starved::of(first.signal);
+        log!(debug, "the node is short of something", signal = first.signal.as_str(), disks = format!("{layout:?}"));
         if self.memory.borrow_mut().told.replace(starved) != Some(starved) {
             let message = format!("Attempting to reclaim {}", starved.as_str());
             look.events.push(NodeEvent::new(EventKind::Warning, Reason::EVICTION_THRESHOLD_MET, message));
         }
-        if !look.evictions.is_empty() || self.reclaims(first, layout, &thresholds, now).await {
+        look.wants_dead = self.has_dead && layout.reclaims(first.signal).dead_containers;
+        if !look.evictions.is_empty() || self.reclaims(first, layout, &thresholds, now).await || look.wants_dead {
             return look;
         }
         look.evictions.extend(self.first_to_go(first, layout, &verdict.starved, &seen).await);

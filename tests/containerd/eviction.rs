@@ -2,7 +2,7 @@
 
 use nix::sys::signal::Signal;
 
-use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+use crate::node::{Manifest, Node, PATIENCE, Pods, STAY, wait_for};
 
 /// A node that looks often and whose static pods may go, with these lines of configuration.
 fn node_with(more: &str) -> Node {
@@ -65,11 +65,8 @@ fn a_container_goes_when_its_log_is_over_its_limit() {
     node.wait_until("the other runs on", |pods| pods.has("quiet", |pod| pod.is_ready()));
 }
 
-/// Less than everything is too little: every disk is full then.
-const FULL: &str = "evictionHard: {nodefs.available: 99.99%}";
-
-/// A node with these pods, started again as one whose disk is full.
-fn full_node(pods: &[Manifest], arguments: &[&str]) -> Node {
+/// A node with these pods, started again as one that has too little of `what`: less than everything is.
+fn node_short_of(what: &str, pods: &[Manifest], arguments: &[&str]) -> Node {
     let mut node = Node::start();
     for pod in pods {
         node.apply(pod);
@@ -78,7 +75,7 @@ fn full_node(pods: &[Manifest], arguments: &[&str]) -> Node {
         wait_until_ready(&node, pod.name());
     }
     node.stop_agent(Signal::SIGTERM);
-    node.configure_agent(&format!("syncFrequency: 2s\n{FULL}"));
+    node.configure_agent(&format!("syncFrequency: 2s\nevictionHard: {{{what}: 99.999%}}"));
     node.add_arguments(arguments);
     node.start_agent();
     node
@@ -98,7 +95,8 @@ fn on_a_full_disk_the_pod_with_the_most_goes_first_and_the_systems_own_stay() {
             .spec("volumes: [{name: data, emptyDir: {}}]")
     };
     let critical = write("critical", 9).spec("priority: 2000001000").spec("priorityClassName: system-node-critical");
-    let node = full_node(&[write("less", 1), write("more", 5), critical], &["--evict-static-pods"]);
+    let node =
+        node_short_of("nodefs.available", &[write("less", 1), write("more", 5), critical], &["--evict-static-pods"]);
     let message = wait_until_evicted(&node, "more");
     let begin = "The node was low on resource: ephemeral-storage. Threshold quantity: ";
     assert!(message.starts_with(begin), "{message}");
@@ -122,7 +120,7 @@ fn on_a_full_disk_the_pod_with_the_most_goes_first_and_the_systems_own_stay() {
 
 #[test]
 fn static_pods_stay_and_start_on_a_full_disk_unless_they_are_said_to_go() {
-    let node = full_node(&[Manifest::new("web").container("main", STAY)], &[]);
+    let node = node_short_of("nodefs.available", &[Manifest::new("web").container("main", STAY)], &[]);
     wait_for_disk_pressure(&node);
     wait_for("it to be tried", PATIENCE, || {
         node.agent_log().contains("Attempting to reclaim ephemeral-storage").then_some(())
@@ -130,4 +128,24 @@ fn static_pods_stay_and_start_on_a_full_disk_unless_they_are_said_to_go() {
     node.apply(&Manifest::new("late").container("main", STAY));
     wait_until_ready(&node, "late");
     wait_until_ready(&node, "web");
+}
+
+#[test]
+fn where_images_are_on_a_full_disk_what_is_left_of_an_evicted_pod_goes_and_its_end_is_still_told() {
+    let node =
+        node_short_of("imagefs.available", &[Manifest::new("web").container("main", STAY)], &["--evict-static-pods"]);
+    wait_until_evicted(&node, "web");
+    let pods = node.wait_until("its container has ended", |pods| {
+        pods.has("web", |pod| pod.container("main").exit_code().is_some())
+    });
+    let end = |pods: &Pods| {
+        let container = pods.get("web").unwrap().container("main");
+        (container.id(), container.exit_code())
+    };
+    let (id, code) = end(&pods);
+    wait_for("the dead container to be removed", PATIENCE, || {
+        let listed = node.ctr_command(&["containers", "list", "--quiet"]).output().unwrap().stdout;
+        (!String::from_utf8(listed).unwrap().contains(&id)).then_some(())
+    });
+    assert_eq!(end(&node.pods()), (id, code));
 }

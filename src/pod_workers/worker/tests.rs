@@ -304,3 +304,20 @@ fn a_pod_that_cannot_be_looked_at_is_ended_by_the_lists_after_three_tries() {
     done(&mut worker, Kind::Stop, false);
     assert_eq!(worker.failures, 0);
 }
+
+#[test]
+fn what_is_left_of_a_pod_that_has_ended_is_given_back_once_and_its_records_stay() {
+    let dead = vec![Garbage::Sandbox { id: "s".to_owned() }];
+    let mut worker = Worker::new(pod("a"));
+    worker.give_back(dead.clone());
+    check(&worker, Plan::default(), Next::Rest);
+    worker.terminate(Duration::ZERO);
+    done(&mut worker, Kind::Stop, false);
+    done(&mut worker, Kind::CleanUp, false);
+    assert!(worker.can_give_back());
+    worker.give_back(dead.clone());
+    check(&worker, Plan::default(), Next::Work(Work::Collect(dead.clone())));
+    done(&mut worker, Kind::Collect, false);
+    worker.give_back(dead);
+    check(&worker, Plan::default(), Next::Rest);
+}
