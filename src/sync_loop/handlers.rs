@@ -280,9 +280,9 @@ impl SyncLoop {
             return;
         }
         if self.strays.as_ref().is_none_or(|task| task.is_finished() && self.strays_failed.take()) {
-            let uids: Vec<PodUid> = self.workers.uids().cloned().collect();
-            self.strays =
-                Some(rt::spawn(strays::remove(Rc::clone(&self.runtime), uids, Rc::clone(&self.strays_failed))));
+            let known = self.workers.uids().cloned().collect();
+            let (runtime, books) = (Rc::clone(&self.runtime), Rc::clone(&self.books));
+            self.strays = Some(rt::spawn(strays::remove(runtime, known, books, Rc::clone(&self.strays_failed))));
         }
     }
 

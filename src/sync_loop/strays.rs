@@ -1,6 +1,6 @@
 //! Directories on disk that belong to no pod: left by pods that ended while this process did not run.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::api::PodUid;
@@ -8,12 +8,28 @@ use crate::error::ErrorChain;
 use crate::kuberuntime::PodRuntime;
 use crate::logs::remove_dead_links;
 use crate::rt;
+use crate::sync_loop::books::Books;
 use crate::volumes;
 
-/// Removes the directories of every pod that is not in `known`, and links to logs that are gone. Where something could
-/// not be removed it says that it `failed`.
-pub(super) async fn remove(runtime: Rc<PodRuntime>, known: Vec<PodUid>, failed: Rc<Cell<bool>>) {
-    if let Err(error) = volumes::remove_strays(&runtime.dirs, known).await {
+/// Removes the directories of every pod that is neither in `known` nor wanted by a source, and links to logs that are gone.
+/// Where something could not be removed it says that it `failed`.
+pub(super) async fn remove(
+    runtime: Rc<PodRuntime>,
+    mut known: Vec<PodUid>,
+    books: Rc<RefCell<Books>>,
+    failed: Rc<Cell<bool>>,
+) {
+    let removed = async {
+        let found = volumes::find_pods(&runtime.dirs).await?;
+        // A pod that has come meanwhile may have made the directories that were found.
+        {
+            let books = books.borrow();
+            known.extend(books.sources.pods().map(|pod| pod.pod.metadata.uid.clone()));
+            known.extend(books.takeovers.values().cloned());
+        }
+        found.remove_strays(&known).await
+    };
+    if let Err(error) = removed.await {
         log!(warn, "directories of former pods not removed", error = ErrorChain(&error));
         failed.set(true);
     }

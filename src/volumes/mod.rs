@@ -32,7 +32,7 @@ use mounts::{Given, Place};
 use plan::{Files, Plan, Planned, Source};
 
 pub(crate) use error::Error;
-pub(crate) use tear_down::{remove, remove_strays, tear_down};
+pub(crate) use tear_down::{find_pods, remove, tear_down};
 
 /// What volumes are set up from.
 #[derive(Clone, Copy, Debug)]

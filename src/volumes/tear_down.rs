@@ -32,26 +32,33 @@ pub(crate) async fn remove(dirs: &PodDirs, namespace: &str, name: &str, uid: &Po
     .await
 }
 
-/// Removes the directories and logs of every pod that is not in `known`. One that cannot be removed does not keep the
-/// others; it is the error that is told.
-pub(crate) async fn remove_strays(dirs: &PodDirs, known: Vec<PodUid>) -> Result<(), Error> {
-    let (pods, all_logs) = (dirs.pods().to_owned(), dirs.all_logs().to_owned());
-    // The names that known pods have on the disk.
-    let known: Vec<PathBuf> = known.iter().map(|uid| dirs.pod(uid)).collect();
-    rt::blocking(move || {
-        let mut failure = None;
-        for pod in directories(&pods)?.into_iter().filter(|pod| !known.contains(pod)) {
-            failure = remove_pod(&pod).err().or(failure);
-        }
-        for logs in directories(&all_logs)? {
-            let is_stray = uid_of_logs(&logs).is_some_and(|uid| !known.contains(&pods.join(uid)));
-            if is_stray {
-                failure = remove_path(&logs).err().or(failure);
-            }
-        }
-        failure.map_or(Ok(()), Err)
-    })
-    .await
+/// The directories of pods and of their logs that were there at a moment.
+#[derive(Debug)]
+pub(crate) struct FoundPods {
+    pods: Vec<PathBuf>,
+    logs: Vec<PathBuf>,
+}
+
+/// Whose they are is for the caller to say afterwards: between two looks pods come.
+pub(crate) async fn find_pods(dirs: &PodDirs) -> Result<FoundPods, Error> {
+    let (pods, logs) = (dirs.pods().to_owned(), dirs.all_logs().to_owned());
+    rt::blocking(move || Ok(FoundPods { pods: directories(&pods)?, logs: directories(&logs)? })).await
+}
+
+impl FoundPods {
+    /// Removes what is of no pod in `known`. One directory that cannot be removed does not keep the others; it is the error
+    /// that is told.
+    pub(crate) async fn remove_strays(self, known: &[PodUid]) -> Result<(), Error> {
+        let is_stray = |uid: &str| known.iter().all(|known| known.as_str() != uid);
+        let is_stray_pod = |path: &PathBuf| path.file_name().and_then(|uid| uid.to_str()).is_none_or(is_stray);
+        let pods: Vec<PathBuf> = self.pods.into_iter().filter(is_stray_pod).collect();
+        let logs: Vec<PathBuf> = self.logs.into_iter().filter(|logs| uid_of_logs(logs).is_some_and(is_stray)).collect();
+        rt::blocking(move || {
+            let pods = pods.iter().map(|pod| remove_pod(pod)).collect::<Vec<_>>();
+            pods.into_iter().chain(logs.iter().map(|logs| remove_path(logs))).fold(Ok(()), Result::and)
+        })
+        .await
+    }
 }
 
 /// A pod's directory is removed only when nothing is mounted in it any more.

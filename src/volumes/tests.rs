@@ -288,18 +288,21 @@ fn strays_go_and_known_pods_and_foreign_files_stay() {
     }
     fs::write(dirs.pods().join("file"), "").unwrap();
     fs::create_dir(dirs.all_logs().join("somebody's")).unwrap();
-    block_on(remove_strays(&dirs, vec![uid("known")])).unwrap();
+    let found = block_on(find_pods(&dirs)).unwrap();
+    // It comes between the look and the removal.
+    set_up_now(&with_volume("new", json!({"emptyDir": {}})), &dirs).unwrap();
+    block_on(found.remove_strays(&[uid("known")])).unwrap();
     let names = |path: &Path| {
         let mut names: Vec<String> =
             fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     };
-    assert_eq!(names(dirs.pods()), ["file", "known"]);
-    assert_eq!(names(dirs.all_logs()), ["ns_web_known", "somebody's"]);
+    assert_eq!(names(dirs.pods()), ["file", "known", "new"]);
+    assert_eq!(names(dirs.all_logs()), ["ns_web_known", "ns_web_new", "somebody's"]);
     assert!(is_mount_point(&dirs.volume(&uid("known"), "kubernetes.io/empty-dir", "v")).unwrap());
     drop(scratch);
-    block_on(remove_strays(&dirs, Vec::new())).unwrap();
+    block_on(async { find_pods(&dirs).await.unwrap().remove_strays(&[]).await.unwrap() });
 }
 
 #[test]
