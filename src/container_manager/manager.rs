@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::node_values::{self, BEST_EFFORT_SHARES, burstable_shares};
 use super::pod_values::pod_values;
@@ -117,6 +118,20 @@ impl ContainerManager {
         self.made.borrow_mut().insert(pod.metadata.uid.clone());
         let (groups, driver, values) = (self.groups.clone(), self.driver.get(), pod_values(pod, settings));
         rt::blocking(move || groups.ensure(&name, driver, &values)).await
+    }
+
+    /// Those of the pods whose group is not there.
+    pub(crate) async fn without_group(&self, pods: Vec<Arc<Pod>>) -> Vec<PodUid> {
+        let Some(settings) = &self.settings else { return Vec::new() };
+        let (groups, driver, root) = (self.groups.clone(), self.driver.get(), settings.root.clone());
+        rt::blocking(move || {
+            let is_there = |pod: &Pod| {
+                let name = CgroupName::pod(&root, qos_class(pod), &pod.metadata.uid);
+                groups.tree.exists(&name.path(driver))
+            };
+            pods.iter().filter(|pod| !is_there(pod)).map(|pod| pod.metadata.uid.clone()).collect()
+        })
+        .await
     }
 
     /// The pod's group is wide enough for what it had and for what it shall have.

@@ -61,7 +61,13 @@ impl PodRuntime {
             v1::CgroupDriver::Cgroupfs => Some(CgroupDriver::Cgroupfs),
             v1::CgroupDriver::Unrecognized(_) => None,
         }));
+        self.cgroup_driver_told.set(true);
         true
+    }
+
+    /// Whether the runtime has said which driver it has, or that it cannot tell.
+    pub(crate) fn has_told_cgroup_driver(&self) -> bool {
+        self.cgroup_driver_told.get()
     }
 
     /// What the runtime has said; `None` if it cannot tell, or has not been asked yet.

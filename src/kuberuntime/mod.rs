@@ -72,6 +72,7 @@ pub(crate) struct PodRuntime {
     inbox: Sender<SyncEvent>,
     /// Who makes control groups, once the runtime has told: this goes before the configuration.
     cgroup_driver: Cell<Option<CgroupDriver>>,
+    cgroup_driver_told: Cell<bool>,
     /// The handlers of the runtime that can mount read-only all the way down.
     recursive_read_only: RefCell<Vec<String>>,
     /// The handlers of the runtime that can give pods users of their own, and the turn of who gives them.
@@ -106,6 +107,7 @@ impl PodRuntime {
             dialer: Dialer::new(),
             inbox,
             cgroup_driver: Cell::new(None),
+            cgroup_driver_told: Cell::new(false),
             recursive_read_only: RefCell::default(),
             user_namespaces: RefCell::default(),
             user_ranges: rt::Semaphore::new(1),

@@ -16,6 +16,8 @@ pub(crate) struct Situation<'a> {
     pub(crate) main: Vec<Wanted<'a>>,
     pub(crate) ephemeral: Vec<Wanted<'a>>,
     pub(crate) observed: &'a ObservedPod,
+    /// The sandbox that runs outside of the pod's control group, if one does.
+    pub(crate) groupless: Option<&'a str>,
     pub(crate) now: Instant,
 }
 
@@ -132,14 +134,16 @@ pub(crate) fn compute_pod_actions(pod: &Situation<'_>) -> Plan {
 /// The sandbox that the pod can go on in; `None` asks for a new one.
 ///
 /// As the upstream kubelet decides (`PodSandboxChanged`): exactly one ready sandbox, it is the newest, with the network
-/// mode of the spec, and with an address unless the node's network is used.
+/// mode of the spec, and with an address unless the node's network is used. What the pod's control group does not hold is
+/// begun anew as well (`SyncPod`).
 fn usable_sandbox<'a>(pod: &Situation<'a>) -> Option<&'a ObservedSandbox> {
     let newest = pod.observed.newest_sandbox()?;
     let ready = pod.observed.sandboxes.iter().filter(|sandbox| sandbox.state == SandboxState::Ready).count();
     let usable = ready == 1
         && newest.state == SandboxState::Ready
         && newest.host_network == pod.host_network
-        && (pod.host_network || !newest.ips.is_empty());
+        && (pod.host_network || !newest.ips.is_empty())
+        && pod.groupless != Some(newest.id.as_str());
     usable.then_some(newest)
 }
 

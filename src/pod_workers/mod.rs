@@ -60,6 +60,8 @@ struct Entry {
     /// The restarts that the work under way will try.
     restarts: Vec<Key>,
     resizing: Resizing,
+    /// A sandbox that was found outside of the pod's control group: another one has to be made.
+    groupless: Option<String>,
     /// Pods that end to make room for this one, which begins when they have.
     waits_for: Vec<PodUid>,
 }
@@ -231,6 +233,14 @@ impl PodWorkers {
         self.touched.insert(uid.clone());
     }
 
+    /// This sandbox of the pod is in no control group of its.
+    pub(crate) fn found_groupless(&mut self, uid: &PodUid, sandbox: String) {
+        let Some(entry) = self.workers.get_mut(uid) else { return };
+        log!(warn, "the pod's control group is gone: it begins anew", pod = uid, sandbox = sandbox);
+        entry.groupless = Some(sandbox);
+        self.touch(uid);
+    }
+
     pub(crate) fn touch_all(&mut self) {
         self.touched.extend(self.workers.keys().cloned());
     }
@@ -341,8 +351,14 @@ impl PodWorkers {
                 let resize_of = |container: &Container, is_init, running: &ObservedContainer| {
                     runtime.resize_of(pod, container, is_init, running)
                 };
-                let observed = observed.as_deref();
-                let plan = situation::plan(pod, observed, probed, backoff, &held_until, &resize_of, now);
+                let known = situation::Known {
+                    observed: observed.as_deref(),
+                    probed,
+                    held_until: &held_until,
+                    resize_of: &resize_of,
+                    groupless: entry.groupless.as_deref(),
+                };
+                let plan = situation::plan(pod, &known, backoff, now);
                 *backing_off = situation::backing_off(pod, &plan, backoff);
                 plan
             }
@@ -509,6 +525,7 @@ impl Entry {
             hooked: Vec::new(),
             restarts: Vec::new(),
             resizing: Resizing::No,
+            groupless: None,
             waits_for: Vec::new(),
         }
     }

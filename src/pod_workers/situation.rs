@@ -10,17 +10,21 @@ use crate::pod_workers::restart_backoff::{Key, RestartBackoff};
 use crate::pods::{ObservedContainer, ObservedPod};
 use crate::probes::Probed;
 
-/// What is to be done for `pod` now. `held_until` tells when a container that could not be started is tried again,
-/// `resize_of` how one that runs has to change for its resources.
-pub(crate) fn plan<'a>(
-    pod: &'a Pod,
-    observed: Option<&ObservedPod>,
-    probed: &BTreeMap<String, Probed>,
-    backoff: &mut RestartBackoff,
-    held_until: &dyn Fn(&str) -> Option<Instant>,
-    resize_of: &dyn Fn(&Container, bool, &ObservedContainer) -> Option<Resize>,
-    now: Instant,
-) -> Plan {
+/// What else is known of a pod beside its spec.
+pub(crate) struct Known<'a> {
+    pub(crate) observed: Option<&'a ObservedPod>,
+    pub(crate) probed: &'a BTreeMap<String, Probed>,
+    /// When a container that could not be started is tried again.
+    pub(crate) held_until: &'a dyn Fn(&str) -> Option<Instant>,
+    /// How one that runs has to change for its resources.
+    pub(crate) resize_of: &'a dyn Fn(&Container, bool, &ObservedContainer) -> Option<Resize>,
+    /// The sandbox that was found outside of the pod's control group.
+    pub(crate) groupless: Option<&'a str>,
+}
+
+/// What is to be done for `pod` now.
+pub(crate) fn plan<'a>(pod: &'a Pod, known: &Known<'a>, backoff: &mut RestartBackoff, now: Instant) -> Plan {
+    let Known { observed, probed, held_until, resize_of, groupless } = *known;
     let nothing;
     let observed = match observed {
         Some(observed) => observed,
@@ -55,6 +59,7 @@ pub(crate) fn plan<'a>(
         main,
         ephemeral,
         observed,
+        groupless,
         now,
     };
     kuberuntime::compute_pod_actions(&situation)

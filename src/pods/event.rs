@@ -24,6 +24,8 @@ pub(crate) enum SyncEvent {
     NodeHappened(NodeEvent),
     /// The kernel has killed a process for want of memory.
     OomKilled(OomKill),
+    /// This sandbox of the pod runs, and the pod's control group is not there.
+    Groupless(PodUid, String),
     /// Processes have waited for memory.
     MemoryStalled,
     /// What the node has left was looked at.

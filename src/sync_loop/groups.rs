@@ -1,13 +1,14 @@
 //! When the control groups are looked after.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use async_channel::Sender;
 
-use crate::api::PodUid;
+use crate::api::{Pod, PodUid};
 use crate::container_manager::ContainerManager;
-use crate::pod_workers::State;
-use crate::pods::SyncEvent;
+use crate::pod_workers::{State, Worker};
+use crate::pods::{SandboxState, SyncEvent};
 use crate::rt;
 use crate::sync_loop::SyncLoop;
 
@@ -21,7 +22,19 @@ impl SyncLoop {
         let groups = Rc::clone(&self.groups);
         let known: Option<Vec<PodUid>> =
             self.books.borrow().sources.all_ready().then(|| self.workers.uids().cloned().collect());
-        self.node_groups = Some(rt::spawn(look_after(groups, known, self.sender.clone())));
+        self.node_groups = Some(rt::spawn(look_after(groups, known, self.running_pods(), self.sender.clone())));
+    }
+
+    /// The pods that have a sandbox, and its id. None while it is not known whose words name their groups.
+    fn running_pods(&self) -> Vec<(Arc<Pod>, String)> {
+        let seen = self.seen.borrow();
+        let running = |worker: &Worker| {
+            let pod = worker.pod.as_ref().filter(|_| worker.state == State::Sync)?;
+            let sandbox = seen.pod(&pod.metadata.uid)?.newest_sandbox()?;
+            (sandbox.state == SandboxState::Ready).then(|| (Arc::clone(pod), sandbox.id.clone()))
+        };
+        let told = self.runtime.has_told_cgroup_driver();
+        self.workers.iter().filter(|_| told).filter_map(running).collect()
     }
 
     /// Burstable pods together weigh what they ask for.
@@ -37,12 +50,21 @@ impl SyncLoop {
     }
 }
 
-async fn look_after(groups: Rc<ContainerManager>, known: Option<Vec<PodUid>>, inbox: Sender<SyncEvent>) {
+async fn look_after(
+    groups: Rc<ContainerManager>,
+    known: Option<Vec<PodUid>>,
+    running: Vec<(Arc<Pod>, String)>,
+    inbox: Sender<SyncEvent>,
+) {
     if let Some(event) = groups.ensure_node().await {
         // The loop is gone only when the process ends.
         let _ = inbox.send(SyncEvent::NodeHappened(event)).await;
     }
     if let Some(known) = known {
         groups.remove_strays(&known).await;
+    }
+    let groupless = groups.without_group(running.iter().map(|(pod, _)| Arc::clone(pod)).collect()).await;
+    for (pod, sandbox) in running.into_iter().filter(|(pod, _)| groupless.contains(&pod.metadata.uid)) {
+        let _ = inbox.send(SyncEvent::Groupless(pod.metadata.uid.clone(), sandbox)).await;
     }
 }

@@ -36,6 +36,7 @@ impl SyncLoop {
             SyncEvent::Happened(event) => self.on_happened(event, now),
             SyncEvent::NodeHappened(event) => self.on_node_happened(event, now),
             SyncEvent::OomKilled(kill) => self.on_oom_kill(kill, now),
+            SyncEvent::Groupless(uid, sandbox) => self.workers.found_groupless(&uid, sandbox),
             SyncEvent::MemoryStalled => self.node_watch.stalled(),
             SyncEvent::PressureLooked(look) => self.on_pressure_looked(look, now),
             SyncEvent::Beat => {}
@@ -427,7 +428,7 @@ fn doing(event: &SyncEvent) -> Doing {
         SyncEvent::WorkDone(_) => Doing::WorkDone,
         SyncEvent::Probed(_) => Doing::Probed,
         SyncEvent::Happened(_) | SyncEvent::NodeHappened(_) | SyncEvent::OomKilled(_) => Doing::Happened,
-        SyncEvent::MemoryStalled | SyncEvent::PressureLooked(_) => Doing::Happened,
+        SyncEvent::MemoryStalled | SyncEvent::PressureLooked(_) | SyncEvent::Groupless(..) => Doing::Happened,
         SyncEvent::Beat => Doing::Waiting,
     }
 }

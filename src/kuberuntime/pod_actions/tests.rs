@@ -83,7 +83,8 @@ fn situation<'a>(
     main: Vec<Wanted<'a>>,
 ) -> Situation<'a> {
     let ephemeral = Vec::new();
-    Situation { restart_policy: policy, host_network: false, init, main, ephemeral, observed, now: Instant::now() }
+    let (host_network, groupless, now) = (false, None, Instant::now());
+    Situation { restart_policy: policy, host_network, init, main, ephemeral, observed, groupless, now }
 }
 
 #[track_caller]
@@ -272,6 +273,19 @@ fn a_sandbox_of_the_other_network_mode_or_without_an_address_is_replaced() {
         let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, Vec::new(), main));
         assert_eq!(plan.actions[..2], [Action::KillPod, Action::CreateSandbox { attempt: 1 }]);
     }
+}
+
+#[test]
+fn a_sandbox_outside_of_its_pods_control_group_is_replaced_and_no_other() {
+    let (pod, main) = with_states(&[Some(running())]);
+    for (groupless, expected) in [("s", true), ("another", false)] {
+        let situation = situation(&pod, RestartPolicy::Always, Vec::new(), main.clone());
+        let plan = compute_pod_actions(&Situation { groupless: Some(groupless), ..situation });
+        let anew = [Action::KillPod, Action::CreateSandbox { attempt: 1 }, start(Place::Main(0), 1)];
+        assert_eq!(plan.actions, if expected { anew.to_vec() } else { Vec::new() });
+    }
+    let never = situation(&pod, RestartPolicy::Never, Vec::new(), main.clone());
+    assert!(compute_pod_actions(&Situation { groupless: Some("s"), ..never }).completed, "its run is over");
 }
 
 #[test]
