@@ -76,5 +76,7 @@ for name in guaranteed burstable besteffort second; do remove $name; done
 no_groups() { for group in $groups; do [ ! -e "$group" ] || return 1; done; }
 wait_for "the groups of the pods are gone" 60 no_groups
 if [ -d /run/systemd/system ]; then
-    expect_equal "slices of pods" "$(systemctl list-units --all --plain --no-legend 'kubepods*-pod*.slice')" ""
+    slices=$(for group in $groups; do echo "${group##*/}"; done)
+    # shellcheck disable=SC2086
+    expect_equal "slices of the pods" "$(systemctl list-units --all --plain --no-legend $slices)" ""
 fi
