@@ -12,6 +12,7 @@ mod situation;
 mod state;
 mod stop_pod;
 mod sync_pod;
+mod turn;
 mod worker;
 
 use std::collections::{BTreeSet, HashMap};
@@ -410,41 +411,6 @@ impl PodWorkers {
     fn tell(&self, event: PodEvent) {
         // Nothing depends on it: when the inbox is full it is dropped.
         let _ = self.inbox.try_send(SyncEvent::Happened(event));
-    }
-
-    /// Two pods of one name do not run beside each other: the later one waits until nothing of the other is left.
-    fn waits_for_namesake(&self, uid: &PodUid, cache: &ObservedCache) -> bool {
-        // Also a pod that an earlier agent began, and that has needed nothing since.
-        let has_begun = |entry: &Entry| entry.begun || cache.pod(&entry.worker.identity.uid).is_some();
-        let Some(entry) = self.workers.get(uid).filter(|entry| !has_begun(entry)) else { return false };
-        let identity = &entry.worker.identity;
-        let mut begun = self.workers.values().filter(|other| has_begun(other)).map(|other| &other.worker.identity);
-        begun.any(|other| other.is_namesake(identity) && other.uid != identity.uid)
-            || self.unseen.iter().any(|pod| identity.is_name_of(pod) && pod.uid != identity.uid)
-    }
-
-    /// Those that end for this pod have not done so yet.
-    fn waits_for_room(&mut self, uid: &PodUid) -> bool {
-        let waits_for = match self.workers.get(uid) {
-            Some(entry) if !entry.waits_for.is_empty() && entry.worker.state == State::Sync => entry.waits_for.clone(),
-            Some(_) | None => return false,
-        };
-        let is_ending = |other: &PodUid| {
-            let worker = self.worker(other);
-            worker.is_some_and(|worker| matches!(worker.state, State::Terminating { .. }))
-        };
-        let left: Vec<PodUid> = waits_for.into_iter().filter(is_ending).collect();
-        let waits = !left.is_empty();
-        if let Some(entry) = self.workers.get_mut(uid) {
-            entry.waits_for = left;
-        }
-        waits
-    }
-
-    fn touch_waiting(&mut self, uid: &PodUid) {
-        let waiting = self.workers.iter().filter(|(_, entry)| entry.waits_for.contains(uid));
-        let waiting: Vec<PodUid> = waiting.map(|(uid, _)| uid.clone()).collect();
-        self.touched.extend(waiting);
     }
 
     fn begin(&mut self, uid: &PodUid, work: Work, observed: Option<Rc<ObservedPod>>, now: Instant) {
