@@ -76,7 +76,9 @@ impl Service for Rc<Script> {
     }
 
     async fn image_fs_info(&self) -> Result<ImageFsInfoResponse, String> {
-        let mountpoint = std::env::temp_dir().display().to_string();
+        // Something of this one is in use: this program. A directory for what is temporary may be a file system of its own.
+        let program = std::env::current_exe().unwrap();
+        let mountpoint = program.parent().unwrap().display().to_string();
         let fs_id = Some(FilesystemIdentifier { mountpoint });
         let usage = FilesystemUsage { fs_id, ..FilesystemUsage::default() };
         Ok(ImageFsInfoResponse { image_filesystems: vec![usage], ..ImageFsInfoResponse::default() })
