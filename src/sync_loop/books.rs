@@ -60,9 +60,13 @@ impl Books {
         self.errors.push_back(RecentError { time: now.to_string(), message: message.to_owned() });
     }
 
+    /// What a manifest's pod runs under. Of one that was taken over nothing is kept under the uid that its manifest gives.
+    pub(super) fn running_uid<'a>(&'a self, manifest_uid: &'a PodUid) -> &'a PodUid {
+        self.takeovers.get(manifest_uid).unwrap_or(manifest_uid)
+    }
+
     fn entry(&self, pod: &Pod, origin: &str) -> PodEntry {
-        let manifest_uid = &pod.metadata.uid;
-        let uid = self.takeovers.get(manifest_uid).unwrap_or(manifest_uid);
+        let uid = self.running_uid(&pod.metadata.uid);
         let mut shown = pod.clone();
         shown.metadata.uid = uid.clone();
         if let Some(status) = self.statuses.status(uid) {
@@ -129,7 +133,7 @@ impl LocalApi for LocalBooks {
         let pods = books.sources.pods().map(|source| &source.pod).chain(books.ending.values());
         let named = pods.filter(|pod| pod.metadata.namespace == *namespace && pod.metadata.name == *name);
         let Some(pod) = { named }.next() else { return Err(format!("pod {name:?} does not exist")) };
-        let uid = books.takeovers.get(&pod.metadata.uid).unwrap_or(&pod.metadata.uid);
+        let uid = books.running_uid(&pod.metadata.uid);
         let nothing = Arc::default();
         let id = run_to_read(name, books.statuses.status(uid).unwrap_or(&nothing), container, *previous)?;
         let seen = self.seen.borrow();

@@ -24,8 +24,8 @@ pub(super) async fn remove(
         // A pod that has come meanwhile may have made the directories that were found.
         {
             let books = books.borrow();
-            known.extend(books.sources.pods().map(|pod| pod.pod.metadata.uid.clone()));
-            known.extend(books.takeovers.values().cloned());
+            let pods = books.sources.pods();
+            known.extend(pods.map(|pod| books.running_uid(&pod.pod.metadata.uid).clone()));
         }
         found.remove_strays(&known).await
     };
