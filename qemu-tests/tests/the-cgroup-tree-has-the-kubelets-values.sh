@@ -56,19 +56,19 @@ for controller in cpu cpuset memory pids; do
     grep -qw $controller "$all/cgroup.controllers" || fail "$controller is not there for pods"
 done
 
-# Another burstable pod: together they ask for a processor.
+# Another burstable pod: together they ask for half a processor.
 apply second <<END
 $(simple_pod second "$STAY" "      resources:
-        requests: {cpu: 900m}")
+        requests: {cpu: 400m}")
 END
 wait_ready second
 weighs() { [ "$(cat "$1/cpu.weight")" = "$2" ]; }
 class=$(pod_group second)
-wait_for "burstable pods together weigh more" 30 weighs "${class%/*}" 39
+wait_for "burstable pods together weigh more" 30 weighs "${class%/*}" 20
 if [ -d /run/systemd/system ]; then
     # systemd sets its slices again when it reads its units again.
     systemctl daemon-reload
-    check_values 39
+    check_values 20
 fi
 
 groups="$(for name in guaranteed burstable besteffort second; do pod_group $name; done)"
