@@ -35,31 +35,14 @@ impl Measure {
     /// Memory and processes. `None` for a pod of which nothing could be found out.
     pub(crate) async fn memory(&self, pod: &Candidate) -> Option<PodUsage> {
         match &self.groups {
-            Some((driver, root)) => self.memory_of_group(pod, *driver, root),
+            Some((driver, root)) => {
+                let group = CgroupName::pod(root, qos_class(&pod.pod), &pod.pod.metadata.uid).path(*driver);
+                let names = running(&pod.observed).map(|running| (running.id.clone(), running.name.clone())).collect();
+                // Where memory is short, even such files may take their time.
+                rt::blocking(move || memory_of_group(&group, names)).await
+            }
             None => self.memory_by_runtime(pod).await,
         }
-    }
-
-    fn memory_of_group(
-        &self,
-        Candidate { pod, observed }: &Candidate,
-        driver: CgroupDriver,
-        root: &str,
-    ) -> Option<PodUsage> {
-        let mut reader = UsageReader::new(Path::new(HIERARCHY));
-        let group = CgroupName::pod(root, qos_class(pod), &pod.metadata.uid).path(driver);
-        let whole = reader.read(&group).ok()?;
-        // The runtime names the groups of its containers, each after its id.
-        let entries = fs::read_dir(Path::new(HIERARCHY).join(group.trim_start_matches('/'))).ok()?;
-        let mut containers = Vec::new();
-        for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
-            let Some(running) = running(observed).find(|container| name.contains(&container.id)) else { continue };
-            let usage = reader.read(&format!("{group}/{name}")).ok();
-            let memory = usage.and_then(|usage| usage.working_set());
-            containers.push(ContainerUsage { name: running.name.clone(), memory, ..ContainerUsage::default() });
-        }
-        containers.sort_by(|a, b| a.name.cmp(&b.name));
-        Some(PodUsage { memory: whole.working_set(), pids: whole.pids, containers, ..PodUsage::default() })
     }
 
     /// Processes are not counted then.
@@ -113,7 +96,24 @@ impl Measure {
     }
 }
 
-/// The containers that run, the newest of each name.
+/// What the group of a pod uses, and the groups of its containers, which are given by id and name.
+fn memory_of_group(group: &str, running: Vec<(String, String)>) -> Option<PodUsage> {
+    let mut reader = UsageReader::new(Path::new(HIERARCHY));
+    let whole = reader.read(group).ok()?;
+    // The runtime names the groups of its containers, each after its id.
+    let entries = fs::read_dir(Path::new(HIERARCHY).join(group.trim_start_matches('/'))).ok()?;
+    let mut containers = Vec::new();
+    for below in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
+        let Some((_, name)) = running.iter().find(|(id, _)| below.contains(id)) else { continue };
+        let usage = reader.read(&format!("{group}/{below}")).ok();
+        let memory = usage.and_then(|usage| usage.working_set());
+        containers.push(ContainerUsage { name: name.clone(), memory, ..ContainerUsage::default() });
+    }
+    containers.sort_by(|a, b| a.name.cmp(&b.name));
+    Some(PodUsage { memory: whole.working_set(), pids: whole.pids, containers, ..PodUsage::default() })
+}
+
+/// The containers that run.
 fn running(observed: &ObservedPod) -> impl Iterator<Item = &crate::pods::ObservedContainer> {
     observed.containers.iter().filter(|container| container.is_running())
 }
