@@ -32,6 +32,8 @@ pub(crate) struct Admission {
     sysctls: AllowedSysctls,
     node: ThisNode,
     room: Room,
+    /// As for eviction: static pods may have to end like any other pod.
+    static_pods_count: bool,
 }
 
 impl Admission {
@@ -45,6 +47,7 @@ impl Admission {
             sysctls: AllowedSysctls::new(&config.allowed_unsafe_sysctls, host::kernel()),
             node: ThisNode::new(&config.node_name, host::MACHINE, &config.node_labels),
             room: Room { resources, pods: i64::from(pods) },
+            static_pods_count: config.eviction.static_pods,
         }
     }
 
@@ -66,11 +69,11 @@ impl Admission {
         let lacks = fit::lacking(pod, others, &self.room);
         let misplaced = self.misplaced(pod, others);
         let Some(first) = lacks.first() else { return misplaced.map_or_else(|| Ok(Vec::new()), Err) };
-        if pod.is_critical() {
+        if pod.is_spared(self.static_pods_count) {
             if let Some(misplaced) = misplaced {
                 return Err(misplaced);
             }
-            if let Some(victims) = preemption::victims(pod, others, &lacks) {
+            if let Some(victims) = preemption::victims(pod, others, &lacks, self.static_pods_count) {
                 return Ok(victims);
             }
         }

@@ -8,12 +8,13 @@ use std::cmp::Ordering;
 use super::fit::{Lack, takes};
 use crate::api::{CPU, MEMORY, Pod, PodUid, QosClass, qos_class};
 
-/// The pods that have to end for `pod` to fit; `None` if that would not be enough.
-pub(super) fn victims(pod: &Pod, others: &[&Pod], lacks: &[Lack]) -> Option<Vec<PodUid>> {
+/// The pods that have to end for `pod` to fit; `None` if that would not be enough. Upstream counts every static pod as
+/// critical; with `static_pods_count` its priority decides.
+pub(super) fn victims(pod: &Pod, others: &[&Pod], lacks: &[Lack], static_pods_count: bool) -> Option<Vec<PodUid>> {
     let missing: Vec<Missing<'_>> =
         lacks.iter().map(|lack| Missing { resource: &lack.resource, amount: lack.missing() }).collect();
     let of_class = |class| -> Vec<&Pod> {
-        let may_end = others.iter().copied().filter(|other| is_preemptable(pod, other));
+        let may_end = others.iter().copied().filter(|other| is_preemptable(pod, other, static_pods_count));
         may_end.filter(|other| qos_class(other) == class).collect()
     };
     let [best_effort, burstable, guaranteed] =
@@ -28,9 +29,10 @@ pub(super) fn victims(pod: &Pod, others: &[&Pod], lacks: &[Lack]) -> Option<Vec<
 }
 
 /// `Preemptable` in pkg/kubelet/types: one that is not critical, or one of lower priority where both have one.
-fn is_preemptable(pod: &Pod, other: &Pod) -> bool {
+fn is_preemptable(pod: &Pod, other: &Pod, static_pods_count: bool) -> bool {
+    let is_critical = |pod: &Pod| pod.is_spared(static_pods_count);
     let is_lower = || pod.spec.priority.zip(other.spec.priority).is_some_and(|(own, other)| own > other);
-    (pod.is_critical() && !other.is_critical()) || is_lower()
+    (is_critical(pod) && !is_critical(other)) || is_lower()
 }
 
 /// How much of a resource has still to become free.
@@ -111,7 +113,7 @@ mod tests {
     #[track_caller]
     fn check(pod: &Pod, others: &[Pod], lacks: &[Lack], expected: Option<&[&str]>) {
         let others: Vec<&Pod> = others.iter().collect();
-        let found = victims(pod, &others, lacks);
+        let found = victims(pod, &others, lacks, false);
         let found = found.as_ref().map(|uids| uids.iter().map(PodUid::as_str).collect::<Vec<_>>());
         assert_eq!(found.as_deref(), expected);
     }
@@ -161,5 +163,10 @@ mod tests {
         let mut other = others(None);
         other[0].metadata.annotations.insert("kubernetes.io/config.source", "file".to_owned());
         check(&of_file, &other, &lacks, None);
+        // Where static pods count, only those of a system priority are critical.
+        let of_system = Pod { spec: critical().spec, ..of_file.clone() };
+        for (pod, expected) in [(&of_system, Some(vec!["o".into()])), (&of_file, None)] {
+            assert_eq!(victims(pod, &[&other[0]], &lacks, true), expected);
+        }
     }
 }
