@@ -68,20 +68,7 @@ mod tests {
     use crate::api::PodUid;
 
     fn container(id: &str, name: &str, state: ContainerState) -> ObservedContainer {
-        ObservedContainer {
-            id: id.to_owned(),
-            name: name.to_owned(),
-            sandbox_id: "s1".to_owned(),
-            state,
-            created_at: 0,
-            image: String::new(),
-            image_id: String::new(),
-            hash: None,
-            restart_count: 0,
-            grace: None,
-            pid: None,
-            user: None,
-        }
+        ObservedContainer::seen(id, name, "s1", state)
     }
 
     fn sandbox(id: &str, state: SandboxState) -> ObservedSandbox {

@@ -157,6 +157,25 @@ impl ObservedPod {
 }
 
 impl ObservedContainer {
+    /// One of which no more is told.
+    #[cfg(test)]
+    pub(crate) fn seen(id: &str, name: &str, sandbox_id: &str, state: ContainerState) -> Self {
+        Self {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            sandbox_id: sandbox_id.to_owned(),
+            state,
+            created_at: 0,
+            image: String::new(),
+            image_id: String::new(),
+            hash: None,
+            restart_count: 0,
+            grace: None,
+            pid: None,
+            user: None,
+        }
+    }
+
     pub(crate) fn is_running(&self) -> bool {
         matches!(self.state, ContainerState::Running { .. })
     }
@@ -185,20 +204,7 @@ mod tests {
             ips: Vec::new(),
             pid: None,
         };
-        pod.containers = vec![ObservedContainer {
-            id: "c".to_owned(),
-            name: "main".to_owned(),
-            sandbox_id: "s".to_owned(),
-            state: ContainerState::Created,
-            created_at: 0,
-            image: String::new(),
-            image_id: String::new(),
-            hash: None,
-            restart_count: 0,
-            grace: None,
-            pid: None,
-            user: None,
-        }];
+        pod.containers = vec![ObservedContainer::seen("c", "main", "s", ContainerState::Created)];
         assert!(pod.is_stopped(), "its sandbox is gone");
         pod.sandboxes = vec![sandbox(SandboxState::Ready)];
         assert!(!pod.is_stopped());

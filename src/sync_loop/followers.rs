@@ -55,23 +55,10 @@ mod tests {
     /// A pod whose containers `a` and `b` run or have ended.
     fn pod(name: &str, runs: [bool; 2]) -> ObservedPod {
         let mut pod = ObservedPod::new(PodUid::from(name), "default", name);
-        let containers = ["a", "b"].into_iter().zip(runs).map(|(id, runs)| ObservedContainer {
-            id: id.to_owned(),
-            name: id.to_owned(),
-            sandbox_id: "s".to_owned(),
-            state: if runs {
-                ContainerState::Running { started_at: 0 }
-            } else {
-                ContainerState::Exited(Box::default())
-            },
-            created_at: 0,
-            image: String::new(),
-            image_id: String::new(),
-            hash: None,
-            restart_count: 0,
-            grace: None,
-            pid: None,
-            user: None,
+        let containers = ["a", "b"].into_iter().zip(runs).map(|(id, runs)| {
+            let running = ContainerState::Running { started_at: 0 };
+            let state = if runs { running } else { ContainerState::Exited(Box::default()) };
+            ObservedContainer::seen(id, id, "s", state)
         });
         pod.containers = containers.collect();
         pod

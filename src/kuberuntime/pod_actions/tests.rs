@@ -24,20 +24,7 @@ fn sandbox(id: &str, attempt: u32, state: SandboxState) -> ObservedSandbox {
 }
 
 fn container(name: &str, sandbox_id: &str, state: ContainerState) -> ObservedContainer {
-    ObservedContainer {
-        id: format!("{name}-id"),
-        name: name.to_owned(),
-        sandbox_id: sandbox_id.to_owned(),
-        state,
-        created_at: 0,
-        image: String::new(),
-        image_id: String::new(),
-        hash: Some(HASH),
-        restart_count: 0,
-        grace: None,
-        pid: None,
-        user: None,
-    }
+    ObservedContainer { hash: Some(HASH), ..ObservedContainer::seen(&format!("{name}-id"), name, sandbox_id, state) }
 }
 
 fn running() -> ContainerState {

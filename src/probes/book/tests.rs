@@ -35,20 +35,7 @@ fn spec(probes: &str) -> PodSpec {
 
 fn running(id: &str) -> ObservedPod {
     let mut pod = ObservedPod::new(PodUid::from("u"), "default", "web");
-    pod.containers.push(ObservedContainer {
-        id: id.to_owned(),
-        name: "main".to_owned(),
-        sandbox_id: "s".to_owned(),
-        state: ContainerState::Running { started_at: 1 },
-        created_at: 0,
-        image: String::new(),
-        image_id: String::new(),
-        hash: None,
-        restart_count: 0,
-        grace: None,
-        pid: None,
-        user: None,
-    });
+    pod.containers.push(ObservedContainer::seen(id, "main", "s", ContainerState::Running { started_at: 1 }));
     pod
 }
 

@@ -107,20 +107,8 @@ fn instance(name: &str, seen: Seen) -> Option<ObservedContainer> {
         Seen::Exited(code) => pods::ContainerState::Exited(Box::new(Exit { code, ..Exit::default() })),
         Seen::Unknown => pods::ContainerState::Unknown,
     };
-    Some(ObservedContainer {
-        id: format!("{name}0"),
-        name: name.to_owned(),
-        sandbox_id: "s0".to_owned(),
-        state,
-        created_at: 0,
-        image: String::new(),
-        image_id: String::new(),
-        hash: None,
-        restart_count: 0,
-        grace: None,
-        pid: None,
-        user: (name == "known").then(|| Box::new(ObservedUser { uid: 7, gid: 8, groups: vec![8, 9] })),
-    })
+    let user = (name == "known").then(|| Box::new(ObservedUser { uid: 7, gid: 8, groups: vec![8, 9] }));
+    Some(ObservedContainer { user, ..ObservedContainer::seen(&format!("{name}0"), name, "s0", state) })
 }
 
 fn condition<'a>(status: &'a PodStatus, kind: &str) -> &'a PodCondition {
