@@ -14,6 +14,7 @@ mod time;
 pub mod wire;
 
 // Layer 2: the outside world.
+mod apiserver;
 mod cgroups;
 mod config;
 pub mod cri;

@@ -12,6 +12,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("log", 0),
     ("time", 0),
     ("wire", 1),
+    ("apiserver", 2),
     ("cgroups", 2),
     ("config", 2),
     ("cri", 2),
@@ -44,6 +45,10 @@ const LAYERS: &[(&str, u8)] = &[
 
 /// The arrows inside a layer; layer 6 wires everything and may name all of it.
 const ARROWS: &[(&str, &str)] = &[
+    ("apiserver", "host"),
+    ("apiserver", "net"),
+    ("apiserver", "rpc"),
+    ("apiserver", "rt"),
     ("cgroups", "config"),
     ("config", "rt"),
     ("container_manager", "node"),

@@ -20,6 +20,7 @@ mod expansion;
 #[cfg(test)]
 pub(crate) mod fields;
 mod int_or_string;
+mod kubeconfig;
 mod map;
 mod metadata;
 mod pod;
@@ -51,6 +52,7 @@ pub use encode::{Encode, Json, encode, encode_text};
 pub use event::*;
 pub use expansion::{LONGEST_STRING, expand, expand_bytes};
 pub use int_or_string::IntOrString;
+pub use kubeconfig::*;
 pub use map::Map;
 pub use metadata::{Dropped, ObjectMeta, OwnerReference, PodUid};
 pub use pod::*;

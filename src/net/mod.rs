@@ -14,5 +14,5 @@ pub(crate) use dial::Dialer;
 pub(crate) use error::{DialError, GetError};
 pub(crate) use get::Answer;
 pub(crate) use request::{Headers, KUBERNETES, Purpose};
-pub(crate) use tls::TlsError;
+pub(crate) use tls::{AnyCertificate, HostClock, TlsError};
 pub(crate) use url::Url;

@@ -238,7 +238,7 @@ fn words_of(name: &str) -> String {
 /// Whoever answers is believed: a pod's certificate is made by nobody that the node knows (kubelet: `InsecureSkipVerify`).
 /// What the server has signed is not looked at either, since anybody's key would do.
 #[derive(Debug)]
-struct AnyCertificate;
+pub(crate) struct AnyCertificate;
 
 impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
@@ -291,7 +291,7 @@ impl ServerCertVerifier for AnyCertificate {
 
 /// The project's own wall clock: the standard library's ends in 2038 on some boards.
 #[derive(Debug)]
-struct HostClock;
+pub(crate) struct HostClock;
 
 impl TimeProvider for HostClock {
     fn current_time(&self) -> Option<UnixTime> {

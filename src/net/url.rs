@@ -22,6 +22,12 @@ impl Url {
         Self { scheme, host: host.to_owned(), port: Some(port), target: target(path) }
     }
 
+    /// An address as a user writes it, with scheme and host; `None` for anything else.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let nowhere = Self { scheme: UriScheme::Http, host: String::new(), port: None, target: "/".to_owned() };
+        nowhere.join(text).filter(|url| !url.host.is_empty())
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.port.unwrap_or(match self.scheme {
             UriScheme::Http => 80,

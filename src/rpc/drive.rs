@@ -8,7 +8,7 @@ use crate::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::wire::http2;
 
 /// One end: the protocol's state, and who is interested in it.
-pub(super) trait End {
+pub(crate) trait End {
     /// Takes what the peer sent, and delivers what it means.
     fn receive(&self, bytes: &[u8], now: Instant) -> Result<(), http2::Error>;
 
@@ -26,8 +26,8 @@ pub(super) trait End {
 }
 
 /// The two directions of a socket, whatever its kind.
-pub(super) type Reader = dyn AsyncRead + Unpin;
-pub(super) type Writer = dyn AsyncWrite + Unpin;
+pub(crate) type Reader = dyn AsyncRead + Unpin;
+pub(crate) type Writer = dyn AsyncWrite + Unpin;
 
 enum Step {
     Read(io::Result<usize>),
@@ -36,7 +36,7 @@ enum Step {
 }
 
 /// Runs until the peer closes the connection, or this end has nothing left to do, or one of them fails.
-pub(super) async fn drive(reader: &mut Reader, writer: &mut Writer, end: &dyn End) -> io::Result<()> {
+pub(crate) async fn drive(reader: &mut Reader, writer: &mut Writer, end: &dyn End) -> io::Result<()> {
     let mut input = vec![0; READ].into_boxed_slice();
     let mut out = Vec::new();
     let mut sent = 0;

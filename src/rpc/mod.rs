@@ -17,7 +17,9 @@ mod signal;
 mod tests;
 
 pub use client::{Client, Streaming, Watch};
+pub(crate) use drive::{End, drive};
 pub use error::Error;
 pub(crate) use once::call_once;
 pub use serve::serve_connection;
 pub use server::{Handler, Reply, Request, Server, Wire, handler};
+pub(crate) use signal::Signal;

@@ -6,25 +6,25 @@ use std::task::{Context, Poll, Waker};
 
 /// A counter of changes that can be waited for.
 #[derive(Debug, Default)]
-pub(super) struct Signal {
+pub(crate) struct Signal {
     changes: Cell<u64>,
     waiting: RefCell<Vec<Waker>>,
 }
 
 impl Signal {
-    pub(super) fn notify(&self) {
+    pub(crate) fn notify(&self) {
         self.changes.set(self.changes.get() + 1);
         for waker in self.waiting.take() {
             waker.wake();
         }
     }
 
-    pub(super) fn changes(&self) -> u64 {
+    pub(crate) fn changes(&self) -> u64 {
         self.changes.get()
     }
 
     /// Waits until there have been more changes than `seen`.
-    pub(super) async fn beyond(&self, seen: u64) {
+    pub(crate) async fn beyond(&self, seen: u64) {
         poll_fn(|context| self.poll_beyond(seen, context)).await;
     }
 

@@ -1,0 +1,175 @@
+//! What it takes to ask a server: read anew for each connection, so that what has changed on the disk counts.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+
+use super::kubeconfig::{Kubeconfig, Pem, Token};
+use super::tls;
+use crate::api::UriScheme;
+use crate::host::file::read_all;
+use crate::net::Url;
+
+/// Where a connection goes, whom it believes and as whom it speaks.
+#[derive(Clone)]
+pub(crate) struct Access {
+    pub(super) url: Url,
+    /// `None` for a server that speaks in the open.
+    pub(super) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    pub(super) proxy: Option<Url>,
+    pub(super) token: Option<String>,
+}
+
+/// Why nobody can be asked: a file, and what is wrong with it.
+#[derive(Debug)]
+pub(crate) enum AccessError {
+    Read {
+        path: PathBuf,
+        cause: io::Error,
+    },
+    /// One line.
+    Wrong {
+        path: PathBuf,
+        what: String,
+    },
+}
+
+/// No kubeconfig, certificate or token is larger.
+const LARGEST: u64 = 1 << 20;
+
+impl Access {
+    /// Reads the kubeconfig and the files that it names. Blocks.
+    pub(crate) fn load(path: &Path) -> Result<Self, AccessError> {
+        let text = read(path)?;
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        let wrong = |what: String| AccessError::Wrong { path: path.to_owned(), what };
+        let kubeconfig = Kubeconfig::read(&text, folder).map_err(|bad| wrong(bad.to_string()))?;
+        Self::new(&kubeconfig, path)
+    }
+
+    /// Reads the files that a kubeconfig names; what is wrong in itself is told of `path`. Blocks.
+    pub(crate) fn new(kubeconfig: &Kubeconfig, path: &Path) -> Result<Self, AccessError> {
+        let wrong = |what: String| AccessError::Wrong { path: path.to_owned(), what };
+        let address = |field: &str, text: &str| {
+            let url = Url::parse(text).filter(|url| url.target.split('?').nth(1).is_none());
+            url.ok_or_else(|| wrong(format!("{field}: expected https://HOST:PORT, found {text:?}")))
+        };
+        let url = address("server", &kubeconfig.server)?;
+        let proxy = kubeconfig.proxy.as_deref().map(|proxy| address("proxy-url", proxy)).transpose()?;
+        if proxy.as_ref().is_some_and(|proxy| proxy.scheme != UriScheme::Http) {
+            return Err(wrong("proxy-url: expected http://HOST:PORT".to_owned()));
+        }
+        let token = match &kubeconfig.token {
+            Some(Token::Data(token)) => Some(token.clone()),
+            Some(Token::File(path)) => Some(read_token(path)?),
+            None => None,
+        };
+        let tls = match url.scheme {
+            UriScheme::Http => None,
+            UriScheme::Https => {
+                let name = kubeconfig.server_name.as_ref().unwrap_or(&url.host);
+                let name = ServerName::try_from(name.clone())
+                    .map_err(|_| wrong(format!("tls-server-name: {name:?} is no name and no address")))?;
+                Some((Arc::new(client_config(kubeconfig, path)?), name))
+            }
+        };
+        Ok(Self { url, tls, proxy, token })
+    }
+}
+
+fn client_config(kubeconfig: &Kubeconfig, path: &Path) -> Result<ClientConfig, AccessError> {
+    let wrong = |what: String| AccessError::Wrong { path: path.to_owned(), what };
+    let trust = match (&kubeconfig.authority, kubeconfig.insecure) {
+        (_, true) => tls::Trust::Anybody,
+        (None, false) => {
+            return Err(wrong("certificate-authority: expected the cluster's CA, found nothing".to_owned()));
+        }
+        (Some(authority), false) => {
+            let (place, pem) = load(authority, path, "certificate-authority-data")?;
+            tls::Trust::Authorities(certificates(&pem).map_err(|what| place.wrong(&what))?)
+        }
+    };
+    let identity = match &kubeconfig.certificate {
+        None => None,
+        Some((certificate, key)) => {
+            let (place, pem) = load(certificate, path, "client-certificate-data")?;
+            let chain = certificates(&pem).map_err(|what| place.wrong(&what))?;
+            let (place, pem) = load(key, path, "client-key-data")?;
+            let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| place.wrong("expected a private key in PEM"))?;
+            Some((chain, key))
+        }
+    };
+    tls::client_config(trust, identity).map_err(|error| wrong(format!("certificate and key cannot be used: {error}")))
+}
+
+/// Where a PEM stands: its file, or a field of the kubeconfig.
+struct Place {
+    path: PathBuf,
+    field: Option<&'static str>,
+}
+
+impl Place {
+    fn wrong(&self, what: &str) -> AccessError {
+        let what = self.field.map_or_else(|| what.to_owned(), |field| format!("{field}: {what}"));
+        AccessError::Wrong { path: self.path.clone(), what }
+    }
+}
+
+fn load(pem: &Pem, kubeconfig: &Path, field: &'static str) -> Result<(Place, Vec<u8>), AccessError> {
+    match pem {
+        Pem::Data(data) => Ok((Place { path: kubeconfig.to_owned(), field: Some(field) }, data.clone())),
+        Pem::File(path) => Ok((Place { path: path.clone(), field: None }, read(path)?)),
+    }
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match read {
+        Ok(list) if !list.is_empty() => Ok(list),
+        Ok(_) | Err(_) => Err("expected certificates in PEM".to_owned()),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, AccessError> {
+    read_all(path, LARGEST).map_err(|cause| AccessError::Read { path: path.to_owned(), cause })
+}
+
+fn read_token(path: &Path) -> Result<String, AccessError> {
+    let wrong = |what: &str| AccessError::Wrong { path: path.to_owned(), what: what.to_owned() };
+    let text = String::from_utf8(read(path)?).map_err(|_| wrong("expected a token"))?;
+    match text.trim() {
+        "" => Err(wrong("expected a token, found nothing")),
+        token if token.chars().all(|c| c.is_ascii_graphic()) => Ok(token.to_owned()),
+        _ => Err(wrong("expected a token on one line")),
+    }
+}
+
+impl fmt::Debug for Access {
+    // The token is not shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Access({})", self.url)
+    }
+}
+
+impl fmt::Display for AccessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read { path, .. } => write!(f, "read {}", path.display()),
+            Self::Wrong { path, what } => write!(f, "{}: {what}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for AccessError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Read { cause, .. } => Some(cause),
+            Self::Wrong { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! From an address to a socket that HTTP/2 can be spoken on.
+
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use nix::sys::socket::{setsockopt, sockopt};
+
+use super::access::Access;
+use super::tls::TlsSocket;
+use super::traffic::Traffic;
+use crate::net::{Dialer, Url};
+use crate::rt::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, TcpStream};
+use crate::wire::http1::Response;
+
+/// Either kind, both directions; clones are the same socket.
+#[derive(Clone, Debug)]
+pub(super) enum Socket {
+    Plain(TcpStream, Rc<Traffic>),
+    Tls(TlsSocket),
+}
+
+/// So long what was sent may stay unanswered by the other machine's kernel.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
+/// For the proxy's answer and everything before it.
+const CONNECT: Duration = Duration::from_secs(10);
+
+pub(super) async fn connect(dialer: &Dialer, access: &Access, traffic: &Rc<Traffic>) -> io::Result<Socket> {
+    let Url { host, .. } = &access.url;
+    let port = access.url.port();
+    let tcp = match &access.proxy {
+        None => dialer.dial(host, port, CONNECT).await.map_err(io::Error::other)?,
+        Some(proxy) => {
+            let tcp = dialer.dial(&proxy.host, proxy.port(), CONNECT).await.map_err(io::Error::other)?;
+            through_proxy(tcp, &access.url).await?
+        }
+    };
+    // What is not set only makes a dead connection last longer.
+    let _ = tcp.set_nodelay(true);
+    let limit = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
+    let _ = setsockopt(&tcp, sockopt::TcpUserTimeout, &limit);
+    traffic.connected();
+    match &access.tls {
+        None => Ok(Socket::Plain(tcp, Rc::clone(traffic))),
+        Some((config, name)) => {
+            let tls = TlsSocket::connect(tcp, config.clone(), name.clone(), Rc::clone(traffic));
+            tls.await.map(Socket::Tls)
+        }
+    }
+}
+
+/// Asks a proxy for a way to the server (RFC 9110 section 9.3.6).
+async fn through_proxy(mut tcp: TcpStream, server: &Url) -> io::Result<TcpStream> {
+    let to = match server.host.contains(':') {
+        true => format!("[{}]:{}", server.host, server.port()),
+        false => format!("{}:{}", server.host, server.port()),
+    };
+    tcp.write_all(format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n").as_bytes()).await?;
+    let mut response = Response::new(0);
+    let mut byte = [0];
+    // One by one: what comes after the head is the server's.
+    while !response.has_head() {
+        if tcp.read(&mut byte).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        response.receive(&byte).map_err(|what| io::Error::other(format!("the proxy's answer: {what}")))?;
+    }
+    match response.status() {
+        200..300 => Ok(tcp),
+        status => Err(io::Error::other(format!("the proxy refused the connection to {to}: status {status}"))),
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, out: &mut [u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(tcp, traffic) => {
+                let read = Pin::new(tcp).poll_read(context, out);
+                if let Poll::Ready(Ok(len)) = read {
+                    traffic.received(len);
+                }
+                read
+            }
+            Self::Tls(tls) => Pin::new(tls).poll_read(context, out),
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(tcp, traffic) => {
+                let written = Pin::new(tcp).poll_write(context, bytes);
+                if let Poll::Ready(Ok(len)) = written {
+                    traffic.sent(len);
+                }
+                written
+            }
+            Self::Tls(tls) => Pin::new(tls).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp, _) => Pin::new(tcp).poll_flush(context),
+            Self::Tls(tls) => Pin::new(tls).poll_flush(context),
+        }
+    }
+
+    fn poll_close(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp, _) => Pin::new(tcp).poll_close(context),
+            Self::Tls(tls) => Pin::new(tls).poll_close(context),
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! The kubeconfig: who is asked, whom to believe, and as whom. Pure.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::api::{Bytes, DecodeError, KubeconfigCluster, KubeconfigFile, KubeconfigUser, decode, yaml};
+
+/// What a kubeconfig's current context says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kubeconfig {
+    /// `https://host:port`, or a path behind that.
+    pub(crate) server: String,
+    /// Whom the server's certificate must be signed by; `None`: nobody is believed, as there is no list of the system's.
+    pub(crate) authority: Option<Pem>,
+    /// The name that the server's certificate must have; `None`: that of the server.
+    pub(crate) server_name: Option<String>,
+    /// Whoever answers is believed.
+    pub(crate) insecure: bool,
+    pub(crate) proxy: Option<String>,
+    pub(crate) certificate: Option<(Pem, Pem)>,
+    pub(crate) token: Option<Token>,
+}
+
+/// PEM, here or in a file.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Pem {
+    Data(Vec<u8>),
+    File(PathBuf),
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Token {
+    Data(String),
+    File(PathBuf),
+}
+
+/// One line: where, and what was expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BadKubeconfig(String);
+
+impl Kubeconfig {
+    /// Reads a kubeconfig. Paths in it are relative to `folder`.
+    pub(crate) fn read(text: &[u8], folder: &Path) -> Result<Self, BadKubeconfig> {
+        let bad = |what: &dyn fmt::Display| BadKubeconfig(what.to_string());
+        let mut documents = yaml::parse(text).map_err(|error| bad(&error))?.into_iter();
+        let document = documents.next().ok_or_else(|| bad(&"expected a kubeconfig, found nothing"))?;
+        let file: KubeconfigFile = decode(document.value).map_err(|error: DecodeError| bad(&error))?.value;
+        if !file.kind.is_empty() && file.kind != "Config" {
+            return Err(bad(&format_args!("kind: expected Config, found {:?}", file.kind)));
+        }
+        let (place, context) = match file.current_context.as_str() {
+            "" => return Err(bad(&"current-context: expected the name of a context, found nothing")),
+            name => {
+                let found = file.contexts.into_iter().find(|context| context.name == name);
+                let found =
+                    found.ok_or_else(|| bad(&format_args!("current-context: no context is called {name:?}")))?;
+                (format!("context {name:?}"), found.context)
+            }
+        };
+        let missing = |what: &str, name: &str| bad(&format_args!("{place}: no {what} is called {name:?}"));
+        let cluster = file.clusters.into_iter().find(|cluster| cluster.name == context.cluster);
+        let cluster = cluster.ok_or_else(|| missing("cluster", &context.cluster))?;
+        let user = match context.user.as_str() {
+            "" => KubeconfigUser::default(),
+            name => {
+                let user = file.users.into_iter().find(|user| user.name == name);
+                user.ok_or_else(|| missing("user", name))?.user
+            }
+        };
+        check_user(&user, &context.user)?;
+        let KubeconfigCluster { server, certificate_authority: authority, .. } = cluster.cluster;
+        if server.is_empty() {
+            return Err(bad(&format_args!(
+                "cluster {:?}: server: expected https://HOST:PORT, found nothing",
+                cluster.name
+            )));
+        }
+        let given = |text: String| (!text.is_empty()).then_some(text);
+        let certificate = pem(user.client_certificate_data, user.client_certificate, folder);
+        let key = pem(user.client_key_data, user.client_key, folder);
+        let certificate = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => {
+                let name = &context.user;
+                return Err(bad(&format_args!("user {name:?}: expected both of client-certificate and client-key")));
+            }
+        };
+        let token = match (given(user.token_file), given(user.token)) {
+            // As upstream: the file is what stays true.
+            (Some(path), _) => Some(Token::File(folder.join(path))),
+            (None, token) => token.map(Token::Data),
+        };
+        Ok(Self {
+            server,
+            authority: pem(cluster.cluster.certificate_authority_data, authority, folder),
+            server_name: given(cluster.cluster.tls_server_name),
+            insecure: cluster.cluster.insecure_skip_tls_verify,
+            proxy: given(cluster.cluster.proxy_url),
+            certificate,
+            token,
+        })
+    }
+}
+
+/// What would need another program, or a password in a file, is refused.
+fn check_user(user: &KubeconfigUser, name: &str) -> Result<(), BadKubeconfig> {
+    let asked = [
+        ("exec", !user.exec.is_null()),
+        ("auth-provider", !user.auth_provider.is_null()),
+        ("username", !user.username.is_empty()),
+        ("as", !user.impersonate.is_empty()),
+    ];
+    match asked.into_iter().find(|(_, asked)| *asked) {
+        Some((field, _)) => Err(BadKubeconfig(format!(
+            "user {name:?}: {field}: not supported, expected client-certificate and client-key, token or tokenFile"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// What stands in the kubeconfig itself counts more.
+fn pem(data: Bytes, file: String, folder: &Path) -> Option<Pem> {
+    match (data.0, file.as_str()) {
+        (data, _) if !data.is_empty() => Some(Pem::Data(data)),
+        (_, "") => None,
+        (_, path) => Some(Pem::File(folder.join(path))),
+    }
+}
+
+impl fmt::Display for BadKubeconfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadKubeconfig {}
+
+// Neither keys nor tokens are shown, not even to those who look for a mistake.
+
+impl fmt::Debug for Pem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Data(data) => write!(f, "Data({} bytes)", data.len()),
+            Self::File(path) => write!(f, "File({})", path.display()),
+        }
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Data(_) => f.write_str("Data"),
+            Self::File(path) => write!(f, "File({})", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(cluster: &str, user: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters:\n- name: c\n  cluster: {cluster}\n\
+             users:\n- name: u\n  user: {user}\ncontexts:\n- name: x\n  context: {{cluster: c, user: u}}\n"
+        )
+    }
+
+    fn read(text: &str) -> Result<Kubeconfig, String> {
+        Kubeconfig::read(text.as_bytes(), Path::new("/etc/kubernetes")).map_err(|bad| bad.to_string())
+    }
+
+    #[test]
+    fn files_are_found_beside_it_and_data_counts_more() {
+        let text = with(
+            "{server: 'https://h:1', certificate-authority: pki/ca.crt, certificate-authority-data: Yw==}",
+            "{client-certificate: a.pem, client-key: /k.pem, tokenFile: t, token: s}",
+        );
+        let read = read(&text).unwrap();
+        assert_eq!(read.authority, Some(Pem::Data(b"c".to_vec())));
+        let file = |path: &str| Pem::File(PathBuf::from(path));
+        assert_eq!(read.certificate, Some((file("/etc/kubernetes/a.pem"), file("/k.pem"))));
+        assert_eq!(read.token, Some(Token::File(PathBuf::from("/etc/kubernetes/t"))));
+    }
+
+    #[test]
+    fn how_the_server_is_reached_and_known_is_read() {
+        let text = with("{server: 'https://h:1', tls-server-name: api, proxy-url: 'http://p:3'}", "{token: s}");
+        let read = read(&text).unwrap();
+        assert_eq!((read.server.as_str(), read.server_name.as_deref()), ("https://h:1", Some("api")));
+        assert_eq!((read.proxy.as_deref(), read.insecure), (Some("http://p:3"), false));
+        assert_eq!(read.token, Some(Token::Data("s".to_owned())));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_told_with_its_place() {
+        let server = "{server: 'https://h:1'}";
+        let expected = "expected client-certificate and client-key, token or tokenFile";
+        let table = [
+            (with(server, "{exec: {command: aws}}"), format!("user \"u\": exec: not supported, {expected}")),
+            (with(server, "{username: a, password: b}"), format!("user \"u\": username: not supported, {expected}")),
+            (with(server, "{client-key: k}"), "user \"u\": expected both of client-certificate and client-key".into()),
+            (with("{}", "{}"), "cluster \"c\": server: expected https://HOST:PORT, found nothing".into()),
+            (with(server, "7"), "users[0].user: expected an object, found a number".into()),
+            ("{}".into(), "current-context: expected the name of a context, found nothing".into()),
+            ("current-context: z".into(), "current-context: no context is called \"z\"".into()),
+            (String::new(), "expected a kubeconfig, found nothing".into()),
+            ("kind: Pod".into(), "kind: expected Config, found \"Pod\"".into()),
+        ];
+        for (text, line) in table {
+            assert_eq!(read(&text), Err(line));
+        }
+    }
+
+    #[test]
+    fn no_key_and_no_token_is_ever_shown() {
+        let text = with("{server: 'https://h:1'}", "{client-certificate: a, client-key-data: c2VjcmV0, token: secret}");
+        let shown = format!("{:?}", read(&text).unwrap());
+        assert!(!shown.contains("secret") && !shown.contains("c2VjcmV0") && !shown.contains("115, 101"), "{shown}");
+    }
+}

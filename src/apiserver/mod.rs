@@ -1,0 +1,31 @@
+//! The API server of a cluster: requests, lists and watches over one connection of HTTP/2.
+//!
+//! A [`Client`] connects when somebody asks, with what its kubeconfig says at that moment; at rest there is one socket,
+//! no thread, and no timer but those of who asks. A request whose outcome is not known is repeated only where that is
+//! the same as once.
+
+#![expect(dead_code, unused_imports, reason = "nobody joins a cluster yet")]
+
+mod access;
+mod client;
+mod connect;
+mod error;
+mod gzip;
+mod kubeconfig;
+mod link;
+mod reflection;
+mod reflector;
+mod request;
+mod retry;
+mod tls;
+mod traffic;
+mod watch_event;
+
+pub(crate) use access::{Access, AccessError};
+pub(crate) use client::{Answer, Client, Source, Stream};
+pub(crate) use error::{ApiError, Status};
+pub(crate) use kubeconfig::{BadKubeconfig, Kubeconfig, Pem, Token};
+pub(crate) use reflection::{Change, Collection};
+pub(crate) use reflector::reflect;
+pub(crate) use request::{Patch, Request};
+pub(crate) use traffic::Traffic;

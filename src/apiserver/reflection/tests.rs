@@ -1,0 +1,115 @@
+use serde_json::json;
+
+use super::*;
+use crate::apiserver::Status;
+
+fn pods() -> Collection {
+    Collection { path: "/api/v1/pods".to_owned(), field_selector: "spec.nodeName=n".to_owned(), bookmarks: true }
+}
+
+fn object(name: &str, version: u32) -> Value {
+    json!({"metadata": {"name": name, "resourceVersion": version.to_string()}})
+}
+
+fn end(version: u32) -> WatchEvent {
+    let annotations = json!({"k8s.io/initial-events-end": "true"});
+    WatchEvent::Bookmark(json!({"metadata": {"resourceVersion": version.to_string(), "annotations": annotations}}))
+}
+
+fn refused(code: u16) -> ApiError {
+    ApiError::Refused(Box::new(Status { code, ..Status::default() }))
+}
+
+/// What is asked, as kind and query.
+fn asked(reflection: &Reflection) -> String {
+    let (kind, request) = match reflection.ask(0) {
+        Ask::List(request) => ("list", request),
+        Ask::Watch(request) => ("watch", request),
+    };
+    let text = format!("{request:?}");
+    let path = text.split("path: \"").nth(1).unwrap().split('"').next().unwrap();
+    let query = path.split_once("fieldSelector=spec.nodeName%3Dn").unwrap().1;
+    format!("{kind} {}", query.replace("&watch=1&timeoutSeconds=1800", ""))
+}
+
+const STREAM: &str = "watch &sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+
+#[test]
+fn what_there_is_comes_with_the_watch_and_the_watch_goes_on_from_there() {
+    let mut reflection = Reflection::new(pods());
+    assert_eq!(asked(&reflection), STREAM);
+    reflection.begun();
+    assert_eq!(reflection.watched(WatchEvent::Added(object("a", 3))), None);
+    assert_eq!(reflection.watched(end(5)), Some(Change::Replaced(vec![object("a", 3)])));
+    assert_eq!(reflection.watched(WatchEvent::Modified(object("a", 6))), Some(Change::Applied(object("a", 6))));
+    assert_eq!(reflection.watched(WatchEvent::Deleted(object("a", 7))), Some(Change::Deleted(object("a", 7))));
+    assert_eq!(reflection.ended(), Duration::ZERO);
+    assert_eq!(asked(&reflection), "watch &resourceVersion=7&allowWatchBookmarks=true");
+}
+
+#[test]
+fn a_watch_that_breaks_goes_on_where_it_was_and_lists_nothing() {
+    let mut reflection = Reflection::new(pods());
+    reflection.begun();
+    reflection.watched(end(5));
+    for error in [ApiError::Lost("reset".into()), ApiError::Timeout, refused(500), refused(401), refused(429)] {
+        reflection.failed(&error);
+        assert_eq!(asked(&reflection), "watch &resourceVersion=5&allowWatchBookmarks=true");
+    }
+}
+
+#[test]
+fn a_version_that_nobody_remembers_begins_anew_at_once() {
+    let mut reflection = Reflection::new(pods());
+    reflection.begun();
+    reflection.watched(end(5));
+    assert_eq!(reflection.failed(&refused(410)), Duration::ZERO);
+    assert_eq!(asked(&reflection), STREAM);
+    reflection.begun();
+    // And again: not at once.
+    assert!(reflection.failed(&refused(410)) > Duration::ZERO);
+}
+
+#[test]
+fn a_watch_that_ends_before_it_has_told_all_counts_for_nothing() {
+    let mut reflection = Reflection::new(pods());
+    reflection.begun();
+    reflection.watched(WatchEvent::Added(object("a", 3)));
+    assert!(reflection.ended() > Duration::ZERO);
+    assert_eq!(asked(&reflection), STREAM);
+    reflection.begun();
+    assert_eq!(reflection.watched(end(5)), Some(Change::Replaced(Vec::new())));
+}
+
+#[test]
+fn a_server_that_cannot_begin_so_is_asked_for_pages() {
+    let mut reflection = Reflection::new(pods());
+    assert_eq!(reflection.failed(&refused(422)), Duration::ZERO);
+    assert_eq!(asked(&reflection), "list &limit=250");
+    let page = |mark: &str, name: &str| json!({"metadata": {"resourceVersion": "9", "continue": mark}, "items": [object(name, 1)]});
+    assert_eq!(reflection.listed(page("m", "a")).unwrap(), None);
+    assert_eq!(asked(&reflection), "list &limit=250&continue=m");
+    let all = Change::Replaced(vec![object("a", 1), object("b", 1)]);
+    assert_eq!(reflection.listed(page("", "b")).unwrap(), Some(all));
+    assert_eq!(asked(&reflection), "watch &resourceVersion=9&allowWatchBookmarks=true");
+}
+
+#[test]
+fn pages_that_cannot_be_had_to_the_end_begin_anew() {
+    let mut reflection = Reflection::new(pods());
+    reflection.failed(&refused(400));
+    let page = json!({"metadata": {"continue": "m"}, "items": [object("a", 1)]});
+    reflection.listed(page.clone()).unwrap();
+    reflection.failed(&refused(410));
+    assert_eq!(asked(&reflection), "list &limit=250");
+    let last = json!({"metadata": {"resourceVersion": "9"}, "items": null});
+    assert_eq!(reflection.listed(last).unwrap(), Some(Change::Replaced(Vec::new())));
+}
+
+#[test]
+fn an_answer_that_is_no_list_is_never_taken_for_an_empty_one() {
+    for answer in [json!({}), json!([]), json!({"items": {}}), json!({"kind": "Status"})] {
+        let mut reflection = Reflection::new(pods());
+        assert!(reflection.listed(answer.clone()).is_err(), "{answer}");
+    }
+}

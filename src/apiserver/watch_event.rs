@@ -1,0 +1,147 @@
+//! What a watch says, line by line. Pure.
+
+use serde_json::Value;
+
+use super::{ApiError, Status};
+
+/// One line of a watch.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum WatchEvent {
+    Added(Value),
+    Modified(Value),
+    Deleted(Value),
+    /// Nothing but how far the watch has come.
+    Bookmark(Value),
+}
+
+/// Lines out of what comes in pieces.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    unread: Vec<u8>,
+}
+
+/// No object is larger: etcd takes 1.5 MiB.
+const LONGEST: usize = 8 << 20;
+
+impl Lines {
+    pub(super) fn receive(&mut self, bytes: Vec<u8>) {
+        if self.unread.is_empty() {
+            self.unread = bytes;
+        } else {
+            self.unread.extend_from_slice(&bytes);
+        }
+    }
+
+    /// The next whole line; an error if it is none that a watch has.
+    pub(super) fn next(&mut self) -> Result<Option<WatchEvent>, ApiError> {
+        loop {
+            let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') else {
+                return match self.unread.len() > LONGEST {
+                    true => Err(ApiError::Malformed("a line of the watch has no end".into())),
+                    false => Ok(None),
+                };
+            };
+            let rest = self.unread.split_off(end + 1);
+            let line = std::mem::replace(&mut self.unread, rest);
+            if !line.trim_ascii().is_empty() {
+                return read(&line).map(Some);
+            }
+        }
+    }
+}
+
+fn read(line: &[u8]) -> Result<WatchEvent, ApiError> {
+    let malformed = |what: &str| ApiError::Malformed(format!("a line of the watch: {what}").into());
+    let line: Value = serde_json::from_slice(line).map_err(|error| malformed(&error.to_string()))?;
+    let Value::Object(mut line) = line else { return Err(malformed("expected an object")) };
+    let object = line.remove("object").unwrap_or_default();
+    if !object.is_object() {
+        return Err(malformed("expected an object in it"));
+    }
+    match line.get("type").and_then(Value::as_str).unwrap_or_default() {
+        "ADDED" => Ok(WatchEvent::Added(object)),
+        "MODIFIED" => Ok(WatchEvent::Modified(object)),
+        "DELETED" => Ok(WatchEvent::Deleted(object)),
+        "BOOKMARK" => Ok(WatchEvent::Bookmark(object)),
+        "ERROR" => Err(ApiError::Refused(Box::new(Status::of_object(500, &object)))),
+        kind => Err(malformed(&format!("unknown type {kind:?}"))),
+    }
+}
+
+impl WatchEvent {
+    /// How far the watch has come with it; empty if it does not say.
+    pub(super) fn resource_version(&self) -> &str {
+        let (Self::Added(object) | Self::Modified(object) | Self::Deleted(object) | Self::Bookmark(object)) = self;
+        resource_version(object)
+    }
+
+    /// All that there was when the watch began has come.
+    pub(super) fn ends_initial_events(&self) -> bool {
+        let Self::Bookmark(object) = self else { return false };
+        object.pointer("/metadata/annotations/k8s.io~1initial-events-end").is_some_and(|end| end == "true")
+    }
+}
+
+pub(super) fn resource_version(object: &Value) -> &str {
+    object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn line(kind: &str, object: &Value) -> Vec<u8> {
+        format!("{}\n", json!({"type": kind, "object": object})).into_bytes()
+    }
+
+    #[test]
+    fn lines_are_read_however_they_are_cut() {
+        let objects = [json!({"metadata": {"resourceVersion": "7"}}), json!({"a": "x\\n"})];
+        let text = [line("ADDED", &objects[0]), b"\n".to_vec(), line("BOOKMARK", &objects[1])].concat();
+        for cut in 0..text.len() {
+            let mut lines = Lines::default();
+            let mut read = Vec::new();
+            for part in [&text[..cut], &text[cut..]] {
+                lines.receive(part.to_vec());
+                while let Some(event) = lines.next().unwrap() {
+                    read.push(event);
+                }
+            }
+            assert_eq!(read, [WatchEvent::Added(objects[0].clone()), WatchEvent::Bookmark(objects[1].clone())]);
+            assert_eq!(read[0].resource_version(), "7");
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_server_is_told_as_such() {
+        let mut lines = Lines::default();
+        lines
+            .receive(line("ERROR", &json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})));
+        assert!(lines.next().unwrap_err().is_expired());
+    }
+
+    #[test]
+    fn what_no_watch_says_is_an_error_with_one_line() {
+        for (text, told) in [
+            ("x\n", "expected value at line 1 column 1"),
+            ("[]\n", "expected an object"),
+            (r#"{"type":"ADDED"}"#, "expected an object in it"),
+            (r#"{"type":"NEWS","object":{}}"#, "unknown type \"NEWS\""),
+        ] {
+            let mut lines = Lines::default();
+            lines.receive(format!("{text}\n").into_bytes());
+            let error = lines.next().unwrap_err().to_string();
+            assert!(error.ends_with(told), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_what_there_was_is_known_by_its_annotation() {
+        let marked = json!({"metadata": {"annotations": {"k8s.io/initial-events-end": "true"}}});
+        assert!(WatchEvent::Bookmark(marked.clone()).ends_initial_events());
+        assert!(!WatchEvent::Added(marked).ends_initial_events());
+        assert!(!WatchEvent::Bookmark(json!({})).ends_initial_events());
+    }
+}
