@@ -23,6 +23,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("objects", 3),
     ("pods", 3),
     ("admission", 4),
+    ("certificates", 4),
     ("container_manager", 4),
     ("eviction", 4),
     ("images", 4),

@@ -13,6 +13,10 @@ impl Bytes {
     pub fn from_base64(text: &str) -> Option<Self> {
         from_base64(text).map(Self)
     }
+
+    pub fn to_base64(&self) -> String {
+        to_base64(&self.0)
+    }
 }
 
 impl Decode for Bytes {

@@ -1,8 +1,10 @@
-//! Bytes in, bytes out: protobuf, HPACK, HTTP and gRPC framing, D-Bus. Pure.
+//! Bytes in, bytes out: protobuf, HPACK, HTTP and gRPC framing, D-Bus, certificates. Pure.
 
 pub mod dbus;
+pub mod der;
 pub mod grpc;
 pub mod hpack;
 pub mod http1;
 pub mod http2;
 pub mod protobuf;
+pub mod x509;

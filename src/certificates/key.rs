@@ -1,0 +1,153 @@
+//! The node's private keys: made, read, and used to sign what asks for a certificate.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
+use rustls::SignatureScheme;
+use rustls::crypto::ring::sign::any_supported_type;
+use rustls::pki_types::{AlgorithmIdentifier, PrivateKeyDer, PrivatePkcs8KeyDer, alg_id};
+use rustls::sign::{Signer, SigningKey};
+
+use super::pem::{self, NoPem};
+
+/// A private key. Nothing of it is ever shown.
+#[derive(Clone)]
+pub(crate) struct Key {
+    pem: Arc<str>,
+    signing: Arc<dyn SigningKey>,
+}
+
+impl Key {
+    /// A new one, on the curve P-256 as upstream's are.
+    pub(crate) fn generate() -> Result<Self, KeyError> {
+        let made = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
+        let made = made.map_err(|_| KeyError::NoRandomness)?;
+        Self::new(PrivatePkcs8KeyDer::from(made.as_ref()).into(), pem::encode(pem::PRIVATE_KEY, made.as_ref()))
+    }
+
+    /// The first key in a text, of any kind that TLS knows.
+    pub(crate) fn from_pem(text: &[u8]) -> Result<Self, KeyError> {
+        let der = pem::private_key(text).map_err(KeyError::Pem)?;
+        let label = match &der {
+            PrivateKeyDer::Pkcs1(_) => "RSA PRIVATE KEY",
+            PrivateKeyDer::Sec1(_) => "EC PRIVATE KEY",
+            _ => pem::PRIVATE_KEY,
+        };
+        let text = pem::encode(label, der.secret_der());
+        Self::new(der, text)
+    }
+
+    fn new(der: PrivateKeyDer<'_>, text: String) -> Result<Self, KeyError> {
+        let signing = any_supported_type(&der).map_err(|_| KeyError::Unknown)?;
+        Ok(Self { pem: text.into(), signing })
+    }
+
+    /// The key as text, for its file.
+    pub(super) fn to_pem(&self) -> &str {
+        &self.pem
+    }
+
+    pub(crate) fn signing_key(&self) -> Arc<dyn SigningKey> {
+        Arc::clone(&self.signing)
+    }
+
+    /// The DER of the public key with its algorithm (SubjectPublicKeyInfo).
+    pub(crate) fn public_key(&self) -> Result<Vec<u8>, KeyError> {
+        self.signing.public_key().map(|key| key.to_vec()).ok_or(KeyError::Unknown)
+    }
+
+    pub(super) fn is_rsa(&self) -> bool {
+        self.signing.choose_scheme(&[SignatureScheme::RSA_PKCS1_SHA256]).is_some()
+    }
+
+    /// The content of the AlgorithmIdentifier of its signatures.
+    pub(super) fn algorithm(&self) -> Result<&'static [u8], KeyError> {
+        let scheme = self.signer()?.scheme();
+        let chosen = ALGORITHMS.iter().find(|(known, _)| *known == scheme);
+        chosen.map(|(_, algorithm)| algorithm.as_ref()).ok_or(KeyError::Unknown)
+    }
+
+    pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
+        self.signer()?.sign(message).map_err(|_| KeyError::NoRandomness)
+    }
+
+    fn signer(&self) -> Result<Box<dyn Signer>, KeyError> {
+        let schemes = ALGORITHMS.map(|(scheme, _)| scheme);
+        self.signing.choose_scheme(&schemes).ok_or(KeyError::Unknown)
+    }
+}
+
+/// The schemes of signatures in certificates.
+static ALGORITHMS: [(SignatureScheme, AlgorithmIdentifier); 4] = [
+    (SignatureScheme::ECDSA_NISTP256_SHA256, alg_id::ECDSA_SHA256),
+    (SignatureScheme::ECDSA_NISTP384_SHA384, alg_id::ECDSA_SHA384),
+    (SignatureScheme::RSA_PKCS1_SHA256, alg_id::RSA_PKCS1_SHA256),
+    (SignatureScheme::ED25519, alg_id::ED25519),
+];
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key")
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyError {
+    Pem(NoPem),
+    /// Of no kind that TLS has a use for.
+    Unknown,
+    /// The kernel gives no random numbers.
+    NoRandomness,
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pem(error) => error.fmt(f),
+            Self::Unknown => {
+                f.write_str("expected an ECDSA (P-256, P-384), RSA or Ed25519 key, found another or a damaged one")
+            }
+            Self::NoRandomness => f.write_str("no random numbers for a key or a signature"),
+        }
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_key_is_another_one_and_is_read_from_its_text_again() {
+        let (one, other) = (Key::generate().unwrap(), Key::generate().unwrap());
+        assert_ne!(one.public_key(), other.public_key());
+        let again = Key::from_pem(one.to_pem().as_bytes()).unwrap();
+        assert_eq!(again.public_key(), one.public_key());
+        assert_eq!(again.to_pem(), one.to_pem());
+    }
+
+    #[test]
+    fn a_key_as_upstream_writes_it_is_taken_and_kept_as_it_is() {
+        let text = include_str!("../../tests/data/certificates/leaf.key");
+        let key = Key::from_pem(text.as_bytes()).unwrap();
+        assert_eq!(key.to_pem(), text);
+        let leaf = pem::certificates(include_bytes!("../../tests/data/certificates/leaf.crt")).unwrap();
+        let leaf = crate::wire::x509::Certificate::read(&leaf[0]).unwrap();
+        assert_eq!(key.public_key(), Ok(leaf.public_key));
+    }
+
+    #[test]
+    fn nothing_of_a_key_is_shown() {
+        let key = Key::generate().unwrap();
+        assert_eq!(format!("{key:?}"), "Key");
+        let damaged = pem::encode(pem::PRIVATE_KEY, b"damaged");
+        for text in [&damaged, "nothing"] {
+            let error = Key::from_pem(text.as_bytes()).unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("damaged_"), "{error}");
+        }
+        assert_eq!(Key::from_pem(damaged.as_bytes()).unwrap_err(), KeyError::Unknown);
+    }
+}

@@ -1,0 +1,147 @@
+use super::*;
+
+const DAY: Seconds = 24 * 3600;
+const YEAR: Seconds = 365 * DAY;
+/// 2026-01-01.
+const MADE: Seconds = 1_767_225_600;
+/// 2099.
+const FAR: Seconds = 4_080_000_000;
+
+fn held(random: u16) -> Held {
+    Held { not_before: MADE, not_after: MADE + YEAR, age: None, share: share(random) }
+}
+
+/// `clock` with nothing known but the certificate itself.
+fn at(clock: Seconds) -> Present {
+    Present { clock, floor: 0 }
+}
+
+#[track_caller]
+fn check(held: Held, present: Present, standing: &str) {
+    let found = match held.standing(present) {
+        Standing::Good { .. } => "good",
+        Standing::Due => "due",
+        Standing::Expired => "expired",
+    };
+    assert_eq!(found, standing, "{held:?} {present:?}");
+}
+
+#[test]
+fn a_certificate_is_replaced_between_70_and_90_percent_of_its_life() {
+    for random in [0, 1, 100, 32768, 65535] {
+        let Standing::Good { until } = held(random).standing(at(MADE)) else { panic!("{random}") };
+        let part = (until - MADE) as f64 / YEAR as f64;
+        assert!((0.6999..=0.9).contains(&part), "{random}: {part}");
+        check(held(random), at(until - 1), "good");
+        check(held(random), at(until), "due");
+        check(held(random), at(MADE + YEAR), "due");
+        check(held(random), at(MADE + YEAR + 1), "expired");
+    }
+}
+
+#[test]
+fn nodes_replace_theirs_at_different_moments_and_each_always_at_the_same() {
+    let until = |last: u8| {
+        let certificate = Certificate {
+            not_before: MADE,
+            not_after: MADE + YEAR,
+            public_key: vec![1, 7, last],
+            ..Default::default()
+        };
+        match Held::new(&certificate, None).standing(at(MADE)) {
+            Standing::Good { until } => until,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(until(1), until(1));
+    assert_ne!(until(1), until(2));
+}
+
+#[test]
+fn a_clock_from_the_past_neither_loses_a_certificate_nor_replaces_it() {
+    for clock in [0, MADE - YEAR, MADE - DAY, i64::MIN] {
+        check(held(0), at(clock), "good");
+    }
+}
+
+#[test]
+fn what_is_known_to_be_past_counts_where_the_clock_is_behind() {
+    for (floor, standing) in [(MADE - DAY, "good"), (MADE + YEAR * 95 / 100, "due"), (MADE + 2 * YEAR, "expired")] {
+        check(held(0), Present { clock: 0, floor }, standing);
+    }
+}
+
+#[test]
+fn a_step_of_a_day_changes_nothing_but_what_a_day_changes() {
+    let middle = MADE + YEAR / 2;
+    for clock in [middle - DAY, middle, middle + DAY] {
+        check(held(0), at(clock), "good");
+    }
+    let end = MADE + YEAR;
+    check(held(0), at(end + DAY), "expired");
+    check(held(0), at(end - DAY), "due");
+}
+
+#[test]
+fn a_clock_from_the_future_does_not_replace_a_certificate_that_has_just_been_issued() {
+    for age in [0, 60, 30 * DAY, 250 * DAY] {
+        let held = Held { age: Some(Duration::from_secs(age.try_into().unwrap())), ..held(0) };
+        check(held, at(FAR), "good");
+        check(held, at(i64::MAX), "good");
+        // And none whose end comes while the clock is wrong is kept for it.
+        let old = Held { age: Some(Duration::from_secs((YEAR * 95 / 100).try_into().unwrap())), ..held };
+        check(old, at(FAR), "due");
+        check(Held { age: Some(Duration::MAX), ..held }, at(FAR), "expired");
+    }
+}
+
+#[test]
+fn a_clock_that_agrees_with_the_issuer_is_believed() {
+    // A signer that dates back by an hour.
+    let age = Duration::from_secs(10 * 3600);
+    let short = Held { not_after: MADE + 12 * 3600, age: Some(age), ..held(0) };
+    check(short, at(MADE + 11 * 3600), "due");
+    check(short, at(MADE + 13 * 3600), "expired");
+}
+
+#[test]
+fn no_dates_are_too_strange() {
+    for not_before in [i64::MIN, -1, 0, MADE, i64::MAX] {
+        for not_after in [i64::MIN, -1, 0, MADE, i64::MAX] {
+            for clock in [i64::MIN, 0, MADE, i64::MAX] {
+                for age in [None, Some(Duration::ZERO), Some(Duration::MAX)] {
+                    let held = Held { not_before, not_after, age, share: share(65535) };
+                    let _ = held.standing(Present { clock, floor: i64::MIN });
+                }
+            }
+        }
+    }
+    let backwards = Held { not_before: MADE, not_after: MADE - 1, age: None, share: share(0) };
+    check(backwards, at(MADE), "expired");
+}
+
+#[test]
+fn what_is_not_refused_is_asked_with_alone() {
+    use Credentials::{Bootstrap, Own};
+    let good = Some(Standing::Good { until: 0 });
+    for (own, has_bootstrap, expected) in [
+        (None, false, &[][..]),
+        (None, true, &[Bootstrap]),
+        (good, true, &[Own]),
+        (Some(Standing::Due), true, &[Own]),
+        (Some(Standing::Due), false, &[Own]),
+        (Some(Standing::Expired), false, &[Own]),
+        (Some(Standing::Expired), true, &[Own, Bootstrap]),
+    ] {
+        assert_eq!(credentials(own, has_bootstrap), expected, "{own:?} {has_bootstrap}");
+    }
+}
+
+#[test]
+fn waits_double_to_32_seconds_and_go_on_to_five_minutes_for_who_is_refused() {
+    let waits = |failure| (1..=9).map(|failures| wait(failures, failure, 0).as_secs()).collect::<Vec<_>>();
+    assert_eq!(waits(Failure::Passing), [2, 4, 8, 16, 32, 32, 32, 32, 32]);
+    assert_eq!(waits(Failure::Refused), [2, 4, 8, 16, 32, 64, 128, 256, 300]);
+    assert_eq!(wait(u32::MAX, Failure::Refused, 65535).as_secs(), 330);
+    assert_eq!(wait(0, Failure::Passing, 0).as_secs(), 2);
+}

@@ -1,0 +1,222 @@
+//! The pairs of certificate and key on the disk, laid out as the upstream kubelet has them.
+//!
+//! ```text
+//! kubelet-client-current.pem -> kubelet-client-2026-01-02-03-04-05.pem    the pair in force
+//! kubelet-client.key.tmp                                                  a key that has no certificate yet
+//! ```
+//!
+//! At every moment either the pair before or the new one is in force, also when the power goes. A file that cannot be
+//! read as a pair is set aside (`*.corrupt`), and the newest other one takes its place.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use super::key::{Key, KeyError};
+use super::pair::{Pair, PairError};
+use crate::api::Time;
+use crate::host::directories::set_aside;
+use crate::host::file;
+
+/// The files of one of the node's certificates.
+#[derive(Clone, Debug)]
+pub(crate) struct Store {
+    directory: PathBuf,
+    /// `kubelet-client` or `kubelet-server`.
+    prefix: &'static str,
+}
+
+/// A pair has some kilobytes.
+const LIMIT: u64 = 1 << 20;
+
+impl Store {
+    pub(crate) fn new(directory: PathBuf, prefix: &'static str) -> Self {
+        Self { directory, prefix }
+    }
+
+    /// The link to the pair in force.
+    pub(crate) fn current_path(&self) -> PathBuf {
+        self.directory.join(format!("{}-current.pem", self.prefix))
+    }
+
+    /// The pair in force, if there is one.
+    pub(crate) fn current(&self) -> Result<Option<Pair>, StoreError> {
+        let link = self.current_path();
+        match read_pair(&link)? {
+            Some(Ok(pair)) => return Ok(Some(pair)),
+            Some(Err(fault)) => {
+                let file = fs::canonicalize(&link).unwrap_or_else(|_| link.clone());
+                log!(warn, "certificate cannot be read", file = file.display(), error = fault);
+                set_aside(&file).map_err(|cause| StoreError::io("set aside", &file, cause))?;
+            }
+            None => {}
+        }
+        // What an interrupted change has left behind: the link before it got its name, or files without one.
+        for file in self.others()? {
+            match read_pair(&file)? {
+                Some(Ok(pair)) => {
+                    self.link(&file)?;
+                    return Ok(Some(pair));
+                }
+                Some(Err(fault)) => log!(warn, "certificate cannot be read", file = file.display(), error = fault),
+                None => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes `pair` the one in force. Of the others the one before stays.
+    pub(crate) fn put(&self, pair: &Pair, moment: Time) -> Result<(), StoreError> {
+        let before = fs::canonicalize(self.current_path()).ok();
+        let file = self.free_name(moment);
+        file::replace(&file, pair.to_pem().as_bytes()).map_err(|cause| StoreError::io("write", &file, cause))?;
+        self.link(&file)?;
+        let kept = |other: &PathBuf| *other == file || Some(other) == before.as_ref();
+        for other in self.others()?.into_iter().filter(|other| !kept(other)) {
+            // What stays for an error is in nobody's way.
+            let _ = fs::remove_file(other);
+        }
+        Ok(())
+    }
+
+    /// The key that a certificate is being asked for with, and may have been before a restart; else a new one.
+    pub(crate) fn key(&self) -> Result<Key, StoreError> {
+        let path = self.key_path();
+        match read(&path)?.map(|text| Key::from_pem(&text)) {
+            Some(Ok(key)) => return Ok(key),
+            Some(Err(fault)) => {
+                log!(warn, "key cannot be read", file = path.display(), error = fault);
+                set_aside(&path).map_err(|cause| StoreError::io("set aside", &path, cause))?;
+            }
+            None => {}
+        }
+        let key = Key::generate().map_err(StoreError::Key)?;
+        file::replace(&path, key.to_pem().as_bytes()).map_err(|cause| StoreError::io("write", &path, cause))?;
+        Ok(key)
+    }
+
+    /// The key has its certificate, or will never get one.
+    pub(crate) fn forget_key(&self) -> Result<(), StoreError> {
+        remove(&self.key_path())
+    }
+
+    fn key_path(&self) -> PathBuf {
+        self.directory.join(format!("{}.key.tmp", self.prefix))
+    }
+
+    /// Every file of this store: pairs, links, keys, and what was set aside.
+    pub(crate) fn files(&self) -> Result<Vec<PathBuf>, StoreError> {
+        let parts = ["-", ".key.", ".crt", ".key"].map(|part| [self.prefix, part].concat());
+        let mut files = self.list()?;
+        files.retain(|name| parts.iter().any(|part| name.starts_with(part)));
+        Ok(files.into_iter().map(|name| self.directory.join(name)).collect())
+    }
+
+    fn list(&self) -> Result<Vec<String>, StoreError> {
+        let failed = |cause| StoreError::io("list", &self.directory, cause);
+        let entries = match fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            names.extend(entry.map_err(failed)?.file_name().into_string());
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// The files that may hold a pair, the likeliest first: what a link that was not done points to, then the newest.
+    fn others(&self) -> Result<Vec<PathBuf>, StoreError> {
+        let dated = |name: &&String| {
+            let stamp = name.strip_prefix(self.prefix).and_then(|rest| rest.strip_prefix('-')?.strip_suffix(".pem"));
+            stamp.is_some_and(|stamp| stamp.len() >= 19 && stamp.chars().all(|c| c.is_ascii_digit() || c == '-'))
+        };
+        let names = self.list()?;
+        let files = names.iter().filter(dated).rev().map(|name| self.directory.join(name));
+        Ok(fs::canonicalize(self.updated_path()).ok().into_iter().chain(files).collect())
+    }
+
+    fn updated_path(&self) -> PathBuf {
+        self.directory.join(format!("{}-updated.pem", self.prefix))
+    }
+
+    /// A name of this moment that no file has: a clock that was set back gives one twice.
+    fn free_name(&self, moment: Time) -> PathBuf {
+        let stamp = moment.to_string().replace(['T', ':'], "-");
+        let stamp = stamp.trim_end_matches('Z');
+        let name = |more: &str| self.directory.join(format!("{}-{stamp}{more}.pem", self.prefix));
+        let more = (1..1000).map(|number| format!("-{number:03}"));
+        let mut names = std::iter::once(String::new()).chain(more).map(|more| name(&more));
+        names.find(|path| !path.exists()).unwrap_or_else(|| name("-1000"))
+    }
+
+    /// Has the link point to `file`.
+    fn link(&self, file: &Path) -> Result<(), StoreError> {
+        let (link, updated) = (self.current_path(), self.updated_path());
+        let linked = || {
+            match fs::remove_file(&updated) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => symlink(file, &updated)?,
+            }
+            fs::rename(&updated, &link)?;
+            File::open(&self.directory)?.sync_all()
+        };
+        linked().map_err(|cause| StoreError::io("link", &link, cause))
+    }
+}
+
+/// The contents of a file, if there is one.
+fn read(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
+    match file::read_all(path, LIMIT) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(StoreError::io("read", path, cause)),
+    }
+}
+
+fn read_pair(path: &Path) -> Result<Option<Result<Pair, PairError>>, StoreError> {
+    Ok(read(path)?.map(|text| Pair::from_pem(&text, &text)))
+}
+
+fn remove(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::io("remove", path, error)),
+        _ => Ok(()),
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum StoreError {
+    Io { doing: &'static str, path: PathBuf, cause: io::Error },
+    Key(KeyError),
+}
+
+impl StoreError {
+    fn io(doing: &'static str, path: &Path, cause: io::Error) -> Self {
+        Self::Io { doing, path: path.to_owned(), cause }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { doing, path, .. } => write!(f, "{doing} {}", path.display()),
+            Self::Key(_) => f.write_str("make a key"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { cause, .. } => Some(cause),
+            Self::Key(error) => Some(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
