@@ -43,7 +43,7 @@ fn help_and_version_go_to_stdout() {
 #[test]
 fn called_as_kubelet_it_tells_the_version_of_kubernetes() {
     let output = Command::new(env!("CARGO_BIN_EXE_coracle")).arg0("/usr/bin/kubelet").arg("--version").output();
-    assert_eq!(String::from_utf8_lossy(&output.unwrap().stdout), "Kubernetes v1.36.0\n");
+    assert_eq!(String::from_utf8_lossy(&output.unwrap().stdout), "Kubernetes v1.36.2\n");
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod int_or_string;
 mod kubeconfig;
 mod map;
 mod metadata;
+mod node;
 mod pod;
 mod pod_fields;
 mod pod_status;
@@ -55,6 +56,7 @@ pub use int_or_string::IntOrString;
 pub use kubeconfig::*;
 pub use map::Map;
 pub use metadata::{Dropped, ObjectMeta, OwnerReference, PodUid};
+pub use node::*;
 pub use pod::*;
 pub use pod_fields::{FieldProblem, metadata_field, resource_field};
 pub use pod_status::*;
@@ -70,6 +72,9 @@ pub use sysctl::{KernelVersion, SysctlNamespace, dotted_sysctl, is_safe_sysctl, 
 pub use time::Time;
 pub use volume::*;
 pub use yaml_out::to_yaml;
+
+/// The version of the upstream kubelet that this one behaves like, for programs that ask a `kubelet`.
+pub const KUBERNETES_VERSION: &str = "v1.36.2";
 
 #[cfg(test)]
 mod tests;

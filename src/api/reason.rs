@@ -130,6 +130,8 @@ reasons! {
     KUBELET_HAS_NO_DISK_PRESSURE = "KubeletHasNoDiskPressure";
     KUBELET_HAS_SUFFICIENT_MEMORY = "KubeletHasSufficientMemory";
     KUBELET_HAS_SUFFICIENT_PID = "KubeletHasSufficientPID";
+    KUBELET_NOT_READY = "KubeletNotReady";
+    KUBELET_READY = "KubeletReady";
     KUBELET_SETUP_FAILED = "KubeletSetupFailed";
     LIFECYCLE_HTTP_FALLBACK = "LifecycleHTTPFallback";
     MISSING_CLUSTER_DNS = "MissingClusterDNS";
@@ -141,6 +143,10 @@ reasons! {
     NODE_HAS_NO_DISK_PRESSURE = "NodeHasNoDiskPressure";
     NODE_HAS_SUFFICIENT_MEMORY = "NodeHasSufficientMemory";
     NODE_HAS_SUFFICIENT_PID = "NodeHasSufficientPID";
+    NODE_NOT_READY = "NodeNotReady";
+    NODE_NOT_SCHEDULABLE = "NodeNotSchedulable";
+    NODE_READY = "NodeReady";
+    NODE_SCHEDULABLE = "NodeSchedulable";
     PREEMPTING = "Preempting";
     PROBE_WARNING = "ProbeWarning";
     PULLED = "Pulled";

@@ -8,6 +8,8 @@ use super::quantity::Quantity;
 pub const CPU: &str = "cpu";
 pub const MEMORY: &str = "memory";
 pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
+/// As many pods as a node takes.
+pub const PODS: &str = "pods";
 /// The beginning of the names of huge page resources; the page size follows.
 pub const HUGE_PAGES_PREFIX: &str = "hugepages-";
 

@@ -1,7 +1,6 @@
 //! What `--help` and `--version` say. Pure.
 
-/// The version of the upstream kubelet that this one behaves like, for programs that ask a `kubelet`.
-const KUBERNETES_VERSION: &str = "v1.36.0";
+use crate::api::KUBERNETES_VERSION;
 
 /// As kubeadm reads it where this is the node's `kubelet`.
 pub(super) fn version(is_kubelet: bool) -> String {
@@ -187,7 +186,7 @@ mod tests {
 
     #[test]
     fn called_as_kubelet_the_version_is_what_kubeadm_reads() {
-        assert_eq!(version(true), "Kubernetes v1.36.0\n");
+        assert_eq!(version(true), "Kubernetes v1.36.2\n");
         assert!(version(false).starts_with("coracle 0."));
     }
 }

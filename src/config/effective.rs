@@ -11,6 +11,7 @@ use super::credential_providers::CredentialProvider;
 use super::eviction::{self, Eviction};
 use super::fields::Fields;
 use super::flags::Given;
+use super::reporting::{self, Reporting};
 use crate::api::Map as Labels;
 use crate::api::{Quantity, ResourceList};
 
@@ -103,6 +104,9 @@ pub(crate) struct Config {
 
     // Eviction.
     pub(crate) eviction: Eviction,
+
+    // A cluster.
+    pub(crate) reporting: Reporting,
 
     // Logs of containers.
     pub(crate) container_log_max_bytes: u64,
@@ -243,6 +247,7 @@ impl Default for Config {
             kube_reserved_cgroup: String::new(),
             enforced: Enforced { pods: true, ..Enforced::default() },
             eviction: Eviction::default(),
+            reporting: Reporting::default(),
             container_log_max_bytes: 10 << 20,
             container_log_max_files: 5,
             container_log_max_workers: 1,
@@ -270,10 +275,12 @@ impl Config {
     /// As in the kubelet, a zero or an empty string means "the default" wherever it can mean nothing else.
     pub(super) fn new(given: Given, fields: &Map<String, Value>, node_name: String) -> Result<Self, Problem> {
         let fields = Fields(fields);
+        let reporting = reporting::read(&fields, &given)?;
         let mut config = Self {
             node_name,
             node_ips: given.node_ips,
             node_labels: given.node_labels,
+            reporting,
             lock_file: given.lock_file,
             watchdog_device: given.watchdog_device,
             strict_image_pull_policy: given.strict_image_pull_policy,

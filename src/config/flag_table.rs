@@ -36,6 +36,8 @@ pub(super) enum Own {
     LockFile,
     NodeIp,
     NodeLabels,
+    RegisterSchedulable,
+    RegisterWithTaints,
     RootDir,
     StrictImagePullPolicy,
     Version,
@@ -48,11 +50,12 @@ impl Own {
             Self::EvictStaticPods
             | Self::Help
             | Self::LeaveKernelParameters
+            | Self::RegisterSchedulable
             | Self::StrictImagePullPolicy
             | Self::Version => &Kind::Bool,
             Self::NodeIp => &Kind::List(&Kind::Ip),
             Self::CloudProvider => &Kind::Word(&["external"]),
-            Self::HostnameOverride | Self::NodeLabels => &Kind::Text,
+            Self::HostnameOverride | Self::NodeLabels | Self::RegisterWithTaints => &Kind::Text,
             Self::BootstrapKubeconfig
             | Self::CertDir
             | Self::Config
@@ -178,8 +181,8 @@ pub(super) const FLAGS: &[(&str, Meaning)] = &[
     ("qos-reserved", Meaning::Field("qosReserved")),
     ("read-only-port", Meaning::Field("readOnlyPort")),
     ("register-node", Meaning::Field("registerNode")),
-    ("register-schedulable", Meaning::NotYet(Kind::Bool)),
-    ("register-with-taints", Meaning::NotYet(Kind::Text)),
+    ("register-schedulable", Meaning::Own(Own::RegisterSchedulable)),
+    ("register-with-taints", Meaning::Own(Own::RegisterWithTaints)),
     ("registry-burst", Meaning::Field("registryBurst")),
     ("registry-qps", Meaning::Field("registryPullQPS")),
     ("reserved-cpus", Meaning::Field("reservedSystemCPUs")),

@@ -10,6 +10,7 @@ use super::flag_table::{FLAGS, Meaning, Own};
 use super::nearest::nearest;
 use super::node_labels;
 use super::schema::{Kind, Standing};
+use super::taints;
 use crate::api::Map as Labels;
 
 /// What a command line says.
@@ -32,6 +33,8 @@ pub(super) struct Given {
     pub(super) strict_image_pull_policy: bool,
     pub(super) leave_kernel_parameters: bool,
     pub(super) evict_static_pods: bool,
+    pub(super) external_cloud: bool,
+    pub(super) unschedulable: bool,
     /// A kubeconfig of either kind was named.
     pub(super) wants_cluster: bool,
     /// The fields that flags set, in the form of a configuration document.
@@ -150,8 +153,7 @@ impl Given {
         match own {
             Own::BootstrapKubeconfig | Own::Kubeconfig => self.wants_cluster |= !text.is_empty(),
             Own::CertDir => self.cert_dir = path(),
-            Own::CloudProvider if text.is_empty() => {}
-            Own::CloudProvider => self.not_yet.push(format!("--{flag}")),
+            Own::CloudProvider => self.external_cloud = !text.is_empty(),
             Own::Config => self.config = path(),
             Own::ConfigDir => self.config_dir = path(),
             Own::Help => self.help = *value == Value::Bool(true),
@@ -165,6 +167,11 @@ impl Given {
             Own::NodeLabels => {
                 let more = node_labels::parse(text).map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?;
                 more.into_iter().for_each(|(key, value)| drop(self.node_labels.insert(&key, value)));
+            }
+            Own::RegisterSchedulable => self.unschedulable = *value == Value::Bool(false),
+            Own::RegisterWithTaints => {
+                let taints = taints::parse(text).map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?;
+                set(&mut self.fields, taints::PATH, taints);
             }
             Own::RootDir => self.root_dir = path(),
             Own::EvictStaticPods => self.evict_static_pods = *value == Value::Bool(true),

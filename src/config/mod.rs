@@ -15,7 +15,9 @@ mod flags;
 mod nearest;
 mod node_labels;
 mod node_name;
+mod reporting;
 mod schema;
+mod taints;
 
 use std::fmt;
 use std::io;
@@ -34,6 +36,7 @@ pub(crate) use eviction::{Eviction, Signal, Threshold};
 #[cfg(test)]
 pub(crate) use flags::is_flag;
 pub(crate) use nearest::nearest;
+pub(crate) use reporting::Reporting;
 
 use check::Problem;
 

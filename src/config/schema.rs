@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::taints::EFFECTS;
+
 /// What a value must be.
 #[derive(Debug)]
 pub(super) enum Kind {
@@ -109,8 +111,8 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("registryBurst", COUNT),
     used("imagePullCredentialsVerificationPolicy", Kind::Word(CREDENTIALS_VERIFICATION)),
     used("preloadedImagesVerificationAllowlist", TEXTS),
-    later("eventRecordQPS", COUNT),
-    later("eventBurst", COUNT),
+    used("eventRecordQPS", COUNT),
+    used("eventBurst", COUNT),
     later("enableDebuggingHandlers", Kind::Bool),
     later("enableContentionProfiling", Kind::Bool),
     used("healthzPort", PORT),
@@ -119,9 +121,9 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("clusterDomain", Kind::Text),
     used("clusterDNS", Kind::List(&Kind::Ip)),
     moot("streamingConnectionIdleTimeout", DURATION),
-    later("nodeStatusUpdateFrequency", DURATION),
-    later("nodeStatusReportFrequency", DURATION),
-    later("nodeLeaseDurationSeconds", COUNT),
+    moot("nodeStatusUpdateFrequency", DURATION),
+    used("nodeStatusReportFrequency", DURATION),
+    used("nodeLeaseDurationSeconds", COUNT),
     used("imageMinimumGCAge", DURATION),
     used("imageMaximumGCAge", DURATION),
     used("imageGCHighThresholdPercent", PERCENT),
@@ -150,7 +152,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     refused("runOnce", Kind::Bool),
     used("cpuCFSQuota", Kind::Bool),
     used("cpuCFSQuotaPeriod", Kind::Duration(Duration::from_millis(1), Duration::from_secs(1))),
-    later("nodeStatusMaxImages", Kind::Int(-1, i32::MAX as i64)),
+    used("nodeStatusMaxImages", Kind::Int(-1, i32::MAX as i64)),
     moot("maxOpenFiles", Kind::Int(0, i64::MAX)),
     later("contentType", Kind::Text),
     later("kubeAPIQPS", COUNT),
@@ -188,7 +190,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("allowedUnsafeSysctls", Kind::List(&Kind::Sysctl)),
     later("defaultPodSysctls", TEXT_MAP),
     later("volumePluginDir", Kind::Path),
-    later("providerID", Kind::Text),
+    used("providerID", Kind::Text),
     moot("kernelMemcgNotification", Kind::Bool),
     used("logging", Kind::Object(LOGGING)),
     later("enableSystemLogHandler", Kind::Bool),
@@ -203,8 +205,8 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("seccompDefault", Kind::Bool),
     later("memoryThrottlingFactor", Kind::Number(0.0, 1.0)),
     later("memoryReservationPolicy", Kind::Word(&["None", "TieredReservation"])),
-    later("registerWithTaints", Kind::List(&Kind::Object(TAINT))),
-    later("registerNode", Kind::Bool),
+    used("registerWithTaints", Kind::List(&Kind::Object(TAINT))),
+    used("registerNode", Kind::Bool),
     later("tracing", Kind::Object(TRACING)),
     used("localStorageCapacityIsolation", Kind::Bool),
     used("containerRuntimeEndpoint", Kind::Endpoint),
@@ -277,10 +279,10 @@ const CRASH_LOOP_BACK_OFF: &[Field] =
 const RESERVED_MEMORY: &[Field] = &[later("numaNode", COUNT), later("limits", Kind::Map(&Kind::Quantity))];
 
 const TAINT: &[Field] = &[
-    later("key", Kind::Text),
-    later("value", Kind::Text),
-    later("effect", Kind::Word(&["", "NoSchedule", "PreferNoSchedule", "NoExecute"])),
-    later("timeAdded", Kind::Text),
+    used("key", Kind::Text),
+    used("value", Kind::Text),
+    used("effect", Kind::Word(&EFFECTS)),
+    used("timeAdded", Kind::Text),
 ];
 
 const TRACING: &[Field] = &[later("endpoint", Kind::Text), later("samplingRatePerMillion", Kind::Int(0, 1_000_000))];

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use super::effective::ShutdownGrace;
 use super::{
-    Amount, CgroupDriver, Config, Enforced, Eviction, KernelParameters, Request, Signal, SwapBehavior, Threshold, load,
+    Amount, CgroupDriver, Config, Enforced, Eviction, KernelParameters, Reporting, Request, Signal, SwapBehavior,
+    Threshold, load,
 };
+use crate::api::Taint;
 use crate::error::ErrorChain;
 
 /// A directory of one test, gone with it.
@@ -126,6 +128,10 @@ fn a_bad_command_line_gets_one_line_that_names_the_flag() {
         (
             vec!["--hostname-override=my_node"],
             "--hostname-override: expected a DNS name of letters, digits, '-' and '.', found \"my_node\"",
+        ),
+        (
+            vec!["--register-with-taints=a:Never"],
+            "--register-with-taints: expected taints such as key=value:NoSchedule or key:NoExecute, found \"a:Never\"",
         ),
         (vec!["--cloud-provider=aws"], "--cloud-provider: expected external, found \"aws\""),
         (vec!["--exit-on-lock-contention"], "--exit-on-lock-contention: not supported"),
@@ -281,6 +287,7 @@ fn what_the_kubelet_itself_shows_as_its_configuration_is_taken_whole() {
             (Signal::MemoryAvailable, "50Mi"),
             (Signal::NodeFsAvailable, "1%"),
         ]),
+        reporting: Reporting { max_images: Some(50), ..Reporting::default() },
         ..defaults()
     };
     assert_eq!(config, expected);
@@ -321,10 +328,13 @@ fn what_kubeadm_and_the_upstream_node_tests_pass_is_taken() {
         "--runtime-cgroups",
         "/system.slice/containerd.service",
     ]);
+    let (key, effect) = ("node-role.kubernetes.io/control-plane".to_owned(), "NoSchedule".into());
+    let taint = Taint { key, effect, ..Taint::default() };
     let expected = Config {
         runtime_endpoint: "/run/crio/crio.sock".into(),
         image_endpoint: "/run/images.sock".into(),
         node_name: "edge-7".to_owned(),
+        reporting: Reporting { taints: vec![taint], ..Reporting::default() },
         verbosity: 4,
         ..defaults()
     };
@@ -332,7 +342,7 @@ fn what_kubeadm_and_the_upstream_node_tests_pass_is_taken() {
     assert_eq!(
         warnings,
         [
-            "not supported yet, without effect: --register-with-taints, --feature-gates, --runtime-cgroups",
+            "not supported yet, without effect: --feature-gates, --runtime-cgroups",
             "joining a cluster is not supported yet: only static pods run",
             "--pod-infra-container-image has no effect: the runtime chooses the sandbox's image",
         ]
@@ -405,6 +415,41 @@ fn every_setting_in_force_reaches_the_configuration() {
         ..defaults()
     };
     assert_eq!((config, warnings), (expected, vec![]));
+}
+
+#[test]
+fn what_the_node_tells_of_itself_is_set_by_files_and_flags() {
+    let (config, warnings) = file_loaded(
+        r#""registerNode":false,"providerID":"x://y","nodeStatusReportFrequency":"1h","nodeLeaseDurationSeconds":120,
+           "nodeStatusMaxImages":-1,"eventRecordQPS":0,"eventBurst":7,"registerWithTaints":[{"key":"a","value":"b",
+           "effect":"NoExecute"}]"#,
+    );
+    let reporting = Reporting {
+        register: false,
+        taints: vec![Taint {
+            key: "a".to_owned(),
+            value: "b".to_owned(),
+            effect: "NoExecute".into(),
+            time_added: None,
+        }],
+        provider_id: "x://y".to_owned(),
+        status_period: Duration::from_secs(3600),
+        lease_duration: Duration::from_secs(120),
+        max_images: None,
+        event_qps: 0,
+        event_burst: 7,
+        ..Reporting::default()
+    };
+    assert_eq!((config, warnings), (Config { reporting, ..defaults() }, vec![]));
+    let (config, warnings) = loaded(&["--cloud-provider=external", "--register-schedulable=false"]);
+    let reporting = Reporting { external_cloud: true, unschedulable: true, ..Reporting::default() };
+    assert_eq!((config, warnings), (Config { reporting, ..defaults() }, vec![]));
+}
+
+#[test]
+fn how_often_upstream_looks_at_its_node_says_nothing_of_how_often_it_is_told() {
+    let (config, warnings) = file_loaded(r#""nodeStatusUpdateFrequency":"4s""#);
+    assert_eq!((config, warnings), (defaults(), vec![]));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::api::PodUid;
+use crate::api::{NodeFeatures, NodeRuntimeHandler, NodeRuntimeHandlerFeatures, PodUid};
 use crate::config::CgroupDriver;
 use crate::cri::{self, v1};
 use crate::error::ErrorChain;
@@ -24,8 +24,8 @@ impl PodRuntime {
     pub(crate) async fn state(&self) -> Result<RuntimeState, cri::Error> {
         let version = self.cri.version().await?;
         let answer = self.cri.status(false).await?;
-        let strict_groups = answer.features.is_some_and(|features| features.supplemental_groups_policy);
-        self.strict_groups.set(strict_groups);
+        let strict_groups = answer.features.as_ref().map(|features| features.supplemental_groups_policy);
+        self.strict_groups.set(strict_groups == Some(true));
         let able = |can: fn(&v1::RuntimeHandlerFeatures) -> bool| {
             let handlers = answer.runtime_handlers.iter();
             let able = handlers.filter(|handler| handler.features.as_ref().is_some_and(can));
@@ -33,6 +33,8 @@ impl PodRuntime {
         };
         *self.recursive_read_only.borrow_mut() = able(|features| features.recursive_read_only_mounts);
         *self.user_namespaces.borrow_mut() = able(|features| features.user_namespaces);
+        let mut handlers: Vec<NodeRuntimeHandler> = answer.runtime_handlers.iter().map(handler).collect();
+        handlers.sort_by(|one, other| one.name.cmp(&other.name));
         let status = answer.status.unwrap_or_default();
         let condition = |name: &str| status.conditions.iter().find(|condition| condition.r#type == name);
         let bad = status.conditions.iter().find(|condition| !condition.status);
@@ -42,6 +44,10 @@ impl PodRuntime {
             ready: condition("RuntimeReady").is_some_and(|condition| condition.status),
             network_ready: condition("NetworkReady").is_some_and(|condition| condition.status),
             message: bad.map_or_else(String::new, |bad| format!("{}: {}", bad.r#type, bad.message)),
+            ready_fault: fault(condition("RuntimeReady")),
+            network_fault: fault(condition("NetworkReady")),
+            handlers,
+            features: strict_groups.map(|policy| NodeFeatures { supplemental_groups_policy: Some(policy) }),
         })
     }
 
@@ -212,6 +218,28 @@ impl PodRuntime {
             _ => String::new(),
         };
         Ok(Some(observe::container(status, &listed.pod_sandbox_id, pid, &message)))
+    }
+}
+
+/// A condition that does not hold, or that the runtime has not, as upstream writes it; empty for one that holds.
+fn fault(condition: Option<&v1::RuntimeCondition>) -> String {
+    match condition {
+        Some(v1::RuntimeCondition { status: true, .. }) => String::new(),
+        Some(v1::RuntimeCondition { r#type, reason, message, .. }) => {
+            format!("{}=false reason:{reason} message:{message}", r#type)
+        }
+        None => "<nil>".to_owned(),
+    }
+}
+
+fn handler(handler: &v1::RuntimeHandler) -> NodeRuntimeHandler {
+    let has = |can: fn(&v1::RuntimeHandlerFeatures) -> bool| Some(handler.features.as_ref().is_some_and(can));
+    NodeRuntimeHandler {
+        name: handler.name.clone(),
+        features: Some(NodeRuntimeHandlerFeatures {
+            recursive_read_only_mounts: has(|features| features.recursive_read_only_mounts),
+            user_namespaces: has(|features| features.user_namespaces),
+        }),
     }
 }
 

@@ -62,28 +62,37 @@ impl Facts {
         self.storage_bytes = room.map_or(0, |room| room.capacity);
     }
 
-    /// What pods may have of the machine when so much is kept: huge pages are no memory for other uses. There is no
-    /// entry for a file system of which nothing is known.
-    pub(crate) fn allocatable(&self, kept: &[&ResourceList]) -> ResourceList {
-        let bytes = |bytes: u64| Quantity::new(i64::try_from(bytes).unwrap_or(i64::MAX), Format::BinarySi);
-        let huge = self.huge_pages.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
-        let left = |name: &'static str, all: Quantity| {
-            let kept = kept.iter().filter_map(|list| list.get(name));
-            let left = kept.fold(all, |left, kept| left.minus(*kept));
-            (name, if left.is_negative() { Quantity::new(0, all.format()) } else { left })
-        };
-        let memory = bytes(self.memory_bytes.saturating_sub(huge));
+    /// All that the machine has. There is no entry for a file system of which nothing is known.
+    pub(crate) fn capacity(&self) -> ResourceList {
         let cpu = Quantity::new(i64::from(self.cpus), Format::DecimalSi);
-        let mut list: ResourceList = [left(CPU, cpu), left(MEMORY, memory)].into_iter().collect();
+        let mut list: ResourceList = [(CPU, cpu), (MEMORY, bytes(self.memory_bytes))].into_iter().collect();
         if self.storage_bytes > 0 {
-            let (name, storage) = left(EPHEMERAL_STORAGE, bytes(self.storage_bytes));
-            list.insert(name, storage);
+            list.insert(EPHEMERAL_STORAGE, bytes(self.storage_bytes));
         }
         for (size, all) in &self.huge_pages {
             list.insert(&format!("{HUGE_PAGES_PREFIX}{}", bytes(*size)), bytes(*all));
         }
         list
     }
+
+    /// What pods may have of the machine when so much is kept: huge pages are no memory for other uses.
+    pub(crate) fn allocatable(&self, kept: &[&ResourceList]) -> ResourceList {
+        let mut list = self.capacity();
+        let huge = self.huge_pages.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+        for name in [CPU, MEMORY, EPHEMERAL_STORAGE] {
+            let Some(all) = list.get_mut(name) else { continue };
+            let format = all.format();
+            let huge = if name == MEMORY { bytes(huge) } else { Quantity::ZERO };
+            let kept = kept.iter().filter_map(|list| list.get(name));
+            let left = kept.fold(all.minus(huge), |left, kept| left.minus(*kept));
+            *all = if left.is_negative() { Quantity::new(0, format) } else { left };
+        }
+        list
+    }
+}
+
+fn bytes(bytes: u64) -> Quantity {
+    Quantity::new(i64::try_from(bytes).unwrap_or(i64::MAX), Format::BinarySi)
 }
 
 /// A line of `/proc/meminfo`, in bytes.

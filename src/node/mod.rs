@@ -1,6 +1,18 @@
-//! What is known of this node.
+//! What is known of this node, and what an API server is told of it.
 
 mod facts;
+#[cfg_attr(not(test), expect(dead_code, reason = "for an API server to be told of"))]
+mod machine;
+#[cfg_attr(not(test), expect(dead_code, reason = "for an API server to be told of"))]
+mod patch;
+#[cfg_attr(not(test), expect(dead_code, reason = "for an API server to be told of"))]
+mod profile;
+#[cfg_attr(not(test), expect(dead_code, reason = "for an API server to be told of"))]
+mod report_times;
+#[cfg_attr(not(test), expect(dead_code, reason = "for an API server to be told of"))]
+mod runtime_health;
+#[cfg_attr(not(test), expect(dead_code, reason = "for an API server to be told of"))]
+mod status;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -10,6 +22,11 @@ use crate::api::{MEMORY, ResourceList};
 use crate::config::{CgroupDriver, Config, SwapBehavior};
 
 pub(crate) use facts::Facts;
+pub(crate) use machine::Machine;
+pub(crate) use profile::NodeProfile;
+pub(crate) use runtime_health::RuntimeHealth;
+#[cfg_attr(not(test), expect(unused_imports, reason = "for an API server to be told of"))]
+pub(crate) use status::NodeSight;
 
 /// What the configuration of sandboxes and containers takes from the node: settings and facts as plain values.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,7 +101,7 @@ impl NodeSettings {
         let guarded = config.eviction.kept(facts.memory_bytes, facts.storage_bytes);
         Self {
             node_name: config.node_name.clone(),
-            node_ips: if config.node_ips.is_empty() { facts.addresses.clone() } else { config.node_ips.clone() },
+            node_ips: node_ips(&config.node_ips, &facts.addresses),
             root_dir: config.root_dir.clone(),
             pod_logs_dir: config.pod_logs_dir.clone(),
             cluster_dns: config.cluster_dns.clone(),
@@ -106,5 +123,32 @@ impl NodeSettings {
             seccomp_root: config.root_dir.join("seccomp"),
             masked_paths: facts.thermal_paths.clone(),
         }
+    }
+}
+
+/// Those that the user gives, or else those that were seen. 0.0.0.0 and :: only say which family comes first.
+fn node_ips(given: &[IpAddr], seen: &[IpAddr]) -> Vec<IpAddr> {
+    let mut ips: Vec<IpAddr> = given.iter().filter(|ip| !ip.is_unspecified()).copied().collect();
+    if ips.is_empty() {
+        let family = given.first().is_none_or(IpAddr::is_ipv4);
+        ips.extend(seen);
+        ips.sort_by_key(|ip| ip.is_ipv4() != family);
+    }
+    ips
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_is_none_only_says_which_family_comes_first() {
+        let ips = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpAddr>>();
+        let seen = ips(&["10.0.0.1", "2001:db8::1"]);
+        let both = ips(&["2001:db8::1", "10.0.0.1"]);
+        assert_eq!(node_ips(&[], &seen), seen);
+        assert_eq!(node_ips(&ips(&["0.0.0.0"]), &seen), seen);
+        assert_eq!(node_ips(&ips(&["::"]), &seen), both);
+        assert_eq!(node_ips(&ips(&["10.9.9.9"]), &seen), ips(&["10.9.9.9"]));
     }
 }

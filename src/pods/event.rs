@@ -1,6 +1,6 @@
 //! What reaches the sync loop: everything that can change what is done next. Pure.
 
-use crate::api::PodUid;
+use crate::api::{NodeFeatures, NodeRuntimeHandler, PodUid};
 use crate::pods::{Look, NodeEvent, ObservedPod, OomKill, PodEvent, PressureLook, ProbeResult, SourceUpdate, Waiting};
 
 /// The sync loop's one inbox.
@@ -51,7 +51,7 @@ pub(crate) struct Relist {
 }
 
 /// What the runtime says of itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RuntimeState {
     /// Empty until the runtime has answered once.
     pub(crate) name: String,
@@ -60,6 +60,12 @@ pub(crate) struct RuntimeState {
     pub(crate) network_ready: bool,
     /// Why it is not ready.
     pub(crate) message: String,
+    /// The conditions as the node's own condition repeats them: `NetworkReady=false reason:a message:b`.
+    pub(crate) ready_fault: String,
+    pub(crate) network_fault: String,
+    /// In the order of their names.
+    pub(crate) handlers: Vec<NodeRuntimeHandler>,
+    pub(crate) features: Option<NodeFeatures>,
 }
 
 #[derive(Debug)]

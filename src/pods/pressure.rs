@@ -67,7 +67,8 @@ impl Pressure {
         }
     }
 
-    fn words(self, holds: bool) -> (Reason, &'static str) {
+    /// The reason and the message of its condition.
+    pub(crate) fn words(self, holds: bool) -> (Reason, &'static str) {
         match (self, holds) {
             (Self::Disk, true) => (Reason::KUBELET_HAS_DISK_PRESSURE, "kubelet has disk pressure"),
             (Self::Disk, false) => (Reason::KUBELET_HAS_NO_DISK_PRESSURE, "kubelet has no disk pressure"),

@@ -1,0 +1,69 @@
+//! What the node tells an API server of itself, and how often. Pure.
+
+use std::time::Duration;
+
+use super::check::Problem;
+use super::fields::Fields;
+use super::flags::Given;
+use super::taints;
+use crate::api::Taint;
+
+/// The settings of the node's own object, of its lease and of the events.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Reporting {
+    /// The node makes its own object where there is none.
+    pub(crate) register: bool,
+    /// No pods are to come by themselves to a node that has just registered.
+    pub(crate) unschedulable: bool,
+    pub(crate) taints: Vec<Taint>,
+    /// A cloud's own controller has the last word on addresses, and takes its taint away.
+    pub(crate) external_cloud: bool,
+    pub(crate) provider_id: String,
+    /// Changes are told at once; this is how often the status is told although nothing has changed.
+    pub(crate) status_period: Duration,
+    /// Whole seconds.
+    pub(crate) lease_duration: Duration,
+    /// Images in the status; `None`: all.
+    pub(crate) max_images: Option<usize>,
+    /// A second; 0: no limit.
+    pub(crate) event_qps: u32,
+    pub(crate) event_burst: u32,
+}
+
+impl Default for Reporting {
+    fn default() -> Self {
+        Self {
+            register: true,
+            unschedulable: false,
+            taints: Vec::new(),
+            external_cloud: false,
+            provider_id: String::new(),
+            status_period: Duration::from_secs(5 * 60),
+            lease_duration: Duration::from_secs(40),
+            max_images: Some(0),
+            event_qps: 50,
+            event_burst: 100,
+        }
+    }
+}
+
+pub(super) fn read(fields: &Fields<'_>, given: &Given) -> Result<Reporting, Problem> {
+    let mut reporting = Reporting {
+        unschedulable: given.unschedulable,
+        external_cloud: given.external_cloud,
+        taints: taints::read(fields)?,
+        provider_id: fields.text("providerID").unwrap_or_default().to_owned(),
+        ..Reporting::default()
+    };
+    fields.replace("registerNode", Fields::bool, &mut reporting.register);
+    fields.replace("nodeStatusReportFrequency", Fields::duration, &mut reporting.status_period);
+    if let Some(seconds) = fields.positive("nodeLeaseDurationSeconds") {
+        reporting.lease_duration = Duration::from_secs(seconds.into());
+    }
+    if let Some(images) = fields.int("nodeStatusMaxImages") {
+        reporting.max_images = usize::try_from(images).ok();
+    }
+    fields.replace("eventRecordQPS", Fields::count, &mut reporting.event_qps);
+    fields.replace("eventBurst", Fields::positive, &mut reporting.event_burst);
+    Ok(reporting)
+}

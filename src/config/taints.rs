@@ -1,0 +1,101 @@
+//! The taints that a node registers with, from a flag or a file. Pure.
+
+use serde_json::{Map, Value, json};
+
+use super::check::Problem;
+use super::effective::conflict;
+use super::fields::Fields;
+use crate::api::Taint;
+use crate::api::validation::names::{is_label_value, is_qualified_name};
+
+/// As the files name the field.
+pub(super) const PATH: &str = "registerWithTaints";
+
+pub(super) const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+
+/// `key=value:effect,key:effect` in the form of a file; what a fault is, the check of the fields finds.
+pub(super) fn parse(text: &str) -> Result<Value, String> {
+    let one = |part: &str| {
+        let (key, effect) = part.rsplit_once(':')?;
+        let (key, value) = key.split_once('=').unwrap_or((key, ""));
+        is_taint(key, value, effect).then(|| json!({ "key": key, "value": value, "effect": effect }))
+    };
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    parts.map(|part| one(part).ok_or_else(|| format!("expected {WANTED}, found {part:?}"))).collect()
+}
+
+const WANTED: &str = "taints such as key=value:NoSchedule or key:NoExecute";
+
+fn is_taint(key: &str, value: &str, effect: &str) -> bool {
+    is_qualified_name(key) && is_label_value(value) && EFFECTS.contains(&effect)
+}
+
+/// The taints of the files and flags.
+pub(super) fn read(fields: &Fields<'_>) -> Result<Vec<Taint>, Problem> {
+    let mut taints: Vec<Taint> = Vec::new();
+    let given = fields.at(PATH).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
+    for (index, given) in given.enumerate() {
+        let text = |name| given.get(name).and_then(Value::as_str).unwrap_or_default();
+        let wrong = |field, fault: String| Err(conflict(&format!("{PATH}[{index}]{field}"), fault));
+        let [key, value, effect] = ["key", "value", "effect"].map(text);
+        if !is_taint(key, value, effect) {
+            return wrong("", format!("expected {WANTED}, found {}", written(given)));
+        }
+        if given.get("timeAdded").is_some_and(|time| !time.is_null()) {
+            return wrong(".timeAdded", "expected nothing: the API server's own".to_owned());
+        }
+        if taints.iter().any(|taint| taint.key == key && taint.effect == effect) {
+            return wrong("", format!("expected one taint of {key} with the effect {effect}, found two"));
+        }
+        let [key, value, effect] = [key, value, effect].map(str::to_owned);
+        taints.push(Taint { key, value, effect: effect.into(), ..Taint::default() });
+    }
+    Ok(taints)
+}
+
+/// As a flag has it.
+fn written(taint: &Map<String, Value>) -> String {
+    let text = |name| taint.get(name).and_then(Value::as_str).unwrap_or_default();
+    format!("{:?}", format!("{}={}:{}", text("key"), text("value"), text("effect")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taint_is_a_key_perhaps_a_value_and_an_effect() {
+        let parsed = parse("a=b:NoSchedule, example.com/c=:NoExecute,d:PreferNoSchedule").unwrap();
+        let expected = json!([
+            { "key": "a", "value": "b", "effect": "NoSchedule" },
+            { "key": "example.com/c", "value": "", "effect": "NoExecute" },
+            { "key": "d", "value": "", "effect": "PreferNoSchedule" },
+        ]);
+        assert_eq!(parsed, expected);
+        assert_eq!(parse(""), Ok(json!([])));
+        for text in ["a", "a=b", ":NoSchedule", "a b:NoSchedule", "a=b=c:NoSchedule", "a:Never", "a=b:NoSchedule:x"] {
+            assert_eq!(parse(text), Err(format!("expected {WANTED}, found {text:?}")));
+        }
+    }
+
+    #[track_caller]
+    fn refused(taints: Value) -> String {
+        let fields = json!({ PATH: taints });
+        read(&Fields(fields.as_object().unwrap())).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_file_may_name_no_other_taints_than_a_flag() {
+        let taint = json!({ "key": "a", "effect": "NoSchedule" });
+        assert_eq!(
+            refused(json!([taint, taint])),
+            "registerWithTaints[1]: expected one taint of a with the effect NoSchedule, found two"
+        );
+        assert_eq!(
+            refused(json!([{ "key": "a" }])),
+            "registerWithTaints[0]: expected taints such as key=value:NoSchedule or key:NoExecute, found \"a=:\""
+        );
+        let timed = json!({ "key": "a", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z" });
+        assert_eq!(refused(json!([timed])), "registerWithTaints[0].timeAdded: expected nothing: the API server's own");
+    }
+}

@@ -1,0 +1,126 @@
+//! Which machine this is, and what runs on it: as cadvisor finds it for the upstream kubelet. Read once.
+
+use std::fs;
+use std::path::Path;
+
+/// What was found; empty where nothing was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Machine {
+    pub(crate) machine_id: String,
+    /// Of the board's firmware, where it has one.
+    pub(crate) system_uuid: String,
+    pub(crate) boot_id: String,
+    pub(crate) kernel_version: String,
+    pub(crate) os_image: String,
+    /// In Go's words.
+    pub(crate) architecture: &'static str,
+}
+
+const MACHINE_IDS: [&str; 2] = ["etc/machine-id", "var/lib/dbus/machine-id"];
+const SYSTEM_UUIDS: [&str; 4] =
+    ["sys/class/dmi/id/product_uuid", "proc/device-tree/system-id", "proc/device-tree/vm,uuid", "etc/machine-id"];
+const OS_RELEASES: [&str; 2] = ["etc/os-release", "usr/lib/os-release"];
+
+impl Machine {
+    pub(crate) fn read(root: &Path) -> Self {
+        let first = |paths: &[&str]| paths.iter().find_map(|path| read(&root.join(path))).unwrap_or_default();
+        let os_release = first(&OS_RELEASES);
+        Self {
+            machine_id: first(&MACHINE_IDS),
+            system_uuid: first(&SYSTEM_UUIDS),
+            boot_id: first(&["proc/sys/kernel/random/boot_id"]),
+            kernel_version: first(&["proc/sys/kernel/osrelease"]),
+            os_image: pretty_name(&os_release).unwrap_or_else(|| "Unknown".to_owned()),
+            architecture: ARCHITECTURE,
+        }
+    }
+}
+
+/// `GOARCH`.
+const ARCHITECTURE: &str = if cfg!(target_arch = "x86_64") {
+    "amd64"
+} else if cfg!(target_arch = "aarch64") {
+    "arm64"
+} else if cfg!(target_arch = "x86") {
+    "386"
+} else if cfg!(target_arch = "riscv64") {
+    "riscv64"
+} else {
+    "arm"
+};
+
+/// The text of a file without what surrounds it; properties of a device tree end in a zero.
+fn read(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// `PRETTY_NAME` of os-release(5), which is written as a shell would read it.
+fn pretty_name(os_release: &str) -> Option<String> {
+    let value = os_release.lines().find_map(|line| line.trim().strip_prefix("PRETTY_NAME="))?.trim();
+    let bare = ['"', '\''].into_iter().find_map(|quote| value.strip_prefix(quote)?.strip_suffix(quote));
+    let mut name = String::new();
+    let mut letters = bare.unwrap_or(value).chars();
+    while let Some(letter) = letters.next() {
+        name.extend(if letter == '\\' { letters.next() } else { Some(letter) });
+    }
+    (!name.is_empty()).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(name: &str, files: &[(&str, &str)]) -> Machine {
+        let root = std::env::temp_dir().join(format!("coracle-machine-{name}-{}", std::process::id()));
+        for (path, text) in files {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let machine = Machine::read(&root);
+        fs::remove_dir_all(&root).unwrap();
+        machine
+    }
+
+    #[test]
+    fn a_board_is_known_by_its_device_tree_and_a_server_by_its_firmware() {
+        let board = [
+            ("etc/machine-id", "0123\n"),
+            ("proc/device-tree/vm,uuid", "tree-uuid\0"),
+            ("proc/sys/kernel/random/boot_id", "boot\n"),
+            ("proc/sys/kernel/osrelease", "6.1.0-rpi\n"),
+            ("usr/lib/os-release", "ID=x\nPRETTY_NAME=\"A \\\"small\\\" system (1)\"\n"),
+        ];
+        let expected = Machine {
+            machine_id: "0123".to_owned(),
+            system_uuid: "tree-uuid".to_owned(),
+            boot_id: "boot".to_owned(),
+            kernel_version: "6.1.0-rpi".to_owned(),
+            os_image: "A \"small\" system (1)".to_owned(),
+            architecture: ARCHITECTURE,
+        };
+        assert_eq!(machine("board", &board), expected);
+        let server = [("sys/class/dmi/id/product_uuid", "firmware\n"), ("proc/device-tree/system-id", "no\0")];
+        assert_eq!(machine("server", &server).system_uuid, "firmware");
+    }
+
+    #[test]
+    fn a_machine_without_a_uuid_is_known_by_what_its_system_calls_it() {
+        let machine = machine("plain", &[("var/lib/dbus/machine-id", "dbus"), ("etc/os-release", "NAME=x\n")]);
+        assert_eq!((machine.machine_id.as_str(), machine.system_uuid.as_str()), ("dbus", ""));
+        assert_eq!(machine.os_image, "Unknown");
+    }
+
+    #[test]
+    fn the_name_of_a_system_may_be_quoted_in_any_way() {
+        for line in ["PRETTY_NAME=Alpine", "PRETTY_NAME='Alpine'", "PRETTY_NAME=\"Alpine\"", "  PRETTY_NAME=Al\\pine "]
+        {
+            assert_eq!(pretty_name(line).as_deref(), Some("Alpine"), "{line}");
+        }
+        assert_eq!(pretty_name("PRETTY_NAME="), None);
+        // Nothing is behind the backslash, and no second quote anywhere.
+        assert_eq!(pretty_name("PRETTY_NAME=\"\\").as_deref(), Some("\""));
+    }
+}

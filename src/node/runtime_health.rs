@@ -1,0 +1,126 @@
+//! What the container runtime lets the node be. Pure: the moment is an argument.
+//!
+//! The words and the patience are those of pkg/kubelet/runtime.go. A runtime that is restarted comes back within seconds,
+//! and a node that is not ready has its pods taken out of every Service: so an absence counts only once it has lasted.
+
+use std::time::{Duration, Instant};
+
+use crate::pods::RuntimeState;
+
+/// `maxWaitForContainerRuntime`.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the runtime was when it was last there, and whether it is.
+#[derive(Debug, Default)]
+pub(crate) struct RuntimeHealth {
+    /// As it last told of itself; `None` before that.
+    told: Option<RuntimeState>,
+    /// It has not been there and ready since then.
+    missing: Option<Instant>,
+    /// It has been there and ready once.
+    was_ready: bool,
+}
+
+impl RuntimeHealth {
+    pub(crate) fn note(&mut self, state: RuntimeState, now: Instant) {
+        let reached = !state.name.is_empty();
+        if reached && state.ready {
+            self.missing = None;
+            self.was_ready = true;
+        } else {
+            self.missing.get_or_insert(now);
+        }
+        if reached {
+            self.told = Some(state);
+        }
+    }
+
+    /// As it last told of itself.
+    pub(crate) fn told(&self) -> Option<&RuntimeState> {
+        self.told.as_ref()
+    }
+
+    /// Why the node is not ready, as far as the runtime goes.
+    pub(crate) fn faults(&self, now: Instant) -> Vec<String> {
+        let mut faults = Vec::new();
+        if !self.was_ready {
+            faults.push("container runtime status check may not have completed yet".to_owned());
+        } else if self.missing.is_some_and(|since| now >= since + PATIENCE) {
+            faults.push("container runtime is down".to_owned());
+        }
+        match &self.told {
+            None => faults.push("network state unknown".to_owned()),
+            Some(told) => {
+                if !told.ready {
+                    faults.push(format!("container runtime not ready: {}", told.ready_fault));
+                }
+                if !told.network_ready {
+                    faults.push(format!("container runtime network not ready: {}", told.network_fault));
+                }
+            }
+        }
+        faults
+    }
+
+    /// When the patience ends; nothing else about it changes by time alone.
+    pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
+        let due = self.missing.filter(|_| self.was_ready)? + PATIENCE;
+        (due > now).then_some(due)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ready() -> RuntimeState {
+        let name = "containerd".to_owned();
+        RuntimeState { name, ready: true, network_ready: true, ..RuntimeState::default() }
+    }
+
+    #[test]
+    fn a_runtime_that_nobody_has_met_is_told_so() {
+        let mut health = RuntimeHealth::default();
+        let now = Instant::now();
+        let faults = ["container runtime status check may not have completed yet", "network state unknown"];
+        assert_eq!(health.faults(now), faults);
+        health.note(RuntimeState::default(), now);
+        assert_eq!(health.faults(now + PATIENCE), faults);
+        assert_eq!(health.due(now), None);
+        health.note(ready(), now);
+        assert!(health.faults(now).is_empty());
+    }
+
+    #[test]
+    fn a_restart_of_the_runtime_is_no_fault_and_an_outage_is_one_after_half_a_minute() {
+        let mut health = RuntimeHealth::default();
+        let start = Instant::now();
+        health.note(ready(), start);
+        health.note(RuntimeState::default(), start);
+        // A second failure does not begin the wait anew.
+        health.note(RuntimeState { message: "refused".to_owned(), ..RuntimeState::default() }, start + PATIENCE / 2);
+        assert!(health.faults(start + PATIENCE - Duration::from_millis(1)).is_empty());
+        assert_eq!(health.due(start), Some(start + PATIENCE));
+        assert_eq!(health.faults(start + PATIENCE), ["container runtime is down"]);
+        assert_eq!(health.due(start + PATIENCE), None);
+        health.note(ready(), start + PATIENCE);
+        assert!(health.faults(start + PATIENCE).is_empty());
+    }
+
+    #[test]
+    fn what_the_runtime_itself_calls_not_ready_counts_at_once() {
+        let mut health = RuntimeHealth::default();
+        let now = Instant::now();
+        health.note(ready(), now);
+        let network_fault = "NetworkReady=false reason:NetworkPluginNotReady message:no CNI".to_owned();
+        health.note(RuntimeState { network_ready: false, network_fault, ..ready() }, now);
+        let fault =
+            "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:no CNI";
+        assert_eq!(health.faults(now), [fault]);
+        let ready_fault = "<nil>".to_owned();
+        health.note(RuntimeState { ready: false, ready_fault, ..ready() }, now);
+        assert_eq!(health.faults(now), ["container runtime not ready: <nil>"]);
+        assert_eq!(health.faults(now + PATIENCE).len(), 2);
+        assert_eq!(health.told().map(|told| told.name.as_str()), Some("containerd"));
+    }
+}

@@ -1,0 +1,199 @@
+//! What the node's object tells of this moment. Pure.
+
+use std::net::IpAddr;
+use std::time::Instant;
+
+use crate::api::{
+    CPU, ContainerImage, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, NodeAddress, NodeCondition, NodeStatus, PODS,
+    Quantity, Reason, ResourceList, Time,
+};
+use crate::node::profile::specified;
+use crate::node::{NodeProfile, RuntimeHealth};
+use crate::pods::{Pressure, PressureCondition};
+
+/// What of the node may be another the next moment.
+#[derive(Debug)]
+pub(crate) struct NodeSight<'a> {
+    /// Empty before the first look at what the node has left.
+    pub(crate) pressures: &'a [PressureCondition],
+    pub(crate) runtime: &'a RuntimeHealth,
+    /// Of the interface of the default route, IPv4 first.
+    pub(crate) addresses: &'a [IpAddr],
+    /// As many as are to be shown.
+    pub(crate) images: &'a [ContainerImage],
+    pub(crate) shuts_down: bool,
+    /// As people read it.
+    pub(crate) now: Time,
+    pub(crate) moment: Instant,
+}
+
+/// The condition that all others go by.
+pub(crate) const READY: &str = "Ready";
+
+/// What the node can do that not every kubelet can (component-helpers/nodedeclaredfeatures); a scheduler goes by it.
+const DECLARED_FEATURES: [&str; 2] =
+    ["InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits"];
+
+impl NodeProfile {
+    /// The status as it should be where the API server has `server`. What others have written into it stays.
+    pub(crate) fn status(&self, sight: &NodeSight<'_>, server: &NodeStatus) -> NodeStatus {
+        let capacity = self.capacity_beside(&server.capacity);
+        let told = sight.runtime.told();
+        let mut info = self.info.clone();
+        info.container_runtime_version = match told {
+            Some(told) => format!("{}://{}", told.name, told.version),
+            // It may be as it was; nobody has asked it yet.
+            None => server.node_info.container_runtime_version.clone(),
+        };
+        let handlers = told.map_or(&server.runtime_handlers, |told| &told.handlers);
+        NodeStatus {
+            allocatable: self.allocatable_of(&capacity, &server.allocatable),
+            conditions: self.conditions(sight, &capacity, &server.conditions),
+            capacity,
+            addresses: self.addresses(sight.addresses, &server.addresses),
+            daemon_endpoints: self.endpoints.clone(),
+            node_info: info,
+            images: sight.images.to_vec(),
+            // No volume here is one that a controller attaches.
+            volumes_in_use: Vec::new(),
+            runtime_handlers: handlers.clone(),
+            features: told.map_or_else(|| server.features.clone(), |told| told.features.clone()),
+            declared_features: DECLARED_FEATURES.map(str::to_owned).to_vec(),
+        }
+    }
+
+    /// The status to register with where there is an object of this name already: extended resources that are in it
+    /// were another kubelet's, and nobody on this node has them (`reconcileExtendedResource`).
+    pub(crate) fn status_at_registration(&self, sight: &NodeSight<'_>, server: &NodeStatus) -> NodeStatus {
+        let mut status = self.status(sight, server);
+        for list in [&mut status.capacity, &mut status.allocatable] {
+            let names: Vec<String> = list.iter().map(|(name, _)| name.to_owned()).collect();
+            for name in names.iter().filter(|name| is_extended(name)) {
+                list.insert(name, Quantity::ZERO);
+            }
+        }
+        status
+    }
+
+    /// The machine's own, and what an administrator says that it has; pages of a size that it has no more are gone.
+    fn capacity_beside(&self, server: &ResourceList) -> ResourceList {
+        let stays = |name: &str| !name.starts_with(HUGE_PAGES_PREFIX);
+        let others = server.iter().filter(|(name, _)| stays(name)).map(|(name, quantity)| (name, *quantity));
+        others.chain(self.capacity.iter().map(|(name, quantity)| (name, *quantity))).collect()
+    }
+
+    fn allocatable_of(&self, capacity: &ResourceList, server: &ResourceList) -> ResourceList {
+        // What is in no capacity and not extended has been put here by somebody for a reason.
+        let stays = |name: &str| !is_extended(name) && !name.starts_with(HUGE_PAGES_PREFIX);
+        let others = server.iter().filter(|(name, _)| stays(name)).chain(capacity.iter());
+        others.chain(self.allocatable.iter()).map(|(name, quantity)| (name, *quantity)).collect()
+    }
+
+    /// One address of each kind, or two where the user gives two (`NodeAddress` in pkg/kubelet/nodestatus), but that no
+    /// name is looked up: where the user gives none, it is that of the default route.
+    fn addresses(&self, seen: &[IpAddr], server: &[NodeAddress]) -> Vec<NodeAddress> {
+        if self.external_cloud && !server.is_empty() {
+            return server.to_vec();
+        }
+        let name = &self.metadata.name;
+        let hostname = NodeAddress { kind: "Hostname".into(), address: name.clone() };
+        let internal = |ip: &IpAddr| NodeAddress { kind: "InternalIP".into(), address: ip.to_string() };
+        let mut addresses: Vec<NodeAddress> = specified(&self.ips).map(internal).collect();
+        if addresses.is_empty() && !(self.external_cloud && self.ips.is_empty()) {
+            let family = self.ips.first().is_none_or(IpAddr::is_ipv4);
+            let preferred = seen.iter().find(|ip| ip.is_ipv4() == family).or(seen.first());
+            let named = name.parse().ok();
+            addresses.extend(named.as_ref().or(preferred).map(internal));
+            if addresses.is_empty() && !server.is_empty() {
+                // Without a network for a while: nobody is helped by its address being forgotten.
+                return server.to_vec();
+            }
+        }
+        addresses.push(hostname);
+        addresses
+    }
+
+    /// In upstream's order, of which old readers want Ready to be the last.
+    fn conditions(
+        &self,
+        sight: &NodeSight<'_>,
+        capacity: &ResourceList,
+        server: &[NodeCondition],
+    ) -> Vec<NodeCondition> {
+        let before = |kind: &str| server.iter().find(|condition| condition.kind == kind);
+        let mut conditions: Vec<NodeCondition> = Vec::with_capacity(4);
+        for pressure in Pressure::ALL {
+            let kind = pressure.as_str();
+            let before = before(kind);
+            let seen = sight.pressures.iter().find(|condition| condition.pressure == pressure);
+            conditions.push(match (seen, before) {
+                // Before anybody has looked, it is as it was.
+                (None, Some(before)) => NodeCondition { last_heartbeat_time: Some(sight.now), ..before.clone() },
+                (seen, before) => {
+                    let (reason, message) = pressure.words(seen.is_some_and(|seen| seen.holds));
+                    let holds = seen.is_some_and(|seen| seen.holds);
+                    condition(kind, holds, reason, message.to_owned(), before, sight.now)
+                }
+            });
+        }
+        let faults = self.faults(sight, capacity);
+        let (reason, message) = match faults.is_empty() {
+            true => (Reason::KUBELET_READY, "kubelet is posting ready status".to_owned()),
+            false => (Reason::KUBELET_NOT_READY, aggregate(faults.clone())),
+        };
+        conditions.push(condition(READY, faults.is_empty(), reason, message, before(READY), sight.now));
+        conditions
+    }
+
+    /// Why the node is not ready, in upstream's order.
+    fn faults(&self, sight: &NodeSight<'_>, capacity: &ResourceList) -> Vec<String> {
+        let mut faults = sight.runtime.faults(sight.moment);
+        if sight.shuts_down {
+            faults.push("node is shutting down".to_owned());
+        }
+        let storage = self.needs_storage.then_some(EPHEMERAL_STORAGE);
+        let needed = [CPU, MEMORY, PODS].into_iter().chain(storage);
+        let missing: Vec<&str> = needed.filter(|name| !capacity.contains_key(name)).collect();
+        if !missing.is_empty() {
+            faults.push(format!("missing node capacity for resources: {}", missing.join(", ")));
+        }
+        faults
+    }
+}
+
+fn condition(
+    kind: &'static str,
+    holds: bool,
+    reason: Reason,
+    message: String,
+    before: Option<&NodeCondition>,
+    now: Time,
+) -> NodeCondition {
+    let status = if holds { "True" } else { "False" };
+    let same = before.filter(|before| before.status == status);
+    NodeCondition {
+        kind: kind.into(),
+        status: status.into(),
+        last_heartbeat_time: Some(now),
+        last_transition_time: Some(same.and_then(|same| same.last_transition_time).unwrap_or(now)),
+        reason,
+        message,
+    }
+}
+
+/// Several errors in one line, as apimachinery writes them.
+fn aggregate(mut faults: Vec<String>) -> String {
+    faults.dedup();
+    match <[String; 1]>::try_from(faults) {
+        Ok([one]) => one,
+        Err(several) => format!("[{}]", several.join(", ")),
+    }
+}
+
+/// A resource that is neither the kernel's nor Kubernetes' own.
+fn is_extended(name: &str) -> bool {
+    name.contains('/') && !name.contains("kubernetes.io/")
+}
+
+#[cfg(test)]
+mod tests;
