@@ -42,6 +42,7 @@ mod status;
 mod volumes;
 
 // Layer 5: where events meet.
+mod cluster;
 mod pleg;
 pub mod pod_sources;
 mod pod_workers;

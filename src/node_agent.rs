@@ -9,7 +9,9 @@ use std::time::Instant;
 use async_channel::Sender;
 
 use crate::api::{CPU, EventKind, MEMORY, Reason};
+use crate::apiserver::{Client, Source};
 use crate::cgroups::HIERARCHY;
+use crate::cluster::Reporter;
 use crate::config::{Config, KernelParameters};
 use crate::container_manager::{ContainerManager, Settings, kernel_parameters};
 use crate::cri::{ImageService, RuntimeService};
@@ -19,7 +21,7 @@ use crate::images::Images;
 use crate::kuberuntime::PodRuntime;
 use crate::node::{Facts, NodeSettings};
 use crate::pod_sources::merge::Sources;
-use crate::pod_sources::static_file;
+use crate::pod_sources::{self, static_file};
 use crate::pods::{NodeEvent, ObservedCache, SourceName, SyncEvent};
 use crate::rpc;
 use crate::rt;
@@ -63,12 +65,16 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     // The inbox is empty yet.
     let _ = sender.try_send(SyncEvent::NodeHappened(starting));
     let runtime = Rc::new(pod_runtime(&config, node, sender.clone()));
-    let sources: &[SourceName] = if config.static_pod_path.is_some() { &[SourceName::File] } else { &[] };
-    let books = Rc::new(RefCell::new(Books::new(Sources::new(sources))));
+    let cluster = config.kubeconfig.clone().map(|path| Client::new(Source::Kubeconfig(path), runtime.dialer()));
+    let file = config.static_pod_path.as_ref().map(|_| SourceName::File);
+    let sources: Vec<SourceName> = file.into_iter().chain(cluster.as_ref().map(|_| SourceName::Api)).collect();
+    let books = Rc::new(RefCell::new(Books::new(Sources::new(&sources))));
     let watchdog = Watchdog::start(&config, health.pulse(), sender.clone());
     let (seen, dirs) = (runtime.seen(), runtime.dirs.clone());
     let pulls = runtime.pulls_under_way();
+    let reporter = cluster.clone().map(|client| Reporter::new(client, &config.node_name, sender.clone()));
     let sync_loop = SyncLoop::new(&config, runtime, groups, Rc::clone(&books), health.clone(), (sender.clone(), inbox));
+    let sync_loop = sync_loop.reporting_to(reporter);
     let (config_shown, watchdog_shown) = (Rc::clone(&config), watchdog.clone());
     let view = LocalBooks {
         books,
@@ -83,6 +89,8 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     };
     let mut tasks = vec![rt::spawn(sync_loop.run()), rt::spawn(local.serve(Rc::new(view)))];
     tasks.extend(config.healthz.map(|address| rt::spawn(health::serve(address, health))));
+    let api_source = |client| rt::spawn(pod_sources::api::run(client, config.node_name.clone(), sender.clone()));
+    tasks.extend(cluster.map(api_source));
     tasks.extend(file_source(&config, sender));
     systemd::ready();
     ended.await;

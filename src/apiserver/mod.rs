@@ -4,7 +4,7 @@
 //! no thread, and no timer but those of who asks. A request whose outcome is not known is repeated only where that is
 //! the same as once.
 
-#![expect(dead_code, unused_imports, reason = "nobody joins a cluster yet")]
+#![expect(dead_code, reason = "some of it is for what the node tells of itself, which is not there yet")]
 
 mod access;
 mod client;
@@ -21,11 +21,8 @@ mod tls;
 mod traffic;
 mod watch_event;
 
-pub(crate) use access::{Access, AccessError};
-pub(crate) use client::{Answer, Client, Source, Stream};
+pub(crate) use client::{Client, Source};
 pub(crate) use error::{ApiError, Status};
-pub(crate) use kubeconfig::{BadKubeconfig, Kubeconfig, Pem, Token};
 pub(crate) use reflection::{Change, Collection};
 pub(crate) use reflector::reflect;
 pub(crate) use request::{Patch, Request};
-pub(crate) use traffic::Traffic;

@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
 use super::traffic::Traffic;
 use crate::net::{AnyCertificate, HostClock};
-use crate::rt::{AsyncRead, AsyncReadExt, AsyncWrite, TcpStream};
+use crate::rt::{AsyncRead, AsyncWrite, TcpStream};
 
 /// Who may be on the other side.
 pub(super) enum Trust {

@@ -35,6 +35,10 @@ pub(crate) struct Config {
     /// As given; empty means: the address of the default route's interface.
     pub(crate) node_ips: Vec<IpAddr>,
 
+    // The cluster.
+    /// `None`: there is none, and the node has its own pods only.
+    pub(crate) kubeconfig: Option<PathBuf>,
+
     // Sources of pods.
     /// A directory or a file; `None` where it was set to nothing.
     pub(crate) static_pod_path: Option<PathBuf>,
@@ -206,6 +210,7 @@ impl Default for Config {
             watchdog_device: None,
             node_name: String::new(),
             node_ips: Vec::new(),
+            kubeconfig: None,
             static_pod_path: Some(PathBuf::from("/etc/kubernetes/manifests")),
             file_check_frequency: Duration::from_secs(20),
             sync_frequency: Duration::from_secs(60),
@@ -279,6 +284,7 @@ impl Config {
         let mut config = Self {
             node_name,
             node_ips: given.node_ips,
+            kubeconfig: given.kubeconfig,
             node_labels: given.node_labels,
             reporting,
             lock_file: given.lock_file,

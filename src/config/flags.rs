@@ -35,8 +35,8 @@ pub(super) struct Given {
     pub(super) evict_static_pods: bool,
     pub(super) external_cloud: bool,
     pub(super) unschedulable: bool,
-    /// A kubeconfig of either kind was named.
-    pub(super) wants_cluster: bool,
+    pub(super) kubeconfig: Option<PathBuf>,
+    pub(super) bootstrap_kubeconfig: Option<PathBuf>,
     /// The fields that flags set, in the form of a configuration document.
     pub(super) fields: Map<String, Value>,
     /// The flags that are without effect for now.
@@ -151,7 +151,8 @@ impl Given {
     fn take_own(&mut self, own: Own, flag: &str, text: &str, value: &Value) -> Result<(), BadFlag> {
         let path = || (!text.is_empty()).then(|| PathBuf::from(text));
         match own {
-            Own::BootstrapKubeconfig | Own::Kubeconfig => self.wants_cluster |= !text.is_empty(),
+            Own::BootstrapKubeconfig => self.bootstrap_kubeconfig = path(),
+            Own::Kubeconfig => self.kubeconfig = path(),
             Own::CertDir => self.cert_dir = path(),
             Own::CloudProvider => self.external_cloud = !text.is_empty(),
             Own::Config => self.config = path(),

@@ -70,8 +70,8 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     if !not_yet.is_empty() {
         warnings.0.push(format!("not supported yet, without effect: {}", not_yet.join(", ")));
     }
-    if given.wants_cluster {
-        warnings.0.push("joining a cluster is not supported yet: only static pods run".to_owned());
+    if given.bootstrap_kubeconfig.is_some() {
+        warnings.0.push("not supported yet, without effect: --bootstrap-kubeconfig".to_owned());
     }
     warnings.0.append(&mut given.warnings);
     file::merge(&mut fields, std::mem::take(&mut given.fields));

@@ -335,6 +335,7 @@ fn what_kubeadm_and_the_upstream_node_tests_pass_is_taken() {
         image_endpoint: "/run/images.sock".into(),
         node_name: "edge-7".to_owned(),
         reporting: Reporting { taints: vec![taint], ..Reporting::default() },
+        kubeconfig: Some("/etc/kubernetes/kubelet.conf".into()),
         verbosity: 4,
         ..defaults()
     };
@@ -343,7 +344,7 @@ fn what_kubeadm_and_the_upstream_node_tests_pass_is_taken() {
         warnings,
         [
             "not supported yet, without effect: --feature-gates, --runtime-cgroups",
-            "joining a cluster is not supported yet: only static pods run",
+            "not supported yet, without effect: --bootstrap-kubeconfig",
             "--pod-infra-container-image has no effect: the runtime chooses the sandbox's image",
         ]
     );

@@ -22,6 +22,7 @@ struct Source {
     ready: bool,
     pods: Vec<SourcePod>,
     problems: Vec<SourceProblem>,
+    mirrors: Vec<Arc<Pod>>,
     /// Found while merging.
     duplicates: Vec<SourceProblem>,
     /// Objects that do not count.
@@ -61,6 +62,7 @@ impl Sources {
         source.ready |= update.complete;
         source.pods = update.pods;
         source.problems = update.problems;
+        source.mirrors = update.mirrors;
     }
 
     /// Notes which objects of a source's last update do not count. Gives those that are new.
@@ -108,6 +110,11 @@ impl Sources {
         }
         self.wanted = next;
         changes
+    }
+
+    /// The pods of the API server that only show what the node's own pods do.
+    pub(crate) fn mirrors(&self) -> &[Arc<Pod>] {
+        self.sources.get(&SourceName::Api).map_or(&[], |source| &source.mirrors)
     }
 
     /// The wanted pods of all sources; before it is known what is wanted, all that they have.

@@ -1,5 +1,7 @@
-//! Where pods come from: files on disk; further sources send the same updates.
+//! Where pods come from: files on disk, and the API server of a cluster. Each sends all that it has whenever that changes.
 
+pub(crate) mod api;
+mod api_pods;
 pub(crate) mod merge;
 pub(crate) mod static_file;
 pub mod static_pod;

@@ -140,6 +140,23 @@ impl PodWorkers {
         self.touch(uid);
     }
 
+    /// Its source tells another status of the pod, and nothing else that is new.
+    pub(crate) fn told(&mut self, pod: &Arc<Pod>) {
+        let uid = &pod.metadata.uid;
+        if let Some(entry) = self.workers.get_mut(uid).filter(|entry| entry.worker.pod.is_some()) {
+            entry.worker.pod = Some(Arc::clone(pod));
+        }
+    }
+
+    /// Its source wants the pod to end, within so much time, and waits until it has.
+    pub(crate) fn deleted(&mut self, uid: &PodUid, grace: Duration) {
+        let Some(entry) = self.workers.get_mut(uid) else { return };
+        if entry.worker.terminate(grace) {
+            entry.cancel();
+        }
+        self.touch(uid);
+    }
+
     /// No source has this pod any more.
     pub(crate) fn unwanted(&mut self, uid: &PodUid) {
         let Some(entry) = self.workers.get_mut(uid) else { return };

@@ -1,7 +1,10 @@
 //! What reaches the sync loop: everything that can change what is done next. Pure.
 
 use crate::api::{NodeFeatures, NodeRuntimeHandler, PodUid};
-use crate::pods::{Look, NodeEvent, ObservedPod, OomKill, PodEvent, PressureLook, ProbeResult, SourceUpdate, Waiting};
+use crate::pods::{
+    Look, MirrorDone, NodeEvent, ObservedPod, OomKill, PodEvent, PressureLook, ProbeResult, ReportDone, SourceUpdate,
+    Waiting,
+};
 
 /// The sync loop's one inbox.
 #[derive(Debug)]
@@ -30,6 +33,10 @@ pub(crate) enum SyncEvent {
     MemoryStalled,
     /// What the node has left was looked at.
     PressureLooked(PressureLook),
+    /// The API server was told of a pod.
+    Reported(ReportDone),
+    /// The mirror of one of the node's own pods was made or removed.
+    Mirrored(MirrorDone),
     /// The watchdog asks whether the loop moves: taking it out is the answer.
     Beat,
 }

@@ -9,6 +9,7 @@ mod pod_dirs;
 mod pod_event;
 mod pressure;
 mod probe_result;
+mod report;
 mod source_update;
 mod waiting;
 
@@ -23,5 +24,6 @@ pub(crate) use pod_dirs::PodDirs;
 pub(crate) use pod_event::{NodeEvent, PodEvent};
 pub(crate) use pressure::{NodePressures, PodEviction, Pressure, PressureCondition, PressureLook};
 pub(crate) use probe_result::{ProbeKind, ProbeResult};
+pub(crate) use report::{MirrorDone, ReportDone, ReportOutcome};
 pub(crate) use source_update::{SourceName, SourcePod, SourceProblem, SourceUpdate};
 pub(crate) use waiting::Waiting;

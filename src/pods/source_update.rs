@@ -11,6 +11,8 @@ use crate::objects::SourceObject;
 pub(crate) enum SourceName {
     /// Manifests on disk.
     File,
+    /// The API server of a cluster.
+    Api,
 }
 
 /// Everything that a source has at present. A later update of the same source replaces an earlier one.
@@ -20,6 +22,8 @@ pub(crate) struct SourceUpdate {
     pub(crate) pods: Vec<SourcePod>,
     /// The ConfigMaps and Secrets that these pods may use.
     pub(crate) objects: Vec<SourceObject>,
+    /// Pods of the API server that only show what the node's own pods do.
+    pub(crate) mirrors: Vec<Arc<Pod>>,
     pub(crate) problems: Vec<SourceProblem>,
     /// A pod of this source that is not among `pods` is not wanted. As long as something could not be read that may
     /// hold a pod unknown so far, this cannot be said, and what runs for no visible reason must be left alone.
@@ -50,6 +54,7 @@ impl SourceName {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::File => "file",
+            Self::Api => "api",
         }
     }
 }

@@ -5,6 +5,8 @@
 mod active_deadline;
 mod generate;
 mod log_source;
+mod patch;
+mod reported;
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -14,6 +16,8 @@ use crate::api::{PodStatus, PodUid};
 pub(crate) use active_deadline::{ActiveDeadlines, deadline_exceeded};
 pub(crate) use generate::{Failed, Resize, ResizeProgress, StatusInput, pod_status};
 pub(crate) use log_source::run_to_read;
+pub(crate) use patch::status_patch;
+pub(crate) use reported::{reported, terminated};
 
 /// The newest status of each pod.
 #[derive(Debug, Default)]

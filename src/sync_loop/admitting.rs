@@ -35,8 +35,14 @@ impl SyncLoop {
 
     /// A source has a pod that it had not before.
     pub(super) fn take_in_new(&mut self, pod: &Arc<Pod>, now: Instant) {
-        self.workers.wanted(pod);
         let uid = &pod.metadata.uid;
+        self.see_api_pod(pod);
+        if !pod.is_static() && (pod.metadata.deletion_timestamp.is_some() || pod.status.phase.is_terminal()) {
+            // What has ended once never begins again, whatever is left of it in the runtime.
+            self.end_deleted(pod);
+            return;
+        }
+        self.workers.wanted(pod);
         // One that is still ending under this uid has to be gone first.
         if self.workers.worker(uid).is_some_and(|worker| worker.successor.is_none()) {
             self.admit(pod, now);

@@ -12,7 +12,7 @@ use crate::objects::ObjectKey;
 use crate::pod_workers::{Identity, Kind, State};
 use crate::pods::{
     EventObject, Look, NodeEvent, ObservedContainer, ObservedPod, PodDirs, PodEvent, ProbeResult, Relist, RuntimeState,
-    SourceProblem, SourceUpdate, SyncEvent, Taken, Told, WorkDone, WorkResult,
+    SourceName, SourceProblem, SourceUpdate, SyncEvent, Taken, Told, WorkDone, WorkResult,
 };
 use crate::rt;
 use crate::server::Doing;
@@ -39,6 +39,8 @@ impl SyncLoop {
             SyncEvent::Groupless(uid, sandbox) => self.workers.found_groupless(&uid, sandbox),
             SyncEvent::MemoryStalled => self.node_watch.stalled(),
             SyncEvent::PressureLooked(look) => self.on_pressure_looked(look, now),
+            SyncEvent::Reported(done) => self.on_reported(&done, now),
+            SyncEvent::Mirrored(done) => self.on_mirrored(done, now),
             SyncEvent::Beat => {}
         }
     }
@@ -62,8 +64,10 @@ impl SyncLoop {
     /// What a source wants counts once the runtime has been looked at: until then a pod that runs cannot be told from
     /// one that must be started.
     fn on_sources(&mut self, update: SourceUpdate, now: Instant) {
-        let changed = self.take_in_objects(&update);
-        self.workers.objects_changed(&changed);
+        if update.source == SourceName::File {
+            let changed = self.take_in_objects(&update);
+            self.workers.objects_changed(&changed);
+        }
         let mut books = self.books.borrow_mut();
         for problem in &update.problems {
             books.note_error(&problem.to_string(), clock::now());
@@ -90,6 +94,11 @@ impl SyncLoop {
         }
         for pod in &changes.updated {
             let pod = self.under_its_running_uid(pod);
+            self.see_api_pod(&pod);
+            if pod.metadata.deletion_timestamp.is_some() {
+                self.end_deleted(&pod);
+                continue;
+            }
             if self.begins_anew(&pod) {
                 self.workers.unwanted(&pod.metadata.uid);
                 self.take_in_new(&pod, now);
@@ -99,11 +108,17 @@ impl SyncLoop {
             self.workers.wanted(&pod);
             self.dirty.insert(pod.metadata.uid.clone());
         }
+        for pod in &changes.reconciled {
+            self.see_api_pod(pod);
+            self.workers.told(pod);
+            self.dirty.insert(pod.metadata.uid.clone());
+        }
         let added = changes.added.iter().map(|pod| self.under_its_running_uid(pod)).collect();
         for pod in self.in_order_of_admission(added) {
             self.take_in_new(&pod, now);
         }
         self.weigh = true;
+        self.see_mirrors();
         self.end_orphans();
     }
 
@@ -325,6 +340,9 @@ impl SyncLoop {
             self.refresh_status(&uid);
             self.note_deadline(&uid, now);
         }
+        if let Some(reporter) = &mut self.reporter {
+            reporter.start(now);
+        }
     }
 
     /// Before the work: what is next for a pod depends on whether what runs is known to have started.
@@ -374,6 +392,9 @@ impl SyncLoop {
         books.statuses.forget(uid);
         books.ending.remove(uid);
         drop(books);
+        if let Some(reporter) = &mut self.reporter {
+            reporter.forget(uid);
+        }
         self.dirty.remove(uid);
         self.failed.remove(uid);
         self.admitted.remove(uid);
@@ -402,7 +423,10 @@ impl SyncLoop {
             failed: self.failed.get(uid),
             resize: self.resizes.of(uid, self.workers.resizing(uid)),
         });
+        let status = self.last_word(worker, status);
         books.statuses.set(uid, status);
+        drop(books);
+        self.tell_status(uid);
     }
 }
 
@@ -429,6 +453,7 @@ fn doing(event: &SyncEvent) -> Doing {
         SyncEvent::Probed(_) => Doing::Probed,
         SyncEvent::Happened(_) | SyncEvent::NodeHappened(_) | SyncEvent::OomKilled(_) => Doing::Happened,
         SyncEvent::MemoryStalled | SyncEvent::PressureLooked(_) | SyncEvent::Groupless(..) => Doing::Happened,
+        SyncEvent::Reported(_) | SyncEvent::Mirrored(_) => Doing::Happened,
         SyncEvent::Beat => Doing::Waiting,
     }
 }

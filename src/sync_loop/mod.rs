@@ -5,6 +5,7 @@
 
 mod admitting;
 mod books;
+mod cluster;
 mod eviction;
 mod followers;
 mod groups;
@@ -25,6 +26,7 @@ use async_channel::{Receiver, RecvError, Sender};
 
 use crate::admission::Admission;
 use crate::api::PodUid;
+use crate::cluster::Reporter;
 use crate::config::Config;
 use crate::container_manager::ContainerManager;
 use crate::host::kernel_log::KernelLog;
@@ -96,6 +98,8 @@ pub(crate) struct SyncLoop {
     weigh: bool,
     image_garbage: ImageGarbage,
     node_watch: NodeWatch,
+    /// `None` without a cluster.
+    reporter: Option<Reporter>,
 }
 
 impl SyncLoop {
@@ -157,7 +161,13 @@ impl SyncLoop {
             weigh: true,
             image_garbage: ImageGarbage::default(),
             node_watch,
+            reporter: None,
         }
+    }
+
+    /// With somebody to tell what becomes of the pods.
+    pub(crate) fn reporting_to(self, reporter: Option<Reporter>) -> Self {
+        Self { reporter, ..self }
     }
 
     /// Runs until every sender of events is gone.
@@ -198,9 +208,10 @@ impl SyncLoop {
     async fn next_event(&self) -> Result<Option<SyncEvent>, RecvError> {
         let event = async { self.inbox.recv().await.map(Some) };
         let deadline = self.deadlines.next();
+        let report = self.reporter.as_ref().and_then(Reporter::due);
         // What is due waits for the runtime: it is not looked at again and again until then.
         let work = if self.can_work() { [self.workers.due(), self.node_watch.due()] } else { [None; 2] };
-        match work.into_iter().flatten().chain(deadline).min() {
+        match work.into_iter().flatten().chain(deadline).chain(report).min() {
             Some(moment) => {
                 let timer = async {
                     rt::sleep_until(moment).await;

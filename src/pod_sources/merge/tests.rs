@@ -10,7 +10,8 @@ fn pod(uid: &str, name: &str) -> SourcePod {
 }
 
 fn update(pods: Vec<SourcePod>) -> SourceUpdate {
-    SourceUpdate { source: SourceName::File, pods, objects: Vec::new(), problems: Vec::new(), complete: true }
+    let (objects, mirrors, problems) = (Vec::new(), Vec::new(), Vec::new());
+    SourceUpdate { source: SourceName::File, pods, objects, mirrors, problems, complete: true }
 }
 
 fn sources() -> Sources {

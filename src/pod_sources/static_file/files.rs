@@ -343,6 +343,7 @@ impl Files {
         SourceUpdate {
             source: SourceName::File,
             pods: pods.collect(),
+            mirrors: Vec::new(),
             objects: self.files.values().flat_map(|file| &file.objects).cloned().collect(),
             problems: problems.cloned().collect(),
             complete: self.directory.is_some()

@@ -20,6 +20,7 @@ use crate::pods::{ObservedPod, Waiting};
 use crate::probes::Probed;
 
 use conditions::Facts;
+pub(super) use conditions::is_own;
 use container_statuses::{List, container_statuses};
 use phase::Progress;
 

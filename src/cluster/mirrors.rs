@@ -1,0 +1,142 @@
+//! The mirrors of the node's own pods: what the cluster sees of pods that it did not ask for. Pure.
+//!
+//! As pkg/kubelet/pod/mirror_client.go has it.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::api::annotations::{CONFIG_HASH, CONFIG_MIRROR};
+use crate::api::{Pod, encode};
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum MirrorStep {
+    /// A mirror of nobody, or of what its pod was before.
+    Delete {
+        namespace: String,
+        name: String,
+        uid: String,
+    },
+    Create {
+        namespace: String,
+        name: String,
+        object: Value,
+    },
+}
+
+/// What brings the mirrors to what the pods are. `complete`: these are all pods of the node's own; a mirror of no pod is
+/// nobody's then. `node_uid` is that of the node's object.
+pub(super) fn steps(
+    own: &[Arc<Pod>],
+    mirrors: &[Arc<Pod>],
+    complete: bool,
+    node: &str,
+    node_uid: &str,
+) -> Vec<MirrorStep> {
+    let same_name = |one: &Pod, other: &Pod| one.full_name() == other.full_name();
+    let outdated = mirrors.iter().filter(|mirror| match own.iter().find(|pod| same_name(pod, mirror)) {
+        Some(pod) => !is_mirror_of(mirror, pod),
+        None => complete,
+    });
+    let delete = |mirror: &Arc<Pod>| MirrorStep::Delete {
+        namespace: mirror.metadata.namespace.clone(),
+        name: mirror.metadata.name.clone(),
+        uid: mirror.metadata.uid.to_string(),
+    };
+    let missing = own.iter().filter(|pod| !mirrors.iter().any(|mirror| same_name(pod, mirror)));
+    let create = |pod: &Arc<Pod>| MirrorStep::Create {
+        namespace: pod.metadata.namespace.clone(),
+        name: pod.metadata.name.clone(),
+        object: mirror(pod, node, node_uid),
+    };
+    outdated.map(delete).chain(missing.map(create)).collect()
+}
+
+/// One that is being deleted is gone for good: another takes its place.
+fn is_mirror_of(mirror: &Pod, pod: &Pod) -> bool {
+    mirror.metadata.deletion_timestamp.is_none() && mirror.annotation(CONFIG_MIRROR) == pod.annotation(CONFIG_HASH)
+}
+
+fn mirror(pod: &Pod, node: &str, node_uid: &str) -> Value {
+    let mut mirror = pod.clone();
+    let hash = pod.annotation(CONFIG_HASH).unwrap_or_default().to_owned();
+    mirror.metadata.annotations.insert(CONFIG_MIRROR, hash);
+    // The server gives it one of its own.
+    mirror.metadata.uid = Default::default();
+    let mut object = encode(&mirror);
+    if let Value::Object(object) = &mut object {
+        object.remove("status");
+        object.insert("apiVersion".to_owned(), json!("v1"));
+        object.insert("kind".to_owned(), json!("Pod"));
+        if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+            let owner = json!({"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid, "controller": true});
+            metadata.insert("ownerReferences".to_owned(), json!([owner]));
+        }
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Time;
+
+    fn pod(name: &str, hash: &str) -> Arc<Pod> {
+        let mut pod = Pod::default();
+        pod.metadata.namespace = "ns".to_owned();
+        pod.metadata.name = name.to_owned();
+        pod.metadata.uid = hash.into();
+        pod.metadata.annotations.insert(CONFIG_HASH, hash.to_owned());
+        Arc::new(pod)
+    }
+
+    fn mirror_of(name: &str, hash: &str) -> Arc<Pod> {
+        let mut mirror = Pod::clone(&pod(name, hash));
+        mirror.metadata.uid = "of-the-server".into();
+        mirror.metadata.annotations.insert(CONFIG_MIRROR, hash.to_owned());
+        Arc::new(mirror)
+    }
+
+    /// As `-name` and `+name`.
+    fn steps_of(own: &[Arc<Pod>], mirrors: &[Arc<Pod>], complete: bool) -> Vec<String> {
+        let word = |step| match step {
+            MirrorStep::Delete { name, uid, .. } => {
+                assert_eq!(uid, "of-the-server");
+                format!("-{name}")
+            }
+            MirrorStep::Create { name, .. } => format!("+{name}"),
+        };
+        steps(own, mirrors, complete, "n", "nu").into_iter().map(word).collect()
+    }
+
+    #[test]
+    fn each_pod_gets_a_mirror_and_a_mirror_of_nobody_goes() {
+        let (own, mirrors) = ([pod("a", "1"), pod("b", "1")], [mirror_of("b", "1"), mirror_of("c", "1")]);
+        assert_eq!(steps_of(&own, &mirrors, true), ["-c", "+a"]);
+        assert_eq!(steps_of(&own, &mirrors, false), ["+a"]);
+    }
+
+    #[test]
+    fn a_mirror_of_what_the_pod_was_before_goes_before_another_comes() {
+        assert_eq!(steps_of(&[pod("a", "2")], &[mirror_of("a", "1")], true), ["-a"]);
+        assert_eq!(steps_of(&[pod("a", "2")], &[], true), ["+a"]);
+    }
+
+    #[test]
+    fn a_mirror_that_somebody_deletes_is_made_anew() {
+        let mut deleted = Pod::clone(&mirror_of("a", "1"));
+        deleted.metadata.deletion_timestamp = Some(Time::from_unix_nanos(1));
+        assert_eq!(steps_of(&[pod("a", "1")], &[Arc::new(deleted)], true), ["-a"]);
+    }
+
+    #[test]
+    fn a_mirror_says_whose_it_is_and_leaves_its_uid_to_the_server() {
+        let made = mirror(&pod("a", "1"), "n", "nu");
+        assert_eq!(made["metadata"]["annotations"][CONFIG_MIRROR], "1");
+        assert_eq!(made["metadata"]["ownerReferences"][0]["uid"], "nu");
+        assert_eq!(
+            (&made["metadata"]["uid"], &made["status"], &made["kind"]),
+            (&Value::Null, &Value::Null, &json!("Pod"))
+        );
+    }
+}

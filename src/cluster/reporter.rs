@@ -1,0 +1,241 @@
+//! Makes the requests that are due, and says what has become of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_channel::Sender;
+use serde_json::{Value, json};
+
+use super::mirrors::{self, MirrorStep};
+use super::reports::{Job, Reports, Target, What};
+use crate::api::{Pod, PodStatus, PodUid, Time};
+use crate::apiserver::{ApiError, Client, Patch, Request};
+use crate::pods::{MirrorDone, ReportDone, ReportOutcome, SyncEvent};
+use crate::rt;
+use crate::status::reported;
+use crate::time::jitter;
+
+/// What the sync loop tells the cluster through.
+pub(crate) struct Reporter {
+    client: Client,
+    node: String,
+    inbox: Sender<SyncEvent>,
+    reports: Reports,
+    /// Of the node's object, once it is known.
+    node_uid: Option<String>,
+    /// The pods of the node's own whose mirrors are being made or removed, or were, and until when nothing more is tried.
+    mirrored: BTreeMap<String, Mirrored>,
+    own: Vec<Arc<Pod>>,
+    own_complete: bool,
+    mirrors: Vec<Arc<Pod>>,
+    tasks: Vec<rt::Task<()>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Mirrored {
+    UnderWay,
+    /// The server has answered; its watch tells what has become of it before this moment.
+    Settles(Instant),
+    Failed(Instant),
+}
+
+/// Until the watch has shown a mirror.
+const SETTLES: Duration = Duration::from_secs(10);
+const RETRY_MIRROR: Duration = Duration::from_secs(20);
+
+impl Reporter {
+    pub(crate) fn new(client: Client, node: &str, inbox: Sender<SyncEvent>) -> Self {
+        Self {
+            client,
+            node: node.to_owned(),
+            inbox,
+            reports: Reports::default(),
+            node_uid: None,
+            mirrored: BTreeMap::new(),
+            own: Vec::new(),
+            own_complete: false,
+            mirrors: Vec::new(),
+            tasks: Vec::new(),
+        }
+    }
+
+    /// The server shows this pod so.
+    pub(crate) fn see(&mut self, pod: &Pod) {
+        self.reports.see(&pod.metadata.uid, target(pod), &pod.status, version(pod));
+    }
+
+    /// The node's own pods, under the uids that they run with, and the mirrors that the server has.
+    pub(crate) fn see_mirrors(&mut self, own: Vec<(PodUid, Arc<Pod>)>, complete: bool, mirrors: Vec<Arc<Pod>>) {
+        for mirror in &mirrors {
+            let pod = own.iter().find(|(_, pod)| pod.full_name() == mirror.full_name());
+            if let Some((uid, _)) = pod.filter(|_| mirror.metadata.deletion_timestamp.is_none()) {
+                self.reports.see(uid, target(mirror), &mirror.status, version(mirror));
+            }
+        }
+        let settled = |name: &str| mirrors.iter().any(|mirror| mirror.full_name() == name);
+        self.mirrored.retain(|name, state| !(matches!(state, Mirrored::Settles(_)) && settled(name)));
+        self.own = own.into_iter().map(|(_, pod)| pod).collect();
+        self.own_complete = complete;
+        self.mirrors = mirrors;
+    }
+
+    /// This is true of the pod now. `may_run`: not all of its containers are known to have ended.
+    pub(crate) fn tell(&mut self, pod: &PodUid, status: &PodStatus, may_run: bool, now: Time) {
+        let Some(shown) = self.reports.shown(pod) else { return };
+        let told = reported(shown, status, may_run, now);
+        self.reports.want(pod, told);
+    }
+
+    /// Nothing of a pod is left that the cluster has deleted.
+    pub(crate) fn gone(&mut self, pod: &PodUid) {
+        self.reports.gone(pod);
+    }
+
+    pub(crate) fn forget(&mut self, pod: &PodUid) {
+        self.reports.forget(pod);
+    }
+
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let mirrored = self.mirrored.values().filter_map(|state| match state {
+            Mirrored::UnderWay => None,
+            Mirrored::Settles(moment) | Mirrored::Failed(moment) => Some(*moment),
+        });
+        self.reports.due().into_iter().chain(mirrored).min()
+    }
+
+    /// Begins what is due.
+    pub(crate) fn start(&mut self, now: Instant) {
+        self.tasks.retain(|task| !task.is_finished());
+        for job in self.reports.next(now) {
+            let (client, inbox) = (self.client.clone(), self.inbox.clone());
+            self.tasks.push(rt::spawn(async move {
+                let outcome = report(&client, &job).await;
+                let done = ReportDone { pod: job.pod, outcome };
+                // The loop is gone only when the process ends.
+                let _ = inbox.send(SyncEvent::Reported(done)).await;
+            }));
+        }
+        self.start_mirrors(now);
+    }
+
+    fn start_mirrors(&mut self, now: Instant) {
+        self.mirrored.retain(|_, state| match state {
+            Mirrored::UnderWay => true,
+            Mirrored::Settles(moment) | Mirrored::Failed(moment) => *moment > now,
+        });
+        let uid = self.node_uid.clone().unwrap_or_default();
+        for step in mirrors::steps(&self.own, &self.mirrors, self.own_complete, &self.node, &uid) {
+            let (MirrorStep::Delete { namespace, name, .. } | MirrorStep::Create { namespace, name, .. }) = &step;
+            let name = crate::api::full_name(name, namespace);
+            if self.mirrored.contains_key(&name) {
+                continue;
+            }
+            self.mirrored.insert(name.clone(), Mirrored::UnderWay);
+            let (client, inbox, node) = (self.client.clone(), self.inbox.clone(), self.node.clone());
+            let node_uid = self.node_uid.clone();
+            self.tasks.push(rt::spawn(async move {
+                let done = carry_out(&client, &node, node_uid, step).await;
+                let (node_uid, failure) = match done {
+                    Ok(node_uid) => (node_uid, None),
+                    Err(error) => (None, Some(error.to_string())),
+                };
+                let _ = inbox.send(SyncEvent::Mirrored(MirrorDone { name, node_uid, failure })).await;
+            }));
+        }
+    }
+
+    pub(crate) fn reported(&mut self, done: &ReportDone, now: Instant) {
+        if let ReportOutcome::Failed(why) = &done.outcome {
+            log!(debug, "status not told to the API server", pod = done.pod, error = why);
+        }
+        self.reports.done(&done.pod, &done.outcome, now, |wait| jitter(wait, 0.5, rt::random()));
+    }
+
+    pub(crate) fn mirrored(&mut self, done: MirrorDone, now: Instant) {
+        if done.node_uid.is_some() {
+            self.node_uid = done.node_uid;
+        }
+        let state = match done.failure {
+            None => Mirrored::Settles(now + SETTLES),
+            Some(why) => {
+                log!(warn, "mirror pod not as it should be", pod = done.name, error = why);
+                Mirrored::Failed(now + jitter(RETRY_MIRROR, 0.5, rt::random()))
+            }
+        };
+        self.mirrored.insert(done.name, state);
+    }
+}
+
+fn target(pod: &Pod) -> Target {
+    let metadata = &pod.metadata;
+    Target { namespace: metadata.namespace.clone(), name: metadata.name.clone(), uid: metadata.uid.clone() }
+}
+
+/// Versions of one server can be compared as numbers.
+fn version(pod: &Pod) -> u64 {
+    pod.metadata.resource_version.parse().unwrap_or_default()
+}
+
+async fn report(client: &Client, job: &Job) -> ReportOutcome {
+    let Target { namespace, name, uid } = &job.target;
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+    let request = match &job.what {
+        What::Patch(patch) => Request::patch(format!("{path}/status"), Patch::StrategicMerge, patch),
+        What::Delete => Request::delete(path, &delete_options(uid.as_str())),
+    };
+    match client.send(&request.for_metadata()).await {
+        Ok(answer) => {
+            let answer = answer.json().unwrap_or_default();
+            let version = answer.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+            ReportOutcome::Accepted { version: version.and_then(|version| version.parse().ok()).unwrap_or_default() }
+        }
+        Err(error) if error.is_not_found() || error.is_conflict() => ReportOutcome::Unknown,
+        Err(error) => ReportOutcome::Failed(error.to_string()),
+    }
+}
+
+/// At once, and no other pod of this name.
+fn delete_options(uid: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": {"uid": uid}})
+}
+
+/// The uid of the node's object, if it was asked for.
+async fn carry_out(
+    client: &Client,
+    node: &str,
+    node_uid: Option<String>,
+    step: MirrorStep,
+) -> Result<Option<String>, ApiError> {
+    match step {
+        MirrorStep::Delete { namespace, name, uid } => {
+            let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+            match client.send(&Request::delete(path, &delete_options(&uid)).for_metadata()).await {
+                Ok(_) => Ok(None),
+                Err(error) if error.is_not_found() || error.is_conflict() => Ok(None),
+                Err(error) => Err(error),
+            }
+        }
+        MirrorStep::Create { namespace, mut object, .. } => {
+            let node_uid = match node_uid {
+                Some(uid) => uid,
+                None => uid_of_node(client, node).await?,
+            };
+            if let Some(owner) = object.pointer_mut("/metadata/ownerReferences/0/uid") {
+                *owner = json!(node_uid);
+            }
+            let request = Request::post(format!("/api/v1/namespaces/{namespace}/pods"), &object).for_metadata();
+            match client.send(&request).await {
+                Ok(_) => Ok(Some(node_uid)),
+                Err(error) if error.is_already_exists() => Ok(Some(node_uid)),
+                Err(error) => Err(error),
+            }
+        }
+    }
+}
+
+async fn uid_of_node(client: &Client, node: &str) -> Result<String, ApiError> {
+    let answer = client.send(&Request::get(format!("/api/v1/nodes/{node}")).for_metadata()).await?.json()?;
+    let uid = answer.pointer("/metadata/uid").and_then(Value::as_str);
+    uid.map(str::to_owned).ok_or_else(|| ApiError::Malformed("a node without a uid".into()))
+}

@@ -1,0 +1,200 @@
+//! What is still to be told of each pod, and what is on its way. Pure: the moment is an argument.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::api::{PodStatus, PodUid};
+use crate::pods::ReportOutcome;
+use crate::status::status_patch;
+use crate::time::Backoff;
+
+/// The pod as the API server has it: for a pod of the node's own that is its mirror.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: PodUid,
+}
+
+/// A request to be made.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Job {
+    /// Whose status it is.
+    pub(super) pod: PodUid,
+    pub(super) target: Target,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum What {
+    /// Strategic merge, of the status.
+    Patch(Value),
+    /// The pod has ended and nothing of it is left: the server need not wait any longer.
+    Delete,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    pods: BTreeMap<PodUid, Report>,
+}
+
+#[derive(Debug)]
+struct Report {
+    target: Target,
+    /// What the server shows, as far as is known, and since which of its versions.
+    shown: PodStatus,
+    version: u64,
+    /// What it shall show.
+    wanted: Option<PodStatus>,
+    /// Nothing of the pod is left on the node.
+    gone: bool,
+    /// What is shown may differ from what is wanted.
+    news: bool,
+    under_way: Option<UnderWay>,
+    /// After a failure.
+    not_before: Option<Instant>,
+    backoff: Backoff,
+    /// The server has said that it does not have this pod, or has another one of its name.
+    unknown: bool,
+}
+
+#[derive(Debug)]
+enum UnderWay {
+    Patch(Box<PodStatus>),
+    Delete,
+}
+
+/// Requests at once.
+const AT_ONCE: usize = 4;
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+/// The kubelet's own batch.
+const RETRY_LONGEST: Duration = Duration::from_secs(10);
+
+impl Reports {
+    /// The server shows this of the pod, in this version. What is older than what it was told last means nothing.
+    pub(super) fn see(&mut self, pod: &PodUid, target: Target, shown: &PodStatus, version: u64) {
+        match self.pods.get_mut(pod).filter(|report| report.target == target) {
+            Some(report) if version < report.version => {}
+            Some(report) => {
+                report.shown = shown.clone();
+                report.version = version;
+                report.unknown = false;
+                report.news = true;
+            }
+            None => {
+                let wanted = self.pods.remove(pod).and_then(|report| report.wanted);
+                self.pods.insert(pod.clone(), Report::new(target, shown.clone(), version, wanted));
+            }
+        }
+    }
+
+    pub(super) fn shown(&self, pod: &PodUid) -> Option<&PodStatus> {
+        self.pods.get(pod).map(|report| &report.shown)
+    }
+
+    /// This is true of the pod now. A pod that the server does not have is told of when it has.
+    pub(super) fn want(&mut self, pod: &PodUid, status: PodStatus) {
+        if let Some(report) = self.pods.get_mut(pod) {
+            if report.wanted.as_ref() != Some(&status) {
+                report.wanted = Some(status);
+                report.news = true;
+            }
+        }
+    }
+
+    /// Nothing of the pod is left, and the server waits for that.
+    pub(super) fn gone(&mut self, pod: &PodUid) {
+        if let Some(report) = self.pods.get_mut(pod) {
+            report.news |= !report.gone;
+            report.gone = true;
+        }
+    }
+
+    /// The server does not have the pod any more.
+    pub(super) fn forget(&mut self, pod: &PodUid) {
+        self.pods.remove(pod);
+    }
+
+    /// What is to be asked now, as far as there is room for it.
+    pub(super) fn next(&mut self, now: Instant) -> Vec<Job> {
+        let under_way = self.pods.values().filter(|report| report.under_way.is_some()).count();
+        let room = AT_ONCE.saturating_sub(under_way);
+        let due = self.pods.iter_mut().filter(|(_, report)| report.not_before.is_none_or(|moment| moment <= now));
+        due.filter_map(|(pod, report)| report.next(pod)).take(room).collect()
+    }
+
+    /// The moment of the next request that no event asks for.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let has_news = |report: &&Report| report.news && !report.unknown && report.under_way.is_none();
+        let waiting = self.pods.values().filter(has_news);
+        waiting.filter_map(|report| report.not_before).min()
+    }
+
+    /// What has become of a request. `stretch` adds jitter.
+    pub(super) fn done(
+        &mut self,
+        pod: &PodUid,
+        outcome: &ReportOutcome,
+        now: Instant,
+        stretch: impl Fn(Duration) -> Duration,
+    ) {
+        let Some(report) = self.pods.get_mut(pod) else { return };
+        let under_way = report.under_way.take();
+        report.news = true;
+        match outcome {
+            ReportOutcome::Accepted { version } => {
+                report.not_before = None;
+                report.backoff.reset();
+                match under_way {
+                    Some(UnderWay::Patch(status)) => {
+                        report.shown = *status;
+                        report.version = report.version.max(*version);
+                    }
+                    Some(UnderWay::Delete) => report.unknown = true,
+                    None => {}
+                }
+            }
+            ReportOutcome::Unknown => report.unknown = true,
+            ReportOutcome::Failed(_) => {
+                let wait = stretch(report.backoff.next_wait());
+                report.not_before = now.checked_add(wait);
+            }
+        }
+    }
+}
+
+impl Report {
+    fn new(target: Target, shown: PodStatus, version: u64, wanted: Option<PodStatus>) -> Self {
+        let backoff = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
+        let (gone, news, under_way, not_before, unknown) = (false, true, None, None, false);
+        Self { target, shown, version, wanted, gone, news, under_way, not_before, backoff, unknown }
+    }
+
+    fn next(&mut self, pod: &PodUid) -> Option<Job> {
+        if !self.news || self.under_way.is_some() || self.unknown {
+            return None;
+        }
+        let job = |what| Job { pod: pod.clone(), target: self.target.clone(), what };
+        if let Some(wanted) = &self.wanted {
+            if let Some(status) = status_patch(&self.shown, wanted) {
+                // Another pod of this name must not get it.
+                let patch = json!({"metadata": {"uid": self.target.uid.as_str()}, "status": status});
+                let job = job(What::Patch(patch));
+                self.under_way = Some(UnderWay::Patch(Box::new(wanted.clone())));
+                return Some(job);
+            }
+        }
+        if self.gone {
+            let job = job(What::Delete);
+            self.under_way = Some(UnderWay::Delete);
+            return Some(job);
+        }
+        self.news = false;
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+use super::*;
+use crate::api::PodPhase;
+
+fn uid() -> PodUid {
+    PodUid::from("u")
+}
+
+fn target() -> Target {
+    Target { namespace: "ns".to_owned(), name: "p".to_owned(), uid: uid() }
+}
+
+fn status(phase: PodPhase) -> PodStatus {
+    PodStatus { phase, ..PodStatus::default() }
+}
+
+/// A pod that the server shows as pending.
+fn pending() -> Reports {
+    let mut reports = Reports::default();
+    reports.see(&uid(), target(), &status(PodPhase::Pending), 5);
+    reports
+}
+
+/// The phases that are told now; an empty one for a deletion.
+fn told(reports: &mut Reports, now: Instant) -> Vec<String> {
+    let phase = |job: Job| match job.what {
+        What::Patch(patch) => {
+            assert_eq!(patch["metadata"]["uid"], "u");
+            patch["status"]["phase"].as_str().unwrap_or_default().to_owned()
+        }
+        What::Delete => String::new(),
+    };
+    reports.next(now).into_iter().map(phase).collect()
+}
+
+fn accepted(reports: &mut Reports, version: u64, now: Instant) {
+    reports.done(&uid(), &ReportOutcome::Accepted { version }, now, |wait| wait);
+}
+
+#[test]
+fn what_is_news_is_told_once_and_one_at_a_time() {
+    let (mut reports, now) = (pending(), Instant::now());
+    assert!(told(&mut reports, now).is_empty());
+    reports.want(&uid(), status(PodPhase::Running));
+    assert_eq!(told(&mut reports, now), ["Running"]);
+    reports.want(&uid(), status(PodPhase::Failed));
+    assert!(told(&mut reports, now).is_empty());
+    accepted(&mut reports, 6, now);
+    assert_eq!(told(&mut reports, now), ["Failed"]);
+    accepted(&mut reports, 7, now);
+    assert!(told(&mut reports, now).is_empty());
+}
+
+#[test]
+fn an_echo_that_comes_late_brings_nothing_old_back() {
+    let (mut reports, now) = (pending(), Instant::now());
+    reports.want(&uid(), status(PodPhase::Running));
+    told(&mut reports, now);
+    accepted(&mut reports, 9, now);
+    reports.see(&uid(), target(), &status(PodPhase::Pending), 7);
+    assert!(told(&mut reports, now).is_empty());
+    // Somebody has really written another one.
+    reports.see(&uid(), target(), &status(PodPhase::Pending), 10);
+    assert_eq!(told(&mut reports, now), ["Running"]);
+}
+
+#[test]
+fn a_failure_is_tried_again_later_with_what_is_true_then() {
+    let (mut reports, now) = (pending(), Instant::now());
+    reports.want(&uid(), status(PodPhase::Running));
+    told(&mut reports, now);
+    reports.done(&uid(), &ReportOutcome::Failed("away".to_owned()), now, |wait| wait);
+    reports.want(&uid(), status(PodPhase::Succeeded));
+    assert!(told(&mut reports, now).is_empty());
+    let due = reports.due().unwrap();
+    assert_eq!(due - now, RETRY_FIRST);
+    assert_eq!(told(&mut reports, due), ["Succeeded"]);
+}
+
+#[test]
+fn a_pod_is_deleted_after_its_last_word() {
+    let (mut reports, now) = (pending(), Instant::now());
+    reports.want(&uid(), status(PodPhase::Failed));
+    reports.gone(&uid());
+    assert_eq!(told(&mut reports, now), ["Failed"]);
+    accepted(&mut reports, 6, now);
+    assert_eq!(told(&mut reports, now), [""]);
+    accepted(&mut reports, 0, now);
+    assert!(told(&mut reports, now).is_empty());
+}
+
+#[test]
+fn of_a_pod_that_the_server_does_not_have_nothing_is_told_until_it_has() {
+    let (mut reports, now) = (pending(), Instant::now());
+    reports.want(&uid(), status(PodPhase::Running));
+    told(&mut reports, now);
+    reports.done(&uid(), &ReportOutcome::Unknown, now, |wait| wait);
+    assert!(told(&mut reports, now).is_empty() && reports.due().is_none());
+    let other = Target { uid: PodUid::from("other"), ..target() };
+    reports.see(&uid(), other.clone(), &status(PodPhase::Pending), 8);
+    assert_eq!(reports.next(now)[0].target, other);
+}
+
+#[test]
+fn no_more_than_a_few_are_told_at_once() {
+    let (mut reports, now) = (Reports::default(), Instant::now());
+    for name in 0..10 {
+        let pod = PodUid::from(name.to_string());
+        reports.see(&pod, Target { uid: pod.clone(), ..target() }, &status(PodPhase::Pending), 1);
+        reports.want(&pod, status(PodPhase::Running));
+    }
+    assert_eq!(reports.next(now).len(), AT_ONCE);
+    assert!(reports.next(now).is_empty());
+}

@@ -1,0 +1,187 @@
+//! The pods of this node as the API server has them, and the mirrors of its own pods among them. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::api::annotations::{CONFIG_SEEN, CONFIG_SOURCE};
+use crate::api::{DecodeError, Pod, PodUid, Time, decode};
+use crate::apiserver::Change;
+use crate::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
+
+#[derive(Debug, Default)]
+pub(super) struct ApiPods {
+    /// All there was has been told once.
+    synced: bool,
+    changed: bool,
+    pods: BTreeMap<PodUid, Arc<Pod>>,
+    /// Pods that cannot be read, by namespace and name. What was known of such a pod stays.
+    unread: BTreeMap<String, SourceProblem>,
+    away: Option<SourceProblem>,
+}
+
+/// What is shown as the place that these pods come from.
+const ORIGIN: &str = "API server";
+
+impl ApiPods {
+    pub(super) fn take_in(&mut self, change: Change, now: Timestamp) {
+        self.changed = true;
+        if !matches!(change, Change::Away(_)) {
+            self.away = None;
+        }
+        match change {
+            Change::Replaced(all) => {
+                self.synced = true;
+                self.unread.clear();
+                let before = std::mem::take(&mut self.pods);
+                for object in all {
+                    self.apply(object, &before, now);
+                }
+            }
+            Change::Applied(object) => {
+                let before = self.pods.clone();
+                self.apply(object, &before, now);
+            }
+            Change::Deleted(object) => {
+                self.unread.remove(&name_of(&object));
+                self.pods.remove(uid_of(&object));
+            }
+            Change::Away(why) => self.away = Some(problem(ORIGIN, why, now)),
+        }
+    }
+
+    fn apply(&mut self, object: Value, before: &BTreeMap<PodUid, Arc<Pod>>, now: Timestamp) {
+        let (name, uid) = (name_of(&object), PodUid::from(uid_of(&object)));
+        let old = before.get(&uid);
+        match read(object, old, now) {
+            Ok(pod) => {
+                self.unread.remove(&name);
+                self.pods.insert(uid, Arc::new(pod));
+            }
+            Err(error) => {
+                self.unread.insert(name.clone(), problem(&name, error.to_string(), now));
+                if let Some(old) = old {
+                    self.pods.insert(uid, Arc::clone(old));
+                }
+            }
+        }
+    }
+
+    /// What is to be told, if anything has changed since the last time and it is known what there is.
+    pub(super) fn update(&mut self) -> Option<SourceUpdate> {
+        if !std::mem::take(&mut self.changed) {
+            return None;
+        }
+        let (mirrors, pods): (Vec<_>, Vec<_>) = self.pods.values().cloned().partition(|pod| pod.is_mirror());
+        let origin: Arc<str> = Arc::from(ORIGIN);
+        Some(SourceUpdate {
+            source: SourceName::Api,
+            pods: pods.into_iter().map(|pod| SourcePod { pod, origin: Arc::clone(&origin) }).collect(),
+            objects: Vec::new(),
+            mirrors,
+            problems: self.unread.values().chain(&self.away).cloned().collect(),
+            complete: self.synced && self.unread.is_empty(),
+        })
+    }
+}
+
+/// The pod with this node's own notes on it.
+fn read(object: Value, old: Option<&Arc<Pod>>, now: Timestamp) -> Result<Pod, DecodeError> {
+    let mut pod: Pod = decode(object)?.value;
+    if !pod.is_mirror() {
+        let seen = old.and_then(|old| old.annotation(CONFIG_SEEN)).map_or_else(|| now.to_string(), str::to_owned);
+        pod.metadata.annotations.insert(CONFIG_SEEN, seen);
+        pod.metadata.annotations.insert(CONFIG_SOURCE, SourceName::Api.as_str().to_owned());
+    }
+    Ok(pod)
+}
+
+fn problem(origin: &str, what: String, now: Timestamp) -> SourceProblem {
+    SourceProblem { origin: origin.into(), what, keeps_last_good: true, since: Time::from_timestamp(now) }
+}
+
+fn uid_of(object: &Value) -> &str {
+    object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn name_of(object: &Value) -> String {
+    let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    format!("pod {}/{}", text("/metadata/namespace"), text("/metadata/name"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(name: &str, image: Value) -> Value {
+        let containers = json!([{"name": "c", "image": image}]);
+        json!({"metadata": {"namespace": "ns", "name": name, "uid": name}, "spec": {"containers": containers}})
+    }
+
+    fn mirror(name: &str) -> Value {
+        let annotations = json!({"kubernetes.io/config.mirror": "h", "kubernetes.io/config.source": "file"});
+        json!({"metadata": {"namespace": "ns", "name": name, "uid": name, "annotations": annotations}})
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn names(pods: &[SourcePod]) -> Vec<&str> {
+        pods.iter().map(|pod| pod.pod.metadata.name.as_str()).collect()
+    }
+
+    #[test]
+    fn pods_come_and_go_and_mirrors_are_told_apart() {
+        let mut pods = ApiPods::default();
+        assert!(pods.update().is_none());
+        pods.take_in(Change::Replaced(vec![pod("a", json!("i")), mirror("m")]), at(1));
+        let update = pods.update().unwrap();
+        assert!(update.complete);
+        assert_eq!(names(&update.pods), ["a"]);
+        assert_eq!(update.pods[0].pod.annotation(CONFIG_SOURCE), Some("api"));
+        assert_eq!(update.mirrors[0].annotation(CONFIG_SOURCE), Some("file"));
+        pods.take_in(Change::Applied(pod("b", json!("i"))), at(2));
+        pods.take_in(Change::Deleted(pod("a", json!("i"))), at(2));
+        assert_eq!(names(&pods.update().unwrap().pods), ["b"]);
+        assert!(pods.update().is_none());
+    }
+
+    #[test]
+    fn when_a_pod_was_first_seen_stays() {
+        let mut pods = ApiPods::default();
+        pods.take_in(Change::Replaced(vec![pod("a", json!("i"))]), at(1));
+        pods.take_in(Change::Replaced(vec![pod("a", json!("j"))]), at(2));
+        let update = pods.update().unwrap();
+        assert_eq!(update.pods[0].pod.annotation(CONFIG_SEEN), Some("1970-01-01T00:00:01Z"));
+    }
+
+    #[test]
+    fn a_pod_that_cannot_be_read_stays_as_it_was_and_is_told() {
+        let mut pods = ApiPods::default();
+        pods.take_in(Change::Replaced(vec![pod("a", json!("i"))]), at(1));
+        pods.take_in(Change::Applied(pod("a", json!(7))), at(2));
+        let update = pods.update().unwrap();
+        assert_eq!(update.pods[0].pod.spec.containers[0].image, "i");
+        assert_eq!(&*update.problems[0].origin, "pod ns/a");
+        assert_eq!(update.problems[0].what, "spec.containers[0].image: expected a string, found a number");
+        assert!(!update.complete);
+        pods.take_in(Change::Applied(pod("a", json!("k"))), at(3));
+        assert!(pods.update().unwrap().problems.is_empty());
+    }
+
+    #[test]
+    fn a_server_that_is_away_takes_no_pod_with_it() {
+        let mut pods = ApiPods::default();
+        pods.take_in(Change::Away("connection refused".to_owned()), at(1));
+        assert!(!pods.update().unwrap().complete);
+        pods.take_in(Change::Replaced(vec![pod("a", json!("i"))]), at(2));
+        pods.take_in(Change::Away("connection refused".to_owned()), at(3));
+        let update = pods.update().unwrap();
+        assert_eq!((names(&update.pods), update.problems.len(), update.complete), (vec!["a"], 1, true));
+    }
+}

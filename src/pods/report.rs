@@ -1,0 +1,32 @@
+//! What has become of what the cluster was told. Pure.
+
+use crate::api::PodUid;
+
+/// A status, or a pod's end, was told to the API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReportDone {
+    /// Whose it is.
+    pub(crate) pod: PodUid,
+    pub(crate) outcome: ReportOutcome,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ReportOutcome {
+    /// The server's object is in this version now.
+    Accepted { version: u64 },
+    /// The server does not have the pod, or another one of its name.
+    Unknown,
+    /// One line.
+    Failed(String),
+}
+
+/// The mirror of one of the node's own pods was made or removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MirrorDone {
+    /// `name_namespace`.
+    pub(crate) name: String,
+    /// Of the node's object, where it was asked for.
+    pub(crate) node_uid: Option<String>,
+    /// One line.
+    pub(crate) failure: Option<String>,
+}

@@ -1,0 +1,140 @@
+//! From the status that the API server shows to the one that it shall show: a strategic merge patch. Pure.
+
+use serde_json::{Map, Value, json};
+
+use super::generate::is_own;
+use crate::api::{PodStatus, encode};
+
+/// What has to change, as the `status` of a patch; nothing if nothing has to. Of lists that the server merges by key
+/// only the entries that differ are told; conditions of other controllers stay as they are.
+pub(crate) fn status_patch(shown: &PodStatus, wanted: &PodStatus) -> Option<Value> {
+    let (mut old, mut new) = (object(shown), object(wanted));
+    for foreign in FOREIGN {
+        old.remove(foreign);
+        new.remove(foreign);
+    }
+    let mut patch = Map::new();
+    let conditions = [&mut old, &mut new].map(|status| match status.remove("conditions") {
+        Some(Value::Array(conditions)) => conditions,
+        _ => Vec::new(),
+    });
+    let conditions = condition_patch(&conditions[0], &conditions[1]);
+    if !conditions.is_empty() {
+        patch.insert("conditions".to_owned(), Value::Array(conditions));
+    }
+    for list in MERGED_BY_SERVER {
+        // Addresses of before would stay beside the new ones.
+        if let (Some(Value::Array(_)), Some(Value::Array(items))) = (old.get(list), new.get_mut(list)) {
+            if old.get(list).and_then(Value::as_array) != Some(items) {
+                items.insert(0, json!({"$patch": "replace"}));
+            }
+        }
+    }
+    patch.extend(difference(&old, new));
+    (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+/// What other controllers write.
+const FOREIGN: [&str; 3] = ["nominatedNodeName", "resourceClaimStatuses", "extendedResourceClaimStatus"];
+const MERGED_BY_SERVER: [&str; 2] = ["hostIPs", "podIPs"];
+
+fn object(status: &PodStatus) -> Map<String, Value> {
+    match encode(status) {
+        Value::Object(object) => object,
+        _ => Map::new(),
+    }
+}
+
+fn condition_patch(old: &[Value], new: &[Value]) -> Vec<Value> {
+    let kind = |condition: &Value| condition.get("type").cloned().unwrap_or_default();
+    let find = |list: &[Value], wanted: &Value| list.iter().find(|condition| kind(condition) == *wanted).cloned();
+    let changed = new.iter().filter_map(|condition| match find(old, &kind(condition)) {
+        None => Some(condition.clone()),
+        Some(known) if known == *condition => None,
+        Some(known) => {
+            let (Value::Object(known), Value::Object(wanted)) = (known, condition.clone()) else { return None };
+            let mut changes = difference(&known, wanted);
+            changes.insert("type".to_owned(), kind(condition));
+            Some(Value::Object(changes))
+        }
+    });
+    let gone = old.iter().map(kind).filter(|kind| kind.as_str().is_some_and(is_own) && find(new, kind).is_none());
+    changed.chain(gone.map(|kind| json!({"type": kind, "$patch": "delete"}))).collect()
+}
+
+/// What leads from `old` to `new`: objects key by key, everything else as a whole, `null` for what is no more.
+fn difference(old: &Map<String, Value>, new: Map<String, Value>) -> Map<String, Value> {
+    let gone = old.keys().filter(|key| !new.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+    let mut changes: Map<String, Value> = gone.collect();
+    for (key, value) in new {
+        match (old.get(&key), value) {
+            (Some(known), value) if *known == value => {}
+            (Some(Value::Object(known)), Value::Object(value)) => {
+                changes.insert(key, Value::Object(difference(known, value)));
+            }
+            (_, value) => drop(changes.insert(key, value)),
+        }
+    }
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{ConditionStatus, Ip, PodCondition, PodPhase, conditions};
+
+    fn condition(kind: &'static str, status: ConditionStatus) -> PodCondition {
+        PodCondition { kind: kind.into(), status, ..PodCondition::default() }
+    }
+
+    fn with_conditions(conditions: Vec<PodCondition>) -> PodStatus {
+        PodStatus { conditions, ..PodStatus::default() }
+    }
+
+    fn ips(ips: &[&str]) -> Vec<Ip> {
+        ips.iter().map(|ip| Ip { ip: (*ip).to_owned() }).collect()
+    }
+
+    #[test]
+    fn nothing_is_told_of_what_is_known() {
+        let status = with_conditions(vec![condition(conditions::READY, ConditionStatus::True)]);
+        assert_eq!(status_patch(&status, &status), None);
+    }
+
+    #[test]
+    fn only_what_differs_is_told_and_what_is_gone_is_null() {
+        let old = PodStatus { message: "m".to_owned(), host_ip: "h".to_owned(), ..PodStatus::default() };
+        let new = PodStatus { phase: PodPhase::Running, host_ip: "h".to_owned(), ..PodStatus::default() };
+        assert_eq!(status_patch(&old, &new), Some(json!({"phase": "Running", "message": null})));
+    }
+
+    #[test]
+    fn of_the_conditions_those_that_differ_are_told_and_others_are_left_alone() {
+        let [yes, no] = [ConditionStatus::True, ConditionStatus::False];
+        let old = with_conditions(vec![
+            condition("example.com/gate", yes),
+            condition(conditions::READY, no),
+            condition(conditions::INITIALIZED, yes),
+            condition(conditions::POD_RESIZE_PENDING, yes),
+        ]);
+        let new = with_conditions(vec![condition(conditions::READY, yes), condition(conditions::INITIALIZED, yes)]);
+        let pending = json!({"type": "PodResizePending", "$patch": "delete"});
+        let ready = json!({"type": "Ready", "status": "True"});
+        assert_eq!(status_patch(&old, &new), Some(json!({"conditions": [ready, pending]})));
+    }
+
+    #[test]
+    fn addresses_that_have_changed_replace_those_of_before() {
+        let old = PodStatus { pod_ips: ips(&["10.0.0.1"]), ..PodStatus::default() };
+        let new = PodStatus { pod_ips: ips(&["10.0.0.2"]), ..PodStatus::default() };
+        let all = json!([{"$patch": "replace"}, {"ip": "10.0.0.2"}]);
+        assert_eq!(status_patch(&old, &new), Some(json!({"podIPs": all})));
+        assert_eq!(status_patch(&PodStatus::default(), &new), Some(json!({"podIPs": [{"ip": "10.0.0.2"}]})));
+    }
+
+    #[test]
+    fn what_others_have_written_into_the_status_is_never_taken_away() {
+        let old = PodStatus { nominated_node_name: "n".to_owned(), ..PodStatus::default() };
+        assert_eq!(status_patch(&old, &PodStatus::default()), None);
+    }
+}

@@ -1,0 +1,95 @@
+//! What the world is told of a status, given what it knows already. Pure.
+//!
+//! As the upstream kubelet's status manager has it (pkg/kubelet/status/status_manager.go: `mergePodStatus`,
+//! `TerminatePod`).
+
+use super::generate::is_own;
+use crate::api::{
+    ConditionStatus, ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodPhase, PodStatus, Reason, Time,
+    conditions,
+};
+
+/// `new` as it is told to who knows `shown`. While a container may run the pod is not told to be over.
+pub(crate) fn reported(shown: &PodStatus, new: &PodStatus, may_run: bool, now: Time) -> PodStatus {
+    let mut told = new.clone();
+    told.conditions = shown.conditions.iter().filter(|condition| !is_own(&condition.kind)).cloned().collect();
+    let ours = new.conditions.iter().filter(|condition| is_own(&condition.kind));
+    told.conditions.extend(ours.cloned());
+    let disruption = |status: &PodStatus| {
+        let found = status.conditions.iter().find(|condition| condition.kind == conditions::DISRUPTION_TARGET);
+        found.cloned()
+    };
+    if let Some(mut disruption) = disruption(new).filter(|_| !may_run) {
+        let known = told.conditions.iter().position(|condition| condition.kind == conditions::DISRUPTION_TARGET);
+        let known = known.map(|at| told.conditions.remove(at));
+        if known.is_none_or(|known| known.status != disruption.status) {
+            disruption.last_transition_time = Some(now);
+        }
+        told.conditions.push(disruption);
+    }
+    if may_run && told.phase.is_terminal() && !shown.phase.is_terminal() {
+        told.phase = shown.phase;
+        told.reason = shown.reason.clone();
+        told.message.clone_from(&shown.message);
+    }
+    if told.phase.is_terminal() {
+        let reason = if told.phase == PodPhase::Succeeded { Reason::POD_COMPLETED } else { Reason::POD_FAILED };
+        for condition in &mut told.conditions {
+            let is_readiness = [conditions::READY, conditions::CONTAINERS_READY].contains(&&*condition.kind);
+            if is_readiness && condition.status != ConditionStatus::False {
+                condition.status = ConditionStatus::False;
+                condition.reason = reason.clone();
+                condition.message = String::new();
+                condition.last_transition_time = Some(now);
+            }
+        }
+    }
+    told
+}
+
+/// The last status of a pod that has ended: nothing of it runs, and of what was not seen to end it is not known how it
+/// did.
+pub(crate) fn terminated(pod: &Pod, status: &PodStatus, now: Time) -> PodStatus {
+    let mut last = status.clone();
+    if has_initialized(pod, status) {
+        last.container_statuses.iter_mut().for_each(|status| lose(status, now));
+    }
+    // Those behind the last one that has ever begun were not reached.
+    let reached = status.init_container_statuses.iter().rposition(has_begun).map_or(0, |at| at + 1);
+    last.init_container_statuses.iter_mut().take(reached).for_each(|status| lose(status, now));
+    // A static pod is never over: it begins again with the next start of its kubelet.
+    if !last.phase.is_terminal() && !pod.is_static() {
+        last.phase = PodPhase::Failed;
+    }
+    last
+}
+
+fn has_initialized(pod: &Pod, status: &PodStatus) -> bool {
+    pod.spec.init_containers.is_empty() || status.container_statuses.iter().any(has_begun)
+}
+
+fn has_begun(status: &ContainerStatus) -> bool {
+    let begun = |state: &Option<ContainerState>| {
+        matches!(state, Some(ContainerState::Running(_) | ContainerState::Terminated(_)))
+    };
+    begun(&status.state) || begun(&status.last_state)
+}
+
+fn lose(status: &mut ContainerStatus, now: Time) {
+    if matches!(status.state, Some(ContainerState::Terminated(_))) {
+        return;
+    }
+    let lost = ContainerStateTerminated {
+        exit_code: 137,
+        reason: Reason::CONTAINER_STATUS_UNKNOWN,
+        message: "The container could not be located when the pod was terminated".to_owned(),
+        finished_at: Some(now),
+        ..ContainerStateTerminated::default()
+    };
+    status.state = Some(ContainerState::Terminated(Box::new(lost)));
+    status.ready = false;
+    status.started = Some(false);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! What becomes of the pods is told to the cluster.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::api::{Pod, PodStatus, PodUid};
+use crate::host::clock;
+use crate::pod_workers::{State, Worker};
+use crate::pods::{MirrorDone, ReportDone};
+use crate::status::terminated;
+use crate::sync_loop::SyncLoop;
+
+impl SyncLoop {
+    pub(super) fn on_reported(&mut self, done: &ReportDone, now: Instant) {
+        if let Some(reporter) = &mut self.reporter {
+            reporter.reported(done, now);
+        }
+    }
+
+    pub(super) fn on_mirrored(&mut self, done: MirrorDone, now: Instant) {
+        if let Some(reporter) = &mut self.reporter {
+            reporter.mirrored(done, now);
+        }
+    }
+
+    /// What the server shows of a pod counts before anything is told of it.
+    pub(super) fn see_api_pod(&mut self, pod: &Pod) {
+        if let Some(reporter) = self.reporter.as_mut().filter(|_| !pod.is_static()) {
+            reporter.see(pod);
+        }
+    }
+
+    pub(super) fn see_mirrors(&mut self) {
+        let Some(reporter) = &mut self.reporter else { return };
+        let books = self.books.borrow();
+        let own = books.sources.pods().map(|source| &source.pod).filter(|pod| pod.is_static());
+        let own = own.map(|pod| (books.running_uid(&pod.metadata.uid).clone(), Arc::clone(pod)));
+        let own: Vec<(PodUid, Arc<Pod>)> = own.collect();
+        self.dirty.extend(own.iter().map(|(uid, _)| uid.clone()));
+        reporter.see_mirrors(own, books.sources.all_ready(), books.sources.mirrors().to_vec());
+    }
+
+    /// The cluster has deleted the pod, or it has ended for good before.
+    pub(super) fn end_deleted(&mut self, pod: &Arc<Pod>) {
+        let uid = &pod.metadata.uid;
+        self.workers.wanted(pod);
+        let seconds = pod.metadata.deletion_grace_period_seconds;
+        let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        let grace = seconds.map_or_else(|| pod.spec.termination_grace(), Duration::from_secs);
+        self.workers.deleted(uid, grace);
+        self.dirty.insert(uid.clone());
+    }
+
+    /// The status of a pod of which nothing runs any more: what was not seen to end is told as lost.
+    pub(super) fn last_word(&self, worker: &Worker, status: PodStatus) -> PodStatus {
+        let Some(pod) = worker.pod.as_ref().filter(|pod| !pod.is_static()) else { return status };
+        let has_ended = matches!(worker.state, State::Terminated | State::Finished);
+        let has_begun = self.admitted.contains(&worker.identity.uid);
+        if has_ended && has_begun { terminated(pod, &status, clock::now()) } else { status }
+    }
+
+    pub(super) fn tell_status(&mut self, uid: &PodUid) {
+        let Some(reporter) = &mut self.reporter else { return };
+        let Some(worker) = self.workers.worker(uid) else { return };
+        let books = self.books.borrow();
+        let Some(status) = books.statuses.status(uid) else { return };
+        let may_run = matches!(worker.state, State::Sync | State::Terminating { .. });
+        reporter.tell(uid, status, may_run, clock::now());
+        let deleted = worker.pod.as_ref().filter(|pod| !pod.is_static());
+        let deleted = deleted.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some());
+        if deleted && worker.state == State::Finished {
+            reporter.gone(uid);
+        }
+    }
+}
