@@ -1,6 +1,6 @@
-//! Back-off and jitter. Pure: the moment is an argument.
+//! Back-off, jitter and rates. Pure: the moment is an argument.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Waits that double from `first` up to `limit`.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,50 @@ impl Backoff {
     }
 }
 
+/// How many of something may be begun in a while: a token each, and so many tokens a second.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TokenBucket {
+    per_second: f64,
+    burst: f64,
+    tokens: f64,
+    updated: Instant,
+}
+
+impl TokenBucket {
+    /// A full bucket; `None` if nothing is to be limited.
+    pub(crate) fn new(per_second: u32, burst: u32, now: Instant) -> Option<Self> {
+        let burst = f64::from(burst);
+        (per_second > 0).then_some(Self { per_second: per_second.into(), burst, tokens: burst, updated: now })
+    }
+
+    /// A full bucket that gets a token every `period`.
+    pub(crate) fn each(period: Duration, burst: u32, now: Instant) -> Self {
+        let burst = f64::from(burst);
+        Self { per_second: period.as_secs_f64().recip(), burst, tokens: burst, updated: now }
+    }
+
+    /// Takes a token, if there is one.
+    pub(crate) fn take(&mut self, now: Instant) -> bool {
+        let elapsed = now.saturating_duration_since(self.updated).as_secs_f64();
+        self.updated = now.max(self.updated);
+        self.tokens = (self.tokens + elapsed * self.per_second).min(self.burst);
+        let taken = self.tokens >= 1.0;
+        if taken {
+            self.tokens -= 1.0;
+        }
+        taken
+    }
+
+    /// When there will be a token, as seen from the last try to take one.
+    pub(crate) fn next_token(&self) -> Instant {
+        let missing = ((1.0 - self.tokens) / self.per_second).max(0.0);
+        // A little more, so that no rounding makes it a little less than one.
+        let wait =
+            Duration::try_from_secs_f64(missing).unwrap_or(Duration::MAX).saturating_add(Duration::from_millis(1));
+        self.updated.checked_add(wait).unwrap_or(self.updated)
+    }
+}
+
 /// `base` stretched by up to `most` of itself; `random` is any number, evenly spread.
 pub(crate) fn jitter(base: Duration, most: f64, random: u32) -> Duration {
     base.mul_f64(1.0 + most * f64::from(random) / f64::from(u32::MAX))
@@ -43,6 +87,43 @@ mod tests {
         assert_eq!(waits, [1, 2, 4, 5, 5]);
         backoff.reset();
         assert_eq!(backoff.next_wait(), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_burst_is_taken_at_once_and_then_so_many_a_second() {
+        let start = Instant::now();
+        let mut bucket = TokenBucket::new(5, 10, start).unwrap();
+        let taken = |bucket: &mut TokenBucket, now| (0..100).filter(|_| bucket.take(now)).count();
+        assert_eq!(taken(&mut bucket, start), 10);
+        assert_eq!(taken(&mut bucket, start + Duration::from_millis(190)), 0);
+        assert_eq!(taken(&mut bucket, start + Duration::from_millis(210)), 1);
+        assert_eq!(taken(&mut bucket, start + Duration::from_secs(3600)), 10);
+    }
+
+    #[test]
+    fn nothing_a_second_means_no_limit() {
+        assert!(TokenBucket::new(0, 10, Instant::now()).is_none());
+    }
+
+    #[test]
+    fn an_earlier_moment_gives_no_token() {
+        let start = Instant::now() + Duration::from_secs(10);
+        let mut bucket = TokenBucket::new(1, 1, start).unwrap();
+        assert!(bucket.take(start));
+        assert!(!bucket.take(start - Duration::from_secs(5)));
+        assert!(!bucket.take(start));
+    }
+
+    #[test]
+    fn there_is_a_token_when_the_bucket_says_so_and_none_much_before() {
+        let start = Instant::now();
+        let period = Duration::from_secs(300);
+        let mut bucket = TokenBucket::each(period, 2, start);
+        assert!(bucket.take(start) && bucket.take(start) && !bucket.take(start));
+        let next = bucket.next_token();
+        assert!(next >= start + period && next <= start + period + Duration::from_secs(1));
+        assert!(!bucket.take(start + period / 2));
+        assert!(bucket.take(next) && !bucket.take(next));
     }
 
     #[test]

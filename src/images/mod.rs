@@ -17,7 +17,6 @@ mod pull_records;
 mod pulls_under_way;
 mod service;
 mod sha256;
-mod token_bucket;
 mod unreachable;
 mod verification;
 
@@ -33,6 +32,7 @@ use crate::cri::ImageService;
 use crate::cri::v1::{Image, PodSandboxConfig};
 use crate::pods::{PodEvent, SyncEvent, Waiting};
 use crate::rt;
+use crate::time::TokenBucket;
 
 pub(crate) use collect::CollectError;
 pub(crate) use credentials::PullSecrets;
@@ -45,7 +45,6 @@ use garbage::ImageBook;
 use pull_backoff::PullBackoff;
 use pull_records::PullRecords;
 use service::Service;
-use token_bucket::TokenBucket;
 use unreachable::Outages;
 
 /// The images of this node. One for the whole process.

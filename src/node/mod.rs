@@ -2,16 +2,17 @@
 
 mod facts;
 #[cfg_attr(not(test), expect(dead_code, reason = "for an API server to be told of"))]
+mod lease;
+#[cfg_attr(not(test), expect(dead_code, reason = "for an API server to be told of"))]
 mod machine;
 #[cfg_attr(not(test), expect(dead_code, reason = "for an API server to be told of"))]
+mod own_node;
 mod patch;
 #[cfg_attr(not(test), expect(dead_code, reason = "for an API server to be told of"))]
 mod profile;
-#[cfg_attr(not(test), expect(dead_code, reason = "for an API server to be told of"))]
 mod report_times;
 #[cfg_attr(not(test), expect(dead_code, reason = "for an API server to be told of"))]
 mod runtime_health;
-#[cfg_attr(not(test), expect(dead_code, reason = "for an API server to be told of"))]
 mod status;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -25,7 +26,6 @@ pub(crate) use facts::Facts;
 pub(crate) use machine::Machine;
 pub(crate) use profile::NodeProfile;
 pub(crate) use runtime_health::RuntimeHealth;
-#[cfg_attr(not(test), expect(unused_imports, reason = "for an API server to be told of"))]
 pub(crate) use status::NodeSight;
 
 /// What the configuration of sandboxes and containers takes from the node: settings and facts as plain values.

@@ -18,6 +18,20 @@ pub(crate) struct StatusPatch {
     pub(crate) has_news: bool,
 }
 
+impl StatusPatch {
+    /// The body without the heartbeats.
+    pub(crate) fn news(&self) -> Value {
+        let mut news = self.body.clone();
+        if let Some(Value::Array(conditions)) = news.pointer_mut("/status/conditions") {
+            for condition in conditions.iter_mut().filter_map(Value::as_object_mut) {
+                condition.remove(HEARTBEAT);
+            }
+            conditions.retain(|condition| condition.as_object().is_some_and(|fields| fields.len() > 1));
+        }
+        news
+    }
+}
+
 /// When a patch is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Occasion {
@@ -97,6 +111,8 @@ fn status_changes(server: &NodeStatus, wanted: &NodeStatus) -> Map<String, Value
     changes
 }
 
+const HEARTBEAT: &str = "lastHeartbeatTime";
+
 /// What is to be said of one condition.
 struct ConditionChange {
     patch: Value,
@@ -105,7 +121,6 @@ struct ConditionChange {
 }
 
 fn condition_changes(server: &NodeStatus, wanted: &NodeStatus) -> Vec<ConditionChange> {
-    const HEARTBEAT: &str = "lastHeartbeatTime";
     let change = |new: &NodeCondition| {
         let old = server.conditions.iter().find(|old| old.kind == new.kind).map_or(Value::Null, |old| encode(old));
         let Some(Value::Object(mut patch)) = changes(&old, &encode(new)) else { return None };

@@ -1,0 +1,265 @@
+//! The lease by which a cluster knows that the node is there. Pure: the moment is an argument.
+//!
+//! ```text
+//!   Unseen --there--> Unclaimed --claimed--> Held
+//!     |                  ^  ^                 |
+//!     '-not there--> Missing '---refused------'
+//! ```
+//!
+//! It is written every ten seconds for as long as the node lives, and is nearly all that a node at rest has to send. So a
+//! renewal says the new moment and nothing else, of the answer only the metadata is wanted, and the claim before it
+//! has taken the record of who wrote which field out of the object (`managedFields`), which is larger than all the rest.
+
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+/// What is known of the lease, and what is next for it.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    node: String,
+    duration: Duration,
+    state: State,
+    /// The uid of the node that owns it, as it was last written.
+    owner: String,
+    /// What was last written or found, and when that was. The clock may have been set back since then, or not yet been
+    /// set in this boot: who watches leases takes one whose moment does not grow for one that nobody renews.
+    last: Option<(Timestamp, Instant)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Unseen,
+    Missing,
+    Unclaimed,
+    Held,
+}
+
+/// A request that keeps the lease.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum LeaseStep {
+    Look,
+    Create(Value),
+    /// A merge patch of everything that the node wants of it.
+    Claim(Value),
+    /// A merge patch of the moment alone.
+    Renew(Value),
+    /// Nobody owns a lease of a node that is not registered.
+    AwaitNode,
+}
+
+/// What came of the last step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeaseOutcome {
+    Done,
+    /// It was there, last renewed then.
+    Found(Option<Timestamp>),
+    NotFound,
+    /// It is there although it was not before.
+    Exists,
+    /// The server has another opinion; the next step may be another.
+    Refused,
+    /// Nobody has answered.
+    Unreached,
+}
+
+pub(crate) const NAMESPACE: &str = "kube-node-lease";
+
+impl Lease {
+    pub(crate) fn new(node: &str, duration: Duration) -> Self {
+        Self { node: node.to_owned(), duration, state: State::Unseen, owner: String::new(), last: None }
+    }
+
+    /// What to ask; `uid` is that of the registered node, or empty.
+    pub(crate) fn next(&self, uid: &str, now: Timestamp, moment: Instant) -> LeaseStep {
+        let time = format!("{:.6}", self.renew_time(now, moment));
+        let spec = json!({
+            "holderIdentity": self.node, "leaseDurationSeconds": self.duration.as_secs(), "renewTime": time,
+        });
+        match self.state {
+            State::Unseen => LeaseStep::Look,
+            State::Missing if uid.is_empty() => LeaseStep::AwaitNode,
+            State::Missing => LeaseStep::Create(json!({
+                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                "metadata": { "name": self.node, "namespace": NAMESPACE, "ownerReferences": self.owners(uid) },
+                "spec": spec,
+            })),
+            State::Held if uid.is_empty() || uid == self.owner => {
+                LeaseStep::Renew(json!({ "spec": { "renewTime": time } }))
+            }
+            State::Unclaimed | State::Held => {
+                // One empty entry stands for none, and for none to come.
+                let mut metadata = json!({ "managedFields": [{}] });
+                if let (Value::Object(metadata), false) = (&mut metadata, uid.is_empty()) {
+                    metadata.insert("ownerReferences".to_owned(), self.owners(uid));
+                }
+                LeaseStep::Claim(json!({ "metadata": metadata, "spec": spec }))
+            }
+        }
+    }
+
+    fn owners(&self, uid: &str) -> Value {
+        json!([{ "apiVersion": "v1", "kind": "Node", "name": self.node, "uid": uid }])
+    }
+
+    /// The clock, or the last moment and what has gone by since then, whichever is later.
+    fn renew_time(&self, now: Timestamp, moment: Instant) -> Timestamp {
+        let grown = self.last.map(|(last, then)| {
+            let passed = moment.saturating_duration_since(then).max(LEAST);
+            let passed = SignedDuration::try_from(passed).unwrap_or(SignedDuration::MAX);
+            last.saturating_add(passed).unwrap_or(last)
+        });
+        grown.map_or(now, |grown| grown.max(now))
+    }
+
+    /// Takes in what came of a step that was made out of `next` with these arguments.
+    pub(crate) fn done(&mut self, step: &LeaseStep, outcome: LeaseOutcome, uid: &str, now: Timestamp, moment: Instant) {
+        match outcome {
+            LeaseOutcome::Done => {
+                self.last = Some((self.renew_time(now, moment), moment));
+                if !matches!(step, LeaseStep::Renew(_)) {
+                    uid.clone_into(&mut self.owner);
+                }
+                self.state = if matches!(step, LeaseStep::Create(_)) { State::Unclaimed } else { State::Held };
+            }
+            LeaseOutcome::Found(last) => {
+                self.last = last.map(|last| (last, moment)).or(self.last);
+                self.state = State::Unclaimed;
+            }
+            LeaseOutcome::NotFound => self.state = State::Missing,
+            LeaseOutcome::Exists => self.state = State::Unseen,
+            LeaseOutcome::Refused if self.state == State::Held => self.state = State::Unclaimed,
+            LeaseOutcome::Refused | LeaseOutcome::Unreached => {}
+        }
+    }
+
+    /// The lease stands as it should: the next step is due after the interval, and not at once.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.state == State::Held
+    }
+
+    /// From one renewal to the next, before any jitter (`nodeLeaseRenewIntervalFraction`).
+    pub(crate) fn interval(&self) -> Duration {
+        self.duration / 4
+    }
+}
+
+/// Two renewals never have the same moment.
+const LEAST: Duration = Duration::from_micros(1);
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn lease() -> Lease {
+        Lease::new("node1", Duration::from_secs(40))
+    }
+
+    /// Goes through the steps that these outcomes bring about; gives what was sent.
+    fn steps(lease: &mut Lease, uid: &str, outcomes: &[LeaseOutcome]) -> Vec<LeaseStep> {
+        let moment = Instant::now();
+        let step = |(second, outcome): (usize, &LeaseOutcome)| {
+            let now = at(second.try_into().unwrap());
+            let step = lease.next(uid, now, moment);
+            lease.done(&step, *outcome, uid, now, moment);
+            step
+        };
+        outcomes.iter().enumerate().map(step).collect()
+    }
+
+    fn words(steps: &[LeaseStep]) -> Vec<&'static str> {
+        let word = |step: &LeaseStep| match step {
+            LeaseStep::Look => "look",
+            LeaseStep::Create(_) => "create",
+            LeaseStep::Claim(_) => "claim",
+            LeaseStep::Renew(_) => "renew",
+            LeaseStep::AwaitNode => "await",
+        };
+        steps.iter().map(word).collect()
+    }
+
+    #[test]
+    fn the_recorded_lease_is_made_again() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/upstream-1.36/lease.json");
+        let mut recorded: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        let uid = recorded["metadata"]["ownerReferences"][0]["uid"].as_str().unwrap().to_owned();
+        let now: Timestamp = recorded["spec"]["renewTime"].as_str().unwrap().parse().unwrap();
+        let mut lease = lease();
+        lease.state = State::Missing;
+        let LeaseStep::Create(made) = lease.next(&uid, now, Instant::now()) else { panic!("no lease") };
+        // The API server's own.
+        for field in ["creationTimestamp", "resourceVersion", "uid"] {
+            recorded["metadata"].as_object_mut().unwrap().remove(field).unwrap();
+        }
+        assert_eq!(made, recorded);
+    }
+
+    #[test]
+    fn a_lease_that_is_there_is_claimed_whole_and_then_renewed_with_fifty_bytes() {
+        use LeaseOutcome::{Done, Found};
+
+        let steps = steps(&mut lease(), "u", &[Found(None), Done, Done]);
+        let claim = json!({
+            "metadata": {
+                "managedFields": [{}],
+                "ownerReferences": [{ "apiVersion": "v1", "kind": "Node", "name": "node1", "uid": "u" }],
+            },
+            "spec": {
+                "holderIdentity": "node1", "leaseDurationSeconds": 40, "renewTime": "1970-01-01T00:00:01.000000Z",
+            },
+        });
+        let renewal = json!({ "spec": { "renewTime": "1970-01-01T00:00:02.000000Z" } });
+        assert_eq!(renewal.to_string().len(), 52);
+        assert_eq!(steps, [LeaseStep::Look, LeaseStep::Claim(claim), LeaseStep::Renew(renewal)]);
+    }
+
+    #[test]
+    fn a_lease_that_is_not_there_is_made_once_the_node_is() {
+        use LeaseOutcome::{Done, Exists, Found, NotFound, Unreached};
+
+        let mut lease = lease();
+        assert_eq!(words(&steps(&mut lease, "", &[Unreached, NotFound, Unreached])), ["look", "look", "await"]);
+        let made = steps(&mut lease, "u", &[Unreached, Done, Done, Done]);
+        assert_eq!(words(&made), ["create", "create", "claim", "renew"]);
+        let again = steps(&mut lease, "u", &[NotFound, Exists, Found(None), Done, Unreached, Done]);
+        assert_eq!(words(&again), ["renew", "create", "look", "claim", "renew", "renew"]);
+    }
+
+    #[test]
+    fn a_server_that_refuses_a_renewal_or_has_another_node_of_this_name_gets_the_whole_claim() {
+        use LeaseOutcome::{Done, Found, Refused};
+
+        let mut lease = lease();
+        steps(&mut lease, "", &[Found(None), Done]);
+        assert!(lease.is_settled());
+        assert_eq!(lease.interval(), Duration::from_secs(10));
+        // It was claimed before the node was known.
+        assert_eq!(words(&steps(&mut lease, "u", &[Done, Done])), ["claim", "renew"]);
+        assert_eq!(words(&steps(&mut lease, "v", &[Done, Refused, Done, Done])), ["claim", "renew", "claim", "renew"]);
+    }
+
+    #[test]
+    fn the_moment_grows_whatever_the_clock_does() {
+        let mut lease = lease();
+        let start = Instant::now();
+        let look = LeaseStep::Look;
+        lease.done(&look, LeaseOutcome::Found(Some(at(1000))), "u", at(5), start);
+        let second = Duration::from_secs(1);
+        assert_eq!(lease.renew_time(at(6), start + second), at(1001), "this boot's clock was never set");
+        let renewal = lease.next("u", at(6), start + second);
+        lease.done(&renewal, LeaseOutcome::Done, "u", at(6), start + second);
+        assert_eq!(lease.renew_time(at(2000), start + second * 2), at(2000), "now it is");
+        lease.done(&renewal, LeaseOutcome::Done, "u", at(2000), start + second * 2);
+        assert_eq!(lease.renew_time(at(1500), start + second * 3), at(2001), "it was set back");
+        assert!(lease.renew_time(at(1500), start + second * 2) > at(2000), "no time has passed");
+        lease.last = Some((Timestamp::MAX, start));
+        assert_eq!(lease.renew_time(at(0), start + second), Timestamp::MAX);
+    }
+}

@@ -1,0 +1,305 @@
+//! What is asked of a server that does what it is asked, and of others.
+
+use serde_json::json;
+
+use super::*;
+use crate::api::{Taint, Time, decode};
+use crate::node::RuntimeHealth;
+use crate::node::profile::tests::profile;
+use crate::pods::RuntimeState;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A node, its surroundings, and a clock of their own.
+struct Case {
+    own: OwnNode,
+    runtime: RuntimeHealth,
+    now: Instant,
+    seconds: i64,
+    shuts_down: bool,
+}
+
+impl Case {
+    fn new() -> Self {
+        Self::of(true)
+    }
+
+    fn of(registers: bool) -> Self {
+        let now = Instant::now();
+        let mut runtime = RuntimeHealth::default();
+        let name = "r".to_owned();
+        let ready = RuntimeState { name, ready: true, network_ready: true, ..RuntimeState::default() };
+        runtime.note(ready, now);
+        let own = OwnNode::new(profile(|_, _| {}), registers, 5 * MINUTE, now);
+        Self { own, runtime, now, seconds: 1000, shuts_down: false }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+        self.seconds += i64::try_from(time.as_secs()).unwrap();
+    }
+
+    fn next(&mut self) -> Step {
+        let sight = NodeSight {
+            pressures: &[],
+            runtime: &self.runtime,
+            addresses: &[],
+            images: &[],
+            shuts_down: self.shuts_down,
+            now: Time::from_unix_nanos(self.seconds * 1_000_000_000),
+            moment: self.now,
+        };
+        self.own.next(&sight)
+    }
+
+    fn done(&mut self, outcome: Outcome) {
+        self.own.done(outcome, self.now, 0);
+    }
+
+    /// The server makes the object that it is asked to make.
+    fn create(&mut self) -> Node {
+        let Step::Create(node) = self.next() else { panic!("nothing to create") };
+        let mut node: Node = decode(node).unwrap().value;
+        node.metadata.uid = "u1".into();
+        self.done(Outcome::Seen(Box::new(node.clone())));
+        node
+    }
+
+    #[track_caller]
+    fn patch(&mut self) -> Value {
+        match self.next() {
+            Step::Patch(body) => body,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn assert_waits(&mut self) -> Option<Duration> {
+        match self.next() {
+            Step::Wait(moment) => moment.map(|moment| moment - self.now),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn events(&mut self) -> Vec<String> {
+        self.own.take_events().into_iter().map(|event| event.reason.to_string()).collect()
+    }
+}
+
+/// A registered node whose status has just been told.
+fn registered() -> (Case, Node) {
+    let mut case = Case::new();
+    case.own.heard_all(None);
+    let node = case.create();
+    (case, node)
+}
+
+fn ready(body: &Value) -> &Value {
+    let conditions = body["status"]["conditions"].as_array().unwrap();
+    conditions.iter().find(|condition| condition["type"] == "Ready").unwrap()
+}
+
+#[test]
+fn a_node_that_is_not_there_is_made_and_then_told_of_every_five_minutes() {
+    let mut case = Case::new();
+    assert_eq!(case.assert_waits(), None, "nobody knows yet whether it is there");
+    case.own.heard_all(None);
+    let node = case.create();
+    // The watch shows what was made.
+    case.own.heard(node);
+    assert_eq!(case.assert_waits(), Some(5 * MINUTE / 2));
+    for wait in [5 * MINUTE / 2, 5 * MINUTE, 5 * MINUTE] {
+        assert_eq!(case.assert_waits(), Some(wait));
+        case.pass(wait);
+        let body = case.patch();
+        assert_eq!(ready(&body).as_object().unwrap().len(), 2, "{body}");
+        case.done(Outcome::Patched);
+    }
+    assert!(case.events().is_empty());
+}
+
+#[test]
+fn a_registration_is_tried_again_for_ever_and_ever_more_slowly() {
+    let mut case = Case::new();
+    case.own.heard_all(None);
+    let mut waits = Vec::new();
+    for _ in 0..9 {
+        assert!(matches!(case.next(), Step::Create(_)));
+        case.done(Outcome::Failed { is_retryable: true });
+        let wait = case.assert_waits().unwrap();
+        waits.push(u64::try_from(wait.as_millis()).unwrap());
+        case.pass(wait);
+    }
+    assert_eq!(waits, [100, 200, 400, 800, 1600, 3200, 6400, 7000, 7000]);
+}
+
+#[test]
+fn a_node_that_was_there_is_brought_in_order_and_what_others_wrote_stays() {
+    let mut case = Case::new();
+    let mut node = registered().1;
+    node.metadata.labels.remove("kubernetes.io/hostname");
+    node.metadata.labels.insert("theirs", "x".to_owned());
+    node.spec.taints = vec![Taint { key: "theirs".to_owned(), ..Taint::default() }];
+    node.status.capacity.insert("example.com/gpu", "2".parse().unwrap());
+    node.status.node_info.boot_id = "another".to_owned();
+    case.own.heard_all(Some(node.clone()));
+    let body = case.patch();
+    assert_eq!(body["metadata"], json!({ "labels": { "kubernetes.io/hostname": "n" } }));
+    assert_eq!(body["status"]["capacity"], json!({ "example.com/gpu": "0" }));
+    assert_eq!(body["status"]["nodeInfo"], json!({ "bootID": "boot" }));
+    assert_eq!(case.events(), ["Rebooted"]);
+    case.done(Outcome::Failed { is_retryable: true });
+    case.pass(MINUTE);
+    assert_eq!(case.patch()["status"]["capacity"], body["status"]["capacity"]);
+    case.done(Outcome::Patched);
+    // A board that has been up for a while is not rebooted by an old object.
+    case.own.heard(node);
+    assert!(case.events().is_empty());
+    let server = case.own.server().unwrap();
+    assert_eq!(server.metadata.labels.get("theirs").map(String::as_str), Some("x"));
+}
+
+#[test]
+fn a_node_that_may_not_register_looks_whether_somebody_else_has_made_it() {
+    let mut case = Case::new();
+    case.own.heard_all(None);
+    assert!(matches!(case.next(), Step::Create(_)));
+    case.done(Outcome::Exists);
+    case.pass(MINUTE);
+    assert_eq!(case.next(), Step::Look);
+    case.done(Outcome::NotFound);
+    case.pass(MINUTE);
+    assert!(matches!(case.next(), Step::Create(_)));
+    case.done(Outcome::Exists);
+    case.pass(MINUTE);
+    assert_eq!(case.next(), Step::Look);
+    case.done(Outcome::Seen(Box::default()));
+    assert!(case.patch().pointer("/metadata/annotations").is_some(), "it is brought in order");
+}
+
+#[test]
+fn without_registration_the_node_waits_for_its_object_and_leaves_its_labels_alone() {
+    let mut case = Case::of(false);
+    case.own.heard_all(None);
+    assert_eq!(case.assert_waits(), None);
+    case.own.heard(Node::default());
+    let body = case.patch();
+    assert_eq!(body["metadata"]["labels"].as_object().unwrap().len(), 2);
+    assert!(body["metadata"].get("annotations").is_none());
+}
+
+#[test]
+fn a_change_is_told_at_once_with_its_event_and_only_once() {
+    let (mut case, node) = registered();
+    case.pass(MINUTE);
+    case.own.heard(node);
+    assert!(matches!(case.next(), Step::Wait(_)));
+    case.shuts_down = true;
+    let body = case.patch();
+    assert_eq!(ready(&body)["message"], "node is shutting down");
+    assert_eq!(case.events(), ["NodeNotReady"]);
+    case.done(Outcome::Failed { is_retryable: true });
+    case.pass(MINUTE);
+    assert_eq!(ready(&case.patch())["status"], "False");
+    assert!(case.events().is_empty(), "it was told already");
+    case.done(Outcome::Patched);
+    assert!(matches!(case.next(), Step::Wait(_)));
+    case.shuts_down = false;
+    assert_eq!(ready(&case.patch())["reason"], "KubeletReady");
+    assert_eq!(case.events(), ["NodeReady"]);
+}
+
+#[test]
+fn a_condition_that_comes_and_goes_does_not_fill_the_line() {
+    let (mut case, _) = registered();
+    let mut sent = 0;
+    for second in 0..120 {
+        case.shuts_down = second % 2 == 0;
+        if matches!(case.next(), Step::Patch(_)) {
+            sent += 1;
+            case.done(Outcome::Patched);
+        }
+        case.pass(Duration::from_secs(1));
+    }
+    assert!((10..=20).contains(&sent), "{sent} in two minutes");
+}
+
+#[test]
+fn a_server_that_does_not_keep_a_field_is_not_told_of_it_again_and_again() {
+    let (mut case, node) = registered();
+    let mut old = node.clone();
+    old.status.declared_features.clear();
+    case.own.heard(old.clone());
+    case.pass(Duration::from_secs(1));
+    assert_eq!(case.patch()["status"].as_object().unwrap().len(), 2);
+    case.done(Outcome::Patched);
+    for _ in 0..3 {
+        case.own.heard(old.clone());
+        assert!(matches!(case.next(), Step::Wait(Some(_))));
+    }
+    case.pass(10 * MINUTE);
+    assert!(case.patch()["status"].get("declaredFeatures").is_some(), "with the next report it is");
+}
+
+#[test]
+fn a_patch_that_the_server_refuses_is_sent_ever_more_rarely() {
+    let (mut case, _) = registered();
+    case.shuts_down = true;
+    let mut waits = Vec::new();
+    for _ in 0..7 {
+        assert_eq!(ready(&case.patch())["status"], "False");
+        case.done(Outcome::Failed { is_retryable: false });
+        let wait = case.assert_waits().unwrap();
+        waits.push(wait.as_secs());
+        case.pass(wait.max(MINUTE));
+    }
+    assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300]);
+}
+
+#[test]
+fn a_node_that_is_deleted_stays_deleted_and_one_that_is_gone_after_an_outage_comes_back() {
+    let (mut case, node) = registered();
+    case.own.heard_all(None);
+    assert!(matches!(case.next(), Step::Create(_)));
+    let again = Node { metadata: crate::api::ObjectMeta { uid: "u2".into(), ..node.metadata.clone() }, ..node };
+    case.done(Outcome::Seen(Box::new(again.clone())));
+    case.own.heard_deletion();
+    case.own.heard_all(None);
+    assert_eq!(case.assert_waits(), None);
+    assert!(case.own.is_deleted() && case.own.server().is_none());
+    case.own.heard(again);
+    assert!(case.own.server().is_some());
+}
+
+#[test]
+fn the_first_object_waits_for_the_runtime_but_not_for_long() {
+    let mut case = Case::new();
+    case.runtime = RuntimeHealth::default();
+    case.own.heard_all(None);
+    assert_eq!(case.assert_waits(), Some(RUNTIME_FIRST));
+    case.pass(RUNTIME_FIRST);
+    let Step::Create(node) = case.next() else { panic!("it does not register without a runtime") };
+    assert_eq!(ready(&node)["status"], "False");
+}
+
+#[test]
+fn a_node_that_is_cordoned_says_so() {
+    let (mut case, mut node) = registered();
+    for (unschedulable, event) in [(true, "NodeNotSchedulable"), (false, "NodeSchedulable")] {
+        node.spec.unschedulable = unschedulable;
+        case.own.heard(node.clone());
+        case.own.heard(node.clone());
+        assert_eq!(case.events(), [event]);
+        assert!(matches!(case.next(), Step::Wait(_)), "nothing is to be told of it");
+    }
+}
+
+#[test]
+fn an_outage_of_the_runtime_is_told_when_it_has_lasted() {
+    let (mut case, _) = registered();
+    case.runtime.note(RuntimeState::default(), case.now);
+    let wait = case.assert_waits().unwrap();
+    assert_eq!(wait, Duration::from_secs(30));
+    case.pass(wait);
+    assert_eq!(ready(&case.patch())["message"], "container runtime is down");
+}
