@@ -19,10 +19,10 @@ use crate::error::ErrorChain;
 use crate::host::signals;
 use crate::images::Images;
 use crate::kuberuntime::PodRuntime;
-use crate::node::{Facts, NodeSettings};
+use crate::node::{Facts, Machine, NodeKeeper, NodeNews, NodeProfile, NodeSettings};
 use crate::pod_sources::merge::Sources;
 use crate::pod_sources::{self, static_file};
-use crate::pods::{NodeEvent, ObservedCache, SourceName, SyncEvent};
+use crate::pods::{NodeEvent, SourceName, SyncEvent};
 use crate::rpc;
 use crate::rt;
 use crate::server::{LocalServer, SyncHealth, Watchdog, health, systemd};
@@ -59,12 +59,16 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     // A process in the root group, as on a machine without systemd, cannot tell by its own.
     facts.swap_limits |= groups.limits_swap();
     let node = NodeSettings::new(&config, &facts);
+    let profile = NodeProfile::new(&config, &facts, &Machine::read(Path::new("/")), &node);
     let addresses = node.node_ips.iter().map(ToString::to_string).collect();
     let (sender, inbox) = async_channel::bounded(sync_loop::INBOX);
     let starting = NodeEvent::new(EventKind::Normal, Reason::STARTING, "Starting kubelet.");
     // The inbox is empty yet.
     let _ = sender.try_send(SyncEvent::NodeHappened(starting));
-    let runtime = Rc::new(pod_runtime(&config, node, sender.clone()));
+    let (runtime_service, image_service) = runtime_services(&config);
+    let images = Images::new(image_service.clone(), &config, sender.clone());
+    let runtime = PodRuntime::new(runtime_service, images, node, Rc::default(), sender.clone());
+    let runtime = Rc::new(runtime);
     let cluster = config.kubeconfig.clone().map(|path| Client::new(Source::Kubeconfig(path), runtime.dialer()));
     let file = config.static_pod_path.as_ref().map(|_| SourceName::File);
     let sources: Vec<SourceName> = file.into_iter().chain(cluster.as_ref().map(|_| SourceName::Api)).collect();
@@ -74,7 +78,16 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let pulls = runtime.pulls_under_way();
     let reporter = cluster.clone().map(|client| Reporter::new(client, &config.node_name, sender.clone()));
     let sync_loop = SyncLoop::new(&config, runtime, groups, Rc::clone(&books), health.clone(), (sender.clone(), inbox));
-    let sync_loop = sync_loop.reporting_to(reporter);
+    let news: Rc<NodeNews> = Rc::default();
+    let sync_loop = sync_loop.reporting_to(reporter).telling(Rc::clone(&news));
+    let node_keeper = cluster.clone().map(|client| NodeKeeper {
+        client,
+        profile,
+        reporting: config.reporting.clone(),
+        news,
+        images: image_service,
+        inbox: sender.clone(),
+    });
     let (config_shown, watchdog_shown) = (Rc::clone(&config), watchdog.clone());
     let view = LocalBooks {
         books,
@@ -89,6 +102,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     };
     let mut tasks = vec![rt::spawn(sync_loop.run()), rt::spawn(local.serve(Rc::new(view)))];
     tasks.extend(config.healthz.map(|address| rt::spawn(health::serve(address, health))));
+    tasks.extend(node_keeper.into_iter().flat_map(NodeKeeper::start));
     let api_source = |client| rt::spawn(pod_sources::api::run(client, config.node_name.clone(), sender.clone()));
     tasks.extend(cluster.map(api_source));
     tasks.extend(file_source(&config, sender));
@@ -146,16 +160,16 @@ fn container_manager(config: &Config, facts: &Facts) -> ContainerManager {
     ContainerManager::new(Path::new(HIERARCHY), Settings::new(config, facts))
 }
 
-fn pod_runtime(config: &Config, node: NodeSettings, inbox: Sender<SyncEvent>) -> PodRuntime {
+/// The runtime, and who has its images: mostly the same.
+fn runtime_services(config: &Config) -> (RuntimeService, ImageService) {
     let client = rpc::Client::new(&config.runtime_endpoint.to_string_lossy());
     let image_client = if config.image_endpoint == config.runtime_endpoint {
         client.clone()
     } else {
         rpc::Client::new(&config.image_endpoint.to_string_lossy())
     };
-    let images = Images::new(ImageService::new(image_client, config.runtime_request_timeout), config, inbox.clone());
-    let cri = RuntimeService::new(client, config.runtime_request_timeout);
-    PodRuntime::new(cri, images, node, Rc::new(RefCell::new(ObservedCache::default())), inbox)
+    let timeout = config.runtime_request_timeout;
+    (RuntimeService::new(client, timeout), ImageService::new(image_client, timeout))
 }
 
 fn file_source(config: &Config, sender: Sender<SyncEvent>) -> Option<rt::Task<()>> {

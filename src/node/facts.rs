@@ -56,6 +56,12 @@ impl Facts {
         }
     }
 
+    /// What they are now: a network may come and change long after the start.
+    pub(crate) fn read_addresses() -> Vec<IpAddr> {
+        let text = |path| fs::read_to_string(path).unwrap_or_default();
+        addresses(&text("/proc/net/route"), &text("/proc/net/ipv6_route"))
+    }
+
     /// The file system that `root_dir` is on, or will be when it is made.
     pub(crate) fn read_storage(&mut self, root_dir: &Path) {
         let room = root_dir.ancestors().find_map(|path| file_system::room(path).ok());

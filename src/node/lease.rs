@@ -134,11 +134,6 @@ impl Lease {
         }
     }
 
-    /// The lease stands as it should: the next step is due after the interval, and not at once.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.state == State::Held
-    }
-
     /// From one renewal to the next, before any jitter (`nodeLeaseRenewIntervalFraction`).
     pub(crate) fn interval(&self) -> Duration {
         self.duration / 4
@@ -238,7 +233,7 @@ mod tests {
 
         let mut lease = lease();
         steps(&mut lease, "", &[Found(None), Done]);
-        assert!(lease.is_settled());
+        assert_eq!(lease.state, State::Held);
         assert_eq!(lease.interval(), Duration::from_secs(10));
         // It was claimed before the node was known.
         assert_eq!(words(&steps(&mut lease, "u", &[Done, Done])), ["claim", "renew"]);

@@ -1,18 +1,17 @@
 //! What is known of this node, and what an API server is told of it.
 
 mod facts;
-#[cfg_attr(not(test), expect(dead_code, reason = "for an API server to be told of"))]
+mod keep;
 mod lease;
-#[cfg_attr(not(test), expect(dead_code, reason = "for an API server to be told of"))]
+mod lease_task;
 mod machine;
-#[cfg_attr(not(test), expect(dead_code, reason = "for an API server to be told of"))]
+mod news;
 mod own_node;
 mod patch;
-#[cfg_attr(not(test), expect(dead_code, reason = "for an API server to be told of"))]
 mod profile;
 mod report_times;
-#[cfg_attr(not(test), expect(dead_code, reason = "for an API server to be told of"))]
 mod runtime_health;
+mod shown_images;
 mod status;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -23,7 +22,9 @@ use crate::api::{MEMORY, ResourceList};
 use crate::config::{CgroupDriver, Config, SwapBehavior};
 
 pub(crate) use facts::Facts;
+pub(crate) use keep::NodeKeeper;
 pub(crate) use machine::Machine;
+pub(crate) use news::NodeNews;
 pub(crate) use profile::NodeProfile;
 pub(crate) use runtime_health::RuntimeHealth;
 pub(crate) use status::NodeSight;

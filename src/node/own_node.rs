@@ -152,13 +152,14 @@ impl OwnNode {
         self.place = Place::Deleted;
     }
 
-    pub(crate) fn is_deleted(&self) -> bool {
-        self.place == Place::Deleted
-    }
-
     /// The object as the server has it; `None` while there is none, or none is known.
     pub(crate) fn server(&self) -> Option<&Node> {
         matches!(self.place, Place::Unreconciled | Place::Registered).then_some(&self.server)
+    }
+
+    /// The whole status is told next: what takes long to find out is worth finding out.
+    pub(crate) fn report_is_due(&self, now: Instant) -> bool {
+        !matches!(self.place, Place::Unheard | Place::Deleted) && self.times.is_due(now)
     }
 
     fn take_in(&mut self, node: Node) {

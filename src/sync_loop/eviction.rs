@@ -183,7 +183,10 @@ impl SyncLoop {
     pub(super) fn on_pressure_looked(&mut self, look: PressureLook, now: Instant) {
         let changed = {
             let node = &self.runtime.node.node_name;
-            self.books.borrow_mut().pressures.set(&look.pressures, node, clock::now())
+            let mut books = self.books.borrow_mut();
+            let changed = books.pressures.set(&look.pressures, node, clock::now());
+            self.news.pressures(books.pressures.conditions().collect());
+            changed
         };
         for event in changed.into_iter().chain(look.events) {
             self.on_node_happened(event, now);

@@ -30,7 +30,7 @@ impl SyncLoop {
                 self.image_garbage.relisted(now);
                 self.node_watch.relisted();
             }
-            SyncEvent::Runtime(state) => self.on_runtime(state),
+            SyncEvent::Runtime(state) => self.on_runtime(state, now),
             SyncEvent::WorkDone(done) => self.on_work_done(done, now),
             SyncEvent::Probed(result) => self.on_probed(result),
             SyncEvent::Happened(event) => self.on_happened(event, now),
@@ -170,7 +170,8 @@ impl SyncLoop {
         self.workers.touch_all();
     }
 
-    fn on_runtime(&mut self, state: RuntimeState) {
+    fn on_runtime(&mut self, state: RuntimeState, now: Instant) {
+        self.news.runtime(state.clone(), now);
         self.groups.use_driver(self.runtime.cgroup_driver());
         let mut books = self.books.borrow_mut();
         if !state.message.is_empty() {

@@ -32,6 +32,7 @@ use crate::container_manager::ContainerManager;
 use crate::host::kernel_log::KernelLog;
 use crate::kuberuntime::PodRuntime;
 use crate::logs::{LogKeeper, LogLimits};
+use crate::node::NodeNews;
 use crate::pleg::Pleg;
 use crate::pod_workers::PodWorkers;
 use crate::pods::{ObservedCache, SyncEvent};
@@ -100,6 +101,7 @@ pub(crate) struct SyncLoop {
     node_watch: NodeWatch,
     /// `None` without a cluster.
     reporter: Option<Reporter>,
+    news: Rc<NodeNews>,
 }
 
 impl SyncLoop {
@@ -162,12 +164,18 @@ impl SyncLoop {
             image_garbage: ImageGarbage::default(),
             node_watch,
             reporter: None,
+            news: Rc::default(),
         }
     }
 
     /// With somebody to tell what becomes of the pods.
     pub(crate) fn reporting_to(self, reporter: Option<Reporter>) -> Self {
         Self { reporter, ..self }
+    }
+
+    /// With somebody who passes on what happens to the node.
+    pub(crate) fn telling(self, news: Rc<NodeNews>) -> Self {
+        Self { news, ..self }
     }
 
     /// Runs until every sender of events is gone.

@@ -1,0 +1,199 @@
+//! Keeps the node's own object at the API server as it should be.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use async_channel::{Receiver, Sender, bounded};
+use serde_json::Value;
+
+use super::lease_task;
+use super::own_node::{Outcome, OwnNode, Step};
+use super::shown_images::shown_images;
+use super::{Facts, NodeNews, NodeProfile, NodeSight};
+use crate::api::{ContainerImage, Node, decode};
+use crate::apiserver::{ApiError, Change, Client, Collection, Patch, Request, reflect};
+use crate::config::Reporting;
+use crate::cri::ImageService;
+use crate::error::ErrorChain;
+use crate::host::clock;
+use crate::pods::SyncEvent;
+use crate::rt;
+
+/// Who is told, of what, and how it is heard of.
+pub(crate) struct NodeKeeper {
+    pub(crate) client: Client,
+    pub(crate) profile: NodeProfile,
+    pub(crate) reporting: Reporting,
+    pub(crate) news: Rc<NodeNews>,
+    /// Tells of images, if any are to be shown.
+    pub(crate) images: ImageService,
+    /// The sync loop's, for events.
+    pub(crate) inbox: Sender<SyncEvent>,
+}
+
+/// Of one object.
+const CHANGES: usize = 8;
+/// For the runtime's list of images, which nothing else waits for.
+const LIST: Duration = Duration::from_secs(10);
+
+impl NodeKeeper {
+    /// The tasks; dropping them ends them.
+    pub(crate) fn start(self) -> [rt::Task<()>; 2] {
+        let name = self.profile.metadata.name.clone();
+        let lease = lease_task::run(self.client.clone(), name, self.reporting.lease_duration, Rc::clone(&self.news));
+        [rt::spawn(lease), rt::spawn(self.keep())]
+    }
+
+    async fn keep(self) {
+        let (sender, changes) = bounded(CHANGES);
+        let collection = Collection {
+            path: "/api/v1/nodes".to_owned(),
+            field_selector: format!("metadata.name={}", self.profile.metadata.name),
+            // It changes often enough.
+            bookmarks: false,
+        };
+        let _follower = rt::spawn(reflect(self.client.clone(), collection, sender));
+        let Reporting { register, status_period, .. } = self.reporting;
+        let mut own = OwnNode::new(self.profile.clone(), register, status_period, Instant::now());
+        let mut talk = Talk::default();
+        let mut images = Vec::new();
+        loop {
+            let seen = self.news.changed.changes();
+            while let Ok(change) = changes.try_recv() {
+                take_in(&mut own, change);
+            }
+            if own.report_is_due(Instant::now()) {
+                images = self.list_images().await.unwrap_or(images);
+            }
+            let step = own.next(&NodeSight {
+                pressures: &self.news.pressures.borrow(),
+                runtime: &self.news.runtime.borrow(),
+                addresses: &Facts::read_addresses(),
+                images: &images,
+                shuts_down: self.news.shuts_down.get(),
+                now: clock::now(),
+                moment: Instant::now(),
+            });
+            for event in own.take_events() {
+                // Nothing depends on it: when the inbox is full it is dropped.
+                let _ = self.inbox.try_send(SyncEvent::NodeHappened(event));
+            }
+            self.news.set_uid(own.server().map_or("", |node| node.metadata.uid.as_str()));
+            match step {
+                Step::Wait(until) => {
+                    if let Some(change) = self.wait(&changes, seen, until).await {
+                        take_in(&mut own, change);
+                    }
+                }
+                step => {
+                    let outcome = ask(&self.client, &self.profile.metadata.name, &step, &mut talk).await;
+                    own.done(outcome, Instant::now(), rt::random());
+                }
+            }
+        }
+    }
+
+    /// `None` if none are shown, or the runtime does not tell.
+    async fn list_images(&self) -> Option<Vec<ContainerImage>> {
+        let most = self.reporting.max_images;
+        if most == Some(0) {
+            return None;
+        }
+        let listed = rt::deadline(LIST, self.images.list_images(None)).await;
+        listed.ok()?.ok().map(|images| shown_images(images, most))
+    }
+
+    async fn wait(&self, changes: &Receiver<Change>, seen: u64, until: Option<Instant>) -> Option<Change> {
+        let news = async {
+            self.news.changed.beyond(seen).await;
+            None
+        };
+        let due = async {
+            match until {
+                Some(moment) => rt::sleep_until(moment).await,
+                None => std::future::pending().await,
+            }
+            None
+        };
+        // The follower lives as long as this task.
+        let change = async { changes.recv().await.ok() };
+        rt::either(change, rt::either(news, due)).await
+    }
+}
+
+fn take_in(own: &mut OwnNode, change: Change) {
+    match change {
+        Change::Replaced(objects) => {
+            let node = objects.into_iter().next().map(read);
+            match node {
+                Some(Some(node)) => own.heard_all(Some(node)),
+                None => own.heard_all(None),
+                Some(None) => {}
+            }
+        }
+        Change::Applied(object) => read(object).into_iter().for_each(|node| own.heard(node)),
+        Change::Deleted(_) => {
+            log!(warn, "the node's object was deleted: it is made again when this process starts anew");
+            own.heard_deletion();
+        }
+        Change::Away(_) => {}
+    }
+}
+
+fn read(object: Value) -> Option<Node> {
+    match decode(object) {
+        Ok(node) => Some(node.value),
+        Err(error) => {
+            log!(error, "the node's object cannot be read", error = ErrorChain(&error));
+            None
+        }
+    }
+}
+
+/// What was said of requests, so that it is not said with each of them.
+#[derive(Debug, Default)]
+struct Talk {
+    fails: bool,
+}
+
+async fn ask(client: &Client, name: &str, step: &Step, talk: &mut Talk) -> Outcome {
+    let path = format!("/api/v1/nodes/{name}");
+    let answer = match step {
+        Step::Create(node) => seen(client, &Request::post("/api/v1/nodes", node)).await,
+        Step::Look => seen(client, &Request::get(path)).await,
+        Step::Patch(patch) => {
+            // What has become of the object comes through the watch.
+            let request = Request::patch(path + "/status", Patch::StrategicMerge, patch).for_metadata();
+            client.send(&request).await.map(|_| Outcome::Patched)
+        }
+        Step::Wait(_) => return Outcome::Failed { is_retryable: true },
+    };
+    match answer {
+        Ok(outcome) => {
+            if matches!(step, Step::Create(_)) {
+                log!(info, "node registered", node = name);
+            }
+            if std::mem::take(&mut talk.fails) {
+                log!(info, "the API server takes the node's status again");
+            }
+            outcome
+        }
+        Err(error) if error.is_not_found() => Outcome::NotFound,
+        Err(error) if error.is_already_exists() => Outcome::Exists,
+        Err(error) => {
+            if !std::mem::replace(&mut talk.fails, true) {
+                log!(warn, "the API server was not told of the node, trying again", error = ErrorChain(&error));
+            }
+            match step {
+                // It may be there, and only not this node's to make.
+                Step::Create(_) if error.is_forbidden() => Outcome::Exists,
+                _ => Outcome::Failed { is_retryable: error.is_retryable() },
+            }
+        }
+    }
+}
+
+async fn seen(client: &Client, request: &Request) -> Result<Outcome, ApiError> {
+    let node: Node = client.send(request).await?.decode()?;
+    Ok(Outcome::Seen(Box::new(node)))
+}

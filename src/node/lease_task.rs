@@ -1,0 +1,82 @@
+//! Keeps the lease: the sign of life that a cluster goes by.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::NodeNews;
+use super::lease::{Lease, LeaseOutcome, LeaseStep, NAMESPACE};
+use crate::apiserver::{ApiError, Client, Patch, Request};
+use crate::error::ErrorChain;
+use crate::host::clock;
+use crate::rt;
+use crate::time::{Backoff, jitter};
+
+/// Of an interval; a fleet that has started together does not stay together.
+const JITTER: f64 = 0.04;
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+
+pub(super) async fn run(client: Client, node: String, duration: Duration, news: Rc<NodeNews>) {
+    let mut lease = Lease::new(&node, duration);
+    let mut retry = Backoff::new(FIRST_RETRY.min(lease.interval()), lease.interval());
+    let mut fails = false;
+    loop {
+        let seen = news.changed.changes();
+        let uid = news.uid();
+        let (now, moment) = (clock::timestamp(), Instant::now());
+        let step = lease.next(&uid, now, moment);
+        if step == LeaseStep::AwaitNode {
+            news.changed.beyond(seen).await;
+            continue;
+        }
+        let outcome = match send(&client, &node, &step, lease.interval()).await {
+            Ok(outcome) => {
+                if std::mem::take(&mut fails) {
+                    log!(info, "the node's lease is renewed again");
+                }
+                outcome
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut fails, true) {
+                    log!(warn, "the node's lease is not renewed, trying again", error = ErrorChain(&error));
+                }
+                if error.is_retryable() { LeaseOutcome::Unreached } else { LeaseOutcome::Refused }
+            }
+        };
+        lease.done(&step, outcome, &uid, now, moment);
+        let wait = match outcome {
+            LeaseOutcome::Done => {
+                retry.reset();
+                lease.interval().saturating_sub(moment.elapsed())
+            }
+            // The next step is known.
+            LeaseOutcome::Found(_) | LeaseOutcome::NotFound => continue,
+            LeaseOutcome::Exists | LeaseOutcome::Refused | LeaseOutcome::Unreached => retry.next_wait(),
+        };
+        rt::sleep(jitter(wait, JITTER, rt::random())).await;
+    }
+}
+
+/// An error only where the outcome says nothing else.
+async fn send(client: &Client, node: &str, step: &LeaseStep, limit: Duration) -> Result<LeaseOutcome, ApiError> {
+    let all = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
+    let one = format!("{all}/{node}");
+    let request = match step {
+        LeaseStep::Look | LeaseStep::AwaitNode => Request::get(one),
+        LeaseStep::Create(lease) => Request::post(all, lease).for_metadata(),
+        LeaseStep::Claim(patch) | LeaseStep::Renew(patch) => Request::patch(one, Patch::Merge, patch).for_metadata(),
+    };
+    match client.send(&request.within(limit)).await {
+        Ok(answer) if *step == LeaseStep::Look => Ok(LeaseOutcome::Found(renew_time(&answer.json()?))),
+        Ok(_) => Ok(LeaseOutcome::Done),
+        Err(error) if error.is_not_found() => Ok(LeaseOutcome::NotFound),
+        Err(error) if error.is_already_exists() => Ok(LeaseOutcome::Exists),
+        Err(error) => Err(error),
+    }
+}
+
+fn renew_time(lease: &Value) -> Option<Timestamp> {
+    lease.pointer("/spec/renewTime")?.as_str()?.parse().ok()
+}

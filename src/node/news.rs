@@ -1,0 +1,46 @@
+//! What happens to the node, for those who tell an API server of it: they wait for it here.
+
+use std::cell::{Cell, RefCell};
+use std::time::Instant;
+
+use super::RuntimeHealth;
+use crate::pods::{PressureCondition, RuntimeState};
+use crate::rpc::Signal;
+
+/// Shared by the sync loop, which tells, and the tasks that pass it on.
+#[derive(Debug, Default)]
+pub(crate) struct NodeNews {
+    pub(super) runtime: RefCell<RuntimeHealth>,
+    /// Empty before the first look at what the node has left.
+    pub(super) pressures: RefCell<Vec<PressureCondition>>,
+    pub(super) shuts_down: Cell<bool>,
+    /// Of the node's object; empty while there is none, or none is known.
+    uid: RefCell<String>,
+    /// Of anything of it.
+    pub(super) changed: Signal,
+}
+
+impl NodeNews {
+    pub(crate) fn runtime(&self, state: RuntimeState, now: Instant) {
+        self.runtime.borrow_mut().note(state, now);
+        self.changed.notify();
+    }
+
+    pub(crate) fn pressures(&self, conditions: Vec<PressureCondition>) {
+        if *self.pressures.borrow() != conditions {
+            self.pressures.replace(conditions);
+            self.changed.notify();
+        }
+    }
+
+    pub(super) fn set_uid(&self, uid: &str) {
+        if *self.uid.borrow() != uid {
+            uid.clone_into(&mut self.uid.borrow_mut());
+            self.changed.notify();
+        }
+    }
+
+    pub(super) fn uid(&self) -> String {
+        self.uid.borrow().clone()
+    }
+}
