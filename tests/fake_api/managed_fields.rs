@@ -1,0 +1,181 @@
+//! Who wrote which field, as real objects tell it: it is a good part of their bytes. Pure.
+
+use serde_json::{Map, Value, json};
+
+type Set = Map<String, Value>;
+
+/// Who writes, and which half of an object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Writer<'a> {
+    pub manager: &'a str,
+    pub subresource: &'a str,
+    /// RFC 3339.
+    pub time: &'a str,
+}
+
+/// Writes down in `new` who wrote what of it.
+pub(crate) fn record(new: &mut Value, old: Option<&Value>, writer: Writer<'_>) {
+    let api_version = new["apiVersion"].clone();
+    let changed = changed(&content(old.unwrap_or(&Value::Null)), &content(new));
+    let existing = full_set(&content(new));
+    let mut entries: Vec<Value> =
+        old.and_then(|old| old["metadata"]["managedFields"].as_array().cloned()).unwrap_or_default();
+    let is_own = |entry: &Value| {
+        entry["manager"] == writer.manager && entry["subresource"].as_str().unwrap_or_default() == writer.subresource
+    };
+    if !entries.iter().any(is_own) && !changed.is_empty() {
+        let mut entry = json!({
+            "manager": writer.manager,
+            "operation": "Update",
+            "apiVersion": api_version,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {},
+        });
+        if !writer.subresource.is_empty() {
+            entry["subresource"] = json!(writer.subresource);
+        }
+        entries.push(entry);
+    }
+    for entry in &mut entries {
+        let own = is_own(entry);
+        let Value::Object(fields) = &mut entry["fieldsV1"] else { continue };
+        if own {
+            unite(fields, &changed);
+        } else {
+            subtract(fields, &changed);
+        }
+        intersect(fields, &existing);
+        if own && !changed.is_empty() {
+            entry["time"] = json!(writer.time);
+        }
+    }
+    entries.retain(|entry| entry["fieldsV1"] != json!({}));
+    entries.sort_by(|one, other| one["time"].as_str().cmp(&other["time"].as_str()));
+    new["metadata"]["managedFields"] = Value::Array(entries);
+}
+
+/// What of an object is owned by managers.
+fn content(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Value::Object(fields) = &mut object {
+        fields.remove("apiVersion");
+        fields.remove("kind");
+        if let Some(Value::Object(metadata)) = fields.get_mut("metadata") {
+            let owned = ["labels", "annotations", "finalizers", "ownerReferences", "generateName"].map(str::to_owned);
+            metadata.retain(|name, _| owned.contains(name));
+        }
+    }
+    object
+}
+
+/// The keys by which the elements of a list are told apart in such a set.
+fn keys_of(name: &str) -> &'static [&'static str] {
+    match name {
+        "conditions" | "addresses" => &["type"],
+        "containers" | "initContainers" | "ephemeralContainers" | "volumes" | "env" | "imagePullSecrets" => &["name"],
+        "ports" => &["containerPort", "protocol"],
+        "volumeMounts" => &["mountPath"],
+        "ownerReferences" => &["uid"],
+        "podIPs" | "hostIPs" => &["ip"],
+        _ => &[],
+    }
+}
+
+/// Whether the names in it are the user's, so that the map itself is a member of the set.
+fn is_map(name: &str) -> bool {
+    let maps = [
+        "labels",
+        "annotations",
+        "capacity",
+        "allocatable",
+        "limits",
+        "requests",
+        "nodeSelector",
+        "data",
+        "binaryData",
+        "matchLabels",
+    ];
+    maps.contains(&name)
+}
+
+fn element_name(keys: &[&str], element: &Value) -> String {
+    let named: Map<String, Value> =
+        keys.iter().filter_map(|key| Some(((*key).to_owned(), element.get(key)?.clone()))).collect();
+    format!("k:{}", Value::Object(named))
+}
+
+fn full_set(value: &Value) -> Set {
+    changed(&Value::Null, value)
+}
+
+/// The fields of `new` that are not as in `old`.
+fn changed(old: &Value, new: &Value) -> Set {
+    let Value::Object(fields) = new else { return Set::new() };
+    let differing = fields.iter().filter(|(name, value)| old.get(name) != Some(value));
+    differing.map(|(name, value)| (format!("f:{name}"), field(name, &old[name], value))).collect()
+}
+
+/// What stands under a field's name.
+fn field(name: &str, old: &Value, new: &Value) -> Value {
+    let mut set = match new {
+        Value::Object(_) => changed(old, new),
+        Value::Array(items) if !keys_of(name).is_empty() => elements(keys_of(name), old, items),
+        Value::Array(items) if name == "finalizers" => {
+            items.iter().map(|item| (format!("v:{item}"), json!({}))).collect()
+        }
+        _ => Set::new(),
+    };
+    let is_collection = is_map(name) || matches!(new, Value::Array(_)) && !set.is_empty();
+    if is_collection && old.is_null() {
+        set.insert(".".to_owned(), json!({}));
+    }
+    Value::Object(set)
+}
+
+fn elements(keys: &[&str], old: &Value, items: &[Value]) -> Set {
+    let known: Vec<Value> = old.as_array().cloned().unwrap_or_default();
+    let mut set = Set::new();
+    for item in items {
+        let name = element_name(keys, item);
+        let before = known.iter().find(|before| element_name(keys, before) == name).unwrap_or(&Value::Null);
+        if before == item {
+            continue;
+        }
+        let mut inner = changed(before, item);
+        if before.is_null() {
+            inner.insert(".".to_owned(), json!({}));
+        }
+        set.insert(name, Value::Object(inner));
+    }
+    set
+}
+
+fn unite(set: &mut Set, more: &Set) {
+    for (name, value) in more {
+        match (set.get_mut(name), value) {
+            (Some(Value::Object(inner)), Value::Object(value)) => unite(inner, value),
+            _ => drop(set.insert(name.clone(), value.clone())),
+        }
+    }
+}
+
+fn subtract(set: &mut Set, less: &Set) {
+    set.retain(|name, value| match (value, less.get(name)) {
+        (Value::Object(inner), Some(Value::Object(gone))) if !gone.is_empty() => {
+            subtract(inner, gone);
+            !inner.is_empty()
+        }
+        (_, gone) => gone.is_none(),
+    });
+}
+
+fn intersect(set: &mut Set, with: &Set) {
+    set.retain(|name, value| match (value, with.get(name)) {
+        (Value::Object(inner), Some(Value::Object(kept))) => {
+            let was_empty = inner.is_empty();
+            intersect(inner, kept);
+            was_empty || !inner.is_empty()
+        }
+        (_, kept) => kept.is_some(),
+    });
+}

@@ -1,0 +1,130 @@
+//! The three sorts of PATCH. Pure.
+
+use serde_json::{Map, Value};
+
+use super::api_error::ApiError;
+use super::strategic_merge;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PatchType {
+    Json,
+    Merge,
+    StrategicMerge,
+}
+
+/// What the server says it takes; of these, apply is left to others.
+const KNOWN: &str = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, \
+                     application/apply-patch+yaml";
+
+impl PatchType {
+    pub(crate) fn of_content_type(content_type: &str) -> Result<Self, ApiError> {
+        match content_type.split(';').next().unwrap_or_default().trim() {
+            "application/json-patch+json" => Ok(Self::Json),
+            "application/merge-patch+json" => Ok(Self::Merge),
+            "application/strategic-merge-patch+json" => Ok(Self::StrategicMerge),
+            _ => Err(ApiError::unsupported_media_type(KNOWN)),
+        }
+    }
+
+    /// The object as the patch wants it.
+    pub(crate) fn apply(self, object: &Value, patch: &Value) -> Result<Value, ApiError> {
+        let mut object = object.clone();
+        match self {
+            Self::Json => json_patch(&mut object, patch)?,
+            Self::Merge => merge(&mut object, patch),
+            Self::StrategicMerge => strategic_merge::apply(&mut object, patch)?,
+        }
+        if object.is_object() { Ok(object) } else { Err(ApiError::bad_request("the patched object is no object")) }
+    }
+}
+
+/// RFC 7386.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    let Value::Object(target) = target else { return };
+    for (name, value) in patch {
+        if value.is_null() {
+            target.remove(name);
+        } else {
+            merge(target.entry(name.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+/// RFC 6902.
+fn json_patch(object: &mut Value, patch: &Value) -> Result<(), ApiError> {
+    let Value::Array(operations) = patch else {
+        return Err(ApiError::bad_request("json: cannot unmarshal object into Go value of type jsonpatch.Patch"));
+    };
+    for operation in operations {
+        let text = |name: &str| operation[name].as_str().unwrap_or_default();
+        let (verb, path) = (text("op"), text("path"));
+        let failed = |why: &str| {
+            ApiError::unprocessable(format!("the server rejected our request due to an error in our request: {why}"))
+        };
+        let missing =
+            || failed(&format!("{verb} operation does not apply: doc is missing path: {path}: missing value"));
+        match verb {
+            "add" => add(object, path, operation["value"].clone()).ok_or_else(missing)?,
+            "remove" => drop(take(object, path).ok_or_else(missing)?),
+            "replace" => *object.pointer_mut(path).ok_or_else(missing)? = operation["value"].clone(),
+            "test" => {
+                if object.pointer(path).unwrap_or(&Value::Null) != &operation["value"] {
+                    return Err(failed(&format!("testing value {path} failed: test failed")));
+                }
+            }
+            "copy" => {
+                let value = object.pointer(text("from")).cloned().ok_or_else(missing)?;
+                add(object, path, value).ok_or_else(missing)?;
+            }
+            "move" => {
+                let value = take(object, text("from")).ok_or_else(missing)?;
+                add(object, path, value).ok_or_else(missing)?;
+            }
+            other => return Err(failed(&format!("Unexpected kind: {other}"))),
+        }
+    }
+    Ok(())
+}
+
+/// The parent of what a pointer names, and the last part of the pointer.
+fn parent<'a>(object: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
+    let (parent, name) = path.rsplit_once('/')?;
+    Some((object.pointer_mut(parent)?, name.replace("~1", "/").replace("~0", "~")))
+}
+
+fn add(object: &mut Value, path: &str, value: Value) -> Option<()> {
+    if path.is_empty() {
+        *object = value;
+        return Some(());
+    }
+    let (parent, name) = parent(object, path)?;
+    match parent {
+        Value::Object(fields) => drop(fields.insert(name, value)),
+        Value::Array(items) if name == "-" => items.push(value),
+        Value::Array(items) => {
+            let at = name.parse().ok().filter(|at| *at <= items.len())?;
+            items.insert(at, value);
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn take(object: &mut Value, path: &str) -> Option<Value> {
+    let (parent, name) = parent(object, path)?;
+    match parent {
+        Value::Object(fields) => fields.remove(&name),
+        Value::Array(items) => {
+            let at = name.parse().ok().filter(|at| *at < items.len())?;
+            Some(items.remove(at))
+        }
+        _ => None,
+    }
+}

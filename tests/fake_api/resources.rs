@@ -1,0 +1,244 @@
+//! What the server serves: each resource with its ways, and how a path names one.
+
+use std::cmp::Ordering;
+
+use serde_json::Value;
+
+/// One resource and what is special about it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Resource {
+    pub group: &'static str,
+    /// The first is the one that objects of tests are stored under.
+    pub versions: &'static [&'static str],
+    /// As it stands in paths.
+    pub name: &'static str,
+    pub kind: &'static str,
+    pub namespaced: bool,
+    /// Whether `status` is a subresource, so that neither half changes the other.
+    pub status: bool,
+    /// PUT of what does not exist creates it.
+    pub create_on_update: bool,
+    /// PUT without a resourceVersion wins over whatever is there.
+    pub unconditional_update: bool,
+    /// DELETE answers with the object, not with a Status.
+    pub returns_deleted: bool,
+}
+
+const fn namespaced(name: &'static str, kind: &'static str) -> Resource {
+    Resource { namespaced: true, ..cluster(name, kind) }
+}
+
+const fn cluster(name: &'static str, kind: &'static str) -> Resource {
+    Resource {
+        group: "",
+        versions: &["v1"],
+        name,
+        kind,
+        namespaced: false,
+        status: false,
+        create_on_update: false,
+        unconditional_update: true,
+        returns_deleted: false,
+    }
+}
+
+pub(crate) static RESOURCES: &[Resource] = &[
+    Resource { status: true, returns_deleted: true, ..namespaced("pods", "Pod") },
+    Resource { status: true, ..cluster("nodes", "Node") },
+    namespaced("configmaps", "ConfigMap"),
+    namespaced("secrets", "Secret"),
+    Resource { status: true, returns_deleted: true, ..namespaced("services", "Service") },
+    Resource { create_on_update: true, ..namespaced("events", "Event") },
+    Resource { status: true, returns_deleted: true, ..cluster("persistentvolumes", "PersistentVolume") },
+    Resource { status: true, returns_deleted: true, ..namespaced("persistentvolumeclaims", "PersistentVolumeClaim") },
+    Resource { returns_deleted: true, ..namespaced("serviceaccounts", "ServiceAccount") },
+    Resource { status: true, ..cluster("namespaces", "Namespace") },
+    namespaced("endpoints", "Endpoints"),
+    Resource {
+        group: "coordination.k8s.io",
+        create_on_update: true,
+        unconditional_update: false,
+        ..namespaced("leases", "Lease")
+    },
+    Resource { group: "events.k8s.io", create_on_update: true, ..namespaced("events", "Event") },
+    Resource {
+        group: "certificates.k8s.io",
+        status: true,
+        ..cluster("certificatesigningrequests", "CertificateSigningRequest")
+    },
+    Resource {
+        group: "certificates.k8s.io",
+        versions: &["v1beta1", "v1", "v1alpha1"],
+        unconditional_update: false,
+        ..cluster("clustertrustbundles", "ClusterTrustBundle")
+    },
+    Resource { group: "node.k8s.io", unconditional_update: false, ..cluster("runtimeclasses", "RuntimeClass") },
+    Resource { group: "storage.k8s.io", unconditional_update: false, ..cluster("csinodes", "CSINode") },
+    Resource { group: "storage.k8s.io", unconditional_update: false, ..cluster("csidrivers", "CSIDriver") },
+    Resource {
+        group: "storage.k8s.io",
+        status: true,
+        unconditional_update: false,
+        ..cluster("volumeattachments", "VolumeAttachment")
+    },
+];
+
+impl Resource {
+    /// As error texts name it: `pods`, `leases.coordination.k8s.io`.
+    pub(crate) fn qualified(&self) -> String {
+        if self.group.is_empty() { self.name.to_owned() } else { format!("{}.{}", self.name, self.group) }
+    }
+
+    /// As error texts of validation name it: `Pod`, `Lease.coordination.k8s.io`.
+    pub(crate) fn qualified_kind(&self) -> String {
+        if self.group.is_empty() { self.kind.to_owned() } else { format!("{}.{}", self.kind, self.group) }
+    }
+
+    pub(crate) fn is(&self, group: &str, name: &str) -> bool {
+        self.group == group && self.name == name
+    }
+
+    /// One of the core group.
+    pub(crate) fn is_core(&self, name: &str) -> bool {
+        self.is("", name)
+    }
+
+    /// The group under which its objects are stored; both sorts of events are the same objects.
+    fn storage_group(&self) -> &'static str {
+        if self.group == "events.k8s.io" { "" } else { self.group }
+    }
+
+    pub(crate) fn find(group: &str, version: &str, name: &str) -> Option<&'static Self> {
+        RESOURCES.iter().find(|resource| resource.is(group, name) && resource.versions.contains(&version))
+    }
+}
+
+/// Where an object is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub resource: &'static Resource,
+    pub namespace: String,
+    pub name: String,
+}
+
+impl Key {
+    fn parts(&self) -> (&str, &str, &str, &str) {
+        (self.resource.storage_group(), self.resource.name, &self.namespace, &self.name)
+    }
+
+    pub(crate) fn is_of(&self, resource: &Resource) -> bool {
+        self.resource.name == resource.name && self.resource.storage_group() == resource.storage_group()
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.parts().cmp(&other.parts())
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// What a path names: all objects of a resource, those of a namespace, one object or a part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub resource: &'static Resource,
+    pub version: &'static str,
+    /// Empty for cluster-scoped objects, and for the objects of all namespaces.
+    pub namespace: String,
+    /// Empty for a collection.
+    pub name: String,
+    pub subresource: String,
+}
+
+impl Target {
+    /// `None` if nothing is served there.
+    pub(crate) fn parse(path: &str) -> Option<Self> {
+        let parts: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
+        let (group, version, rest) = match *parts {
+            ["api", version, ref rest @ ..] => ("", version, rest),
+            ["apis", group, version, ref rest @ ..] => (group, version, rest),
+            _ => return None,
+        };
+        let (namespace, rest) = match *rest {
+            // A namespace is an object, too, and the two subresources of it are no resources.
+            ["namespaces", namespace, resource, ref rest @ ..] if !["status", "finalize"].contains(&resource) => {
+                (namespace, [&[resource], rest].concat())
+            }
+            _ => ("", rest.to_vec()),
+        };
+        let (resource, name, subresource) = match *rest {
+            [resource] => (resource, "", ""),
+            [resource, name] => (resource, name, ""),
+            [resource, name, subresource] => (resource, name, subresource),
+            _ => return None,
+        };
+        let resource = Resource::find(group, version, resource)?;
+        let version = resource.versions.iter().find(|known| **known == version)?;
+        if !resource.namespaced && !namespace.is_empty() {
+            return None;
+        }
+        let (namespace, name, subresource) = (namespace.to_owned(), name.to_owned(), subresource.to_owned());
+        Some(Self { resource, version, namespace, name, subresource })
+    }
+
+    /// The place of an object that says what it is.
+    pub(crate) fn of_object(object: &Value) -> Option<Self> {
+        let (group, version) = match object["apiVersion"].as_str()?.split_once('/') {
+            Some(parts) => parts,
+            None => ("", object["apiVersion"].as_str()?),
+        };
+        let kind = object["kind"].as_str()?;
+        let resource = RESOURCES
+            .iter()
+            .find(|known| known.group == group && known.kind == kind && known.versions.contains(&version))?;
+        let version = resource.versions.iter().find(|known| **known == version)?;
+        let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default().to_owned();
+        let namespace = match (resource.namespaced, text("namespace")) {
+            (true, namespace) if namespace.is_empty() => "default".to_owned(),
+            (true, namespace) => namespace,
+            (false, _) => String::new(),
+        };
+        Some(Self { resource, version, namespace, name: text("name"), subresource: String::new() })
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        Key { resource: self.resource, namespace: self.namespace.clone(), name: self.name.clone() }
+    }
+
+    pub(crate) fn named(&self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self.clone() }
+    }
+
+    pub(crate) fn is_collection(&self) -> bool {
+        self.name.is_empty()
+    }
+
+    /// Whether it is this object, a part of it, or a collection that it belongs to.
+    pub(crate) fn covers(&self, key: &Key) -> bool {
+        key.is_of(self.resource)
+            && (self.namespace.is_empty() || self.namespace == key.namespace)
+            && (self.name.is_empty() || self.name == key.name)
+    }
+
+    pub(crate) fn api_version(&self) -> String {
+        let group = self.resource.group;
+        if group.is_empty() { self.version.to_owned() } else { format!("{group}/{}", self.version) }
+    }
+
+    pub(crate) fn path(&self) -> String {
+        let group = self.resource.group;
+        let mut path = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
+        let namespace = if self.namespace.is_empty() { "" } else { "namespaces" };
+        for part in [self.version, namespace, &self.namespace, self.resource.name, &self.name, &self.subresource] {
+            if !part.is_empty() {
+                path = format!("{path}/{part}");
+            }
+        }
+        path
+    }
+}

@@ -1,0 +1,189 @@
+//! What the threads share, and how they wait.
+
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::certificates::Authority;
+use super::tls::Tls;
+use super::world::{Network, World};
+
+pub(crate) struct Shared {
+    pub(super) world: Mutex<World>,
+    /// Whenever the world has changed.
+    pub(super) changed: Condvar,
+    pub(super) tls: Option<Tls>,
+    /// The sockets of connections that are open, by number.
+    sockets: Mutex<Vec<(u64, TcpStream)>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Shared {
+    pub(super) fn new(world: World, tls: Option<Tls>) -> Self {
+        Self {
+            world: Mutex::new(world),
+            changed: Condvar::new(),
+            tls,
+            sockets: Mutex::default(),
+            threads: Mutex::default(),
+        }
+    }
+
+    pub(super) fn look<T>(&self, look: impl FnOnce(&World) -> T) -> T {
+        look(&lock(&self.world))
+    }
+
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
+        let changed = change(&mut lock(&self.world));
+        self.changed.notify_all();
+        changed
+    }
+
+    pub(super) fn authority(&self) -> Arc<Authority> {
+        self.look(|world| Arc::clone(&world.authority))
+    }
+
+    /// Waits for a change of the world, but not longer than this.
+    pub(super) fn wait<'a>(&self, world: MutexGuard<'a, World>, longest: Duration) -> MutexGuard<'a, World> {
+        self.changed.wait_timeout(world, longest).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Waits until `done`, the end of the test or that of the connection. Whether it came to be done.
+    fn wait_until(&self, connection: u64, longest: Option<Duration>, done: impl Fn(&World) -> bool) -> bool {
+        let end = longest.map(|longest| Instant::now() + longest);
+        let mut world = lock(&self.world);
+        loop {
+            if world.ended || world.has_left(connection) {
+                return false;
+            }
+            if done(&world) {
+                return true;
+            }
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            match left {
+                Some(Duration::ZERO) => return true,
+                Some(left) => world = self.wait(world, left),
+                None => world = self.changed.wait(world).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// Waits while the network is a black hole. Whether the connection lives on.
+    pub(super) fn pass(&self, connection: u64) -> bool {
+        self.wait_until(connection, None, |world| world.network != Network::Blackhole)
+    }
+
+    pub(super) fn pause(&self, time: Duration, connection: u64) {
+        let _ = self.wait_until(connection, Some(time), |_| false);
+    }
+
+    /// The same, unless the client goes.
+    pub(super) fn delay(self: &Arc<Self>, time: Duration, connection: u64) {
+        let _following = self.follow_client(connection);
+        self.pause(time, connection);
+    }
+
+    /// Waits for `release`.
+    pub(super) fn hold(self: &Arc<Self>, connection: u64) {
+        let _following = self.follow_client(connection);
+        let before = self.change(|world| {
+            world.held += 1;
+            world.released
+        });
+        let _ = self.wait_until(connection, None, |world| world.released > before);
+        self.change(|world| world.held -= 1);
+    }
+
+    /// Waits for the client to go.
+    pub(super) fn hang(self: &Arc<Self>, connection: u64) {
+        let _following = self.follow_client(connection);
+        let _ = self.wait_until(connection, None, |_| false);
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.look(|world| world.ended)
+    }
+
+    /// Notes when the client goes, or speaks, which it does only to take leave while it waits for an answer. It must not
+    /// be followed any more when it may have the whole answer.
+    pub(super) fn follow_client(self: &Arc<Self>, connection: u64) -> Following<'_> {
+        let token = self.change(|world| {
+            let token = world.next_number();
+            world.followed.push(token);
+            token
+        });
+        let find = |sockets: &Vec<(u64, TcpStream)>| {
+            let found = sockets.iter().find(|(number, _)| *number == connection);
+            found.and_then(|(_, tcp)| tcp.try_clone().ok())
+        };
+        let tcp = find(&lock(&self.sockets));
+        let shared = Arc::clone(self);
+        self.spawn(move || {
+            if let Some(tcp) = tcp {
+                // Whatever comes, or the end.
+                let _ = tcp.peek(&mut [0]);
+            }
+            shared.change(|world| {
+                if world.followed.contains(&token) {
+                    world.left.push(connection);
+                }
+            });
+        });
+        Following { shared: self, token }
+    }
+
+    pub(super) fn add_socket(&self, number: u64, tcp: &TcpStream) {
+        if let Ok(tcp) = tcp.try_clone() {
+            lock(&self.sockets).push((number, tcp));
+        }
+    }
+
+    pub(super) fn remove_socket(&self, number: u64) {
+        lock(&self.sockets).retain(|(known, _)| *known != number);
+    }
+
+    pub(super) fn cut_sockets(&self) {
+        for (_, tcp) in lock(&self.sockets).iter() {
+            // It may have been cut before.
+            let _ = tcp.shutdown(Shutdown::Both);
+        }
+    }
+
+    pub(super) fn spawn(&self, run: impl FnOnce() + Send + 'static) {
+        let mut threads = lock(&self.threads);
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(thread::spawn(run));
+    }
+
+    /// Waits for every thread to end.
+    pub(super) fn join(&self) {
+        loop {
+            let threads = std::mem::take(&mut *lock(&self.threads));
+            if threads.is_empty() {
+                return;
+            }
+            for thread in threads {
+                // What it has to say of a panic it has said.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+/// The client is being followed as long as this lives.
+pub(super) struct Following<'a> {
+    shared: &'a Shared,
+    token: u64,
+}
+
+impl Drop for Following<'_> {
+    fn drop(&mut self) {
+        self.shared.change(|world| world.followed.retain(|token| *token != self.token));
+    }
+}
+
+/// A test that fails elsewhere must not fail here a second time.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

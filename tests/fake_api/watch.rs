@@ -1,0 +1,239 @@
+//! A watch that was begun: events in chunks, until somebody ends it.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::api_error::ApiError;
+use super::collections::{self, ListOptions};
+use super::connection::Wire;
+use super::faults::WatchFault;
+use super::http::{LAST_CHUNK, chunk};
+use super::negotiation::Form;
+use super::resources::Target;
+use super::selectors::Selector;
+use super::shared::{Following, Shared, lock};
+use super::world::{Network, OpenWatch, WatchOrder, World};
+
+/// What is watched, and from where on.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    pub id: u64,
+    target: Target,
+    selector: Selector,
+    form: Form,
+    bookmarks: bool,
+    first: Vec<Value>,
+    from: u64,
+    lasts: Duration,
+}
+
+/// As long as a server lets a watch be of which nobody says how long.
+const LONGEST: Duration = Duration::from_secs(45 * 60);
+
+impl Watch {
+    pub(super) fn begin(
+        world: &mut World,
+        target: &Target,
+        options: &ListOptions,
+        form: Form,
+    ) -> Result<Self, ApiError> {
+        let (first, from) = world.begin_watch(target, options)?;
+        let id = world.next_number();
+        world.watches.push(OpenWatch { id, path: target.path(), orders: Vec::new() });
+        Ok(Self {
+            id,
+            target: target.clone(),
+            selector: options.selector.clone(),
+            form,
+            bookmarks: options.bookmarks,
+            first,
+            from,
+            lasts: options.timeout.map_or(LONGEST, Duration::from_secs),
+        })
+    }
+
+    fn line(&self, event: &Value) -> Vec<u8> {
+        let object = &event["object"];
+        let object = if event["type"] == "ERROR" { object.clone() } else { self.form.show(object.clone()) };
+        format!("{{\"type\":{},\"object\":{object}}}\n", event["type"]).into_bytes()
+    }
+
+    fn bookmark(&self, version: u64) -> Value {
+        collections::bookmark(&self.target, version, false)
+    }
+}
+
+/// What is next to do.
+enum Step {
+    Events(Vec<Value>),
+    Order(WatchOrder),
+    /// Its time is up.
+    End,
+    /// The client has gone, or the test is over.
+    Cut,
+}
+
+/// Tells what happens. Whether another request may follow on the connection.
+pub(super) fn run(
+    shared: &Arc<Shared>,
+    wire: &mut Wire,
+    watch: &Watch,
+    connection: u64,
+    fault: Option<WatchFault>,
+) -> io::Result<bool> {
+    let end = Instant::now() + watch.lasts;
+    let following = Some(shared.follow_client(connection));
+    let mut teller = Teller { wire, following, fault, told: 0, held: None, is_silent: false };
+    teller.is_silent = teller.fault == Some(WatchFault::Silent);
+    let mut cursor = watch.from;
+    let mut step = Step::Events(watch.first.clone());
+    loop {
+        match step {
+            Step::Events(events) => {
+                for event in events {
+                    let is_last = event["type"] == "ERROR";
+                    match teller.tell(&watch.line(&event))? {
+                        Told::GoesOn if !is_last => {}
+                        Told::GoesOn | Told::Ends => return teller.end(),
+                        Told::Cut => return Ok(false),
+                    }
+                }
+            }
+            Step::Order(WatchOrder::End) => return teller.end(),
+            Step::Order(WatchOrder::Cut) | Step::Cut => return Ok(false),
+            Step::Order(WatchOrder::Silence) => teller.is_silent = true,
+            Step::Order(WatchOrder::Write(bytes)) => teller.wire.send(&chunk(&bytes))?,
+            Step::Order(WatchOrder::Expire) => {
+                let version = shared.look(|world| world.store.version());
+                let why = format!("too old resource version: {cursor} ({version})");
+                let event = json!({ "type": "ERROR", "object": ApiError::expired(why).status() });
+                teller.tell(&watch.line(&event))?;
+                return teller.end();
+            }
+            Step::Order(WatchOrder::Bookmark) if watch.bookmarks => {
+                teller.tell(&watch.line(&watch.bookmark(cursor)))?;
+            }
+            Step::Order(WatchOrder::Bookmark) => {}
+            Step::End => {
+                if watch.bookmarks {
+                    teller.tell(&watch.line(&watch.bookmark(cursor)))?;
+                }
+                return teller.end();
+            }
+        }
+        step = next(shared, watch, connection, &mut cursor, end);
+    }
+}
+
+/// Waits for what is next.
+fn next(shared: &Shared, watch: &Watch, connection: u64, cursor: &mut u64, end: Instant) -> Step {
+    let mut world = lock(&shared.world);
+    loop {
+        if world.ended || world.has_left(connection) {
+            return Step::Cut;
+        }
+        let now = Instant::now();
+        if world.network != Network::Blackhole {
+            let open = world.watches.iter_mut().find(|open| open.id == watch.id);
+            let order = open.filter(|open| !open.orders.is_empty()).map(|open| open.orders.remove(0));
+            if let Some(order) = order {
+                return Step::Order(order);
+            }
+            let from = *cursor;
+            *cursor = world.store.version().max(from);
+            match world.store.since(from) {
+                Err(_) => return Step::Order(WatchOrder::Expire),
+                Ok(changes) => {
+                    let seen = changes.filter_map(|change| collections::event(&watch.target, &watch.selector, change));
+                    let events: Vec<Value> = seen.collect();
+                    if !events.is_empty() {
+                        return Step::Events(events);
+                    }
+                }
+            }
+            if now >= end {
+                return Step::End;
+            }
+        }
+        let left = end.saturating_duration_since(now).max(Duration::from_millis(10));
+        world = shared.wait(world, left);
+    }
+}
+
+enum Told {
+    GoesOn,
+    /// That was the last one.
+    Ends,
+    Cut,
+}
+
+/// Writes events, with whatever is wrong with that.
+struct Teller<'a> {
+    wire: &'a mut Wire,
+    following: Option<Following<'a>>,
+    fault: Option<WatchFault>,
+    told: usize,
+    /// The first of two that are to change places.
+    held: Option<Vec<u8>>,
+    is_silent: bool,
+}
+
+impl Teller<'_> {
+    fn tell(&mut self, line: &[u8]) -> io::Result<Told> {
+        if self.is_silent {
+            return Ok(Told::GoesOn);
+        }
+        match &self.fault {
+            Some(WatchFault::Duplicate) => {
+                self.wire.send(&chunk(line))?;
+                self.wire.send(&chunk(line))?;
+            }
+            Some(WatchFault::Reorder) => match self.held.take() {
+                None => self.held = Some(line.to_vec()),
+                Some(held) => {
+                    self.wire.send(&chunk(line))?;
+                    self.wire.send(&chunk(&held))?;
+                }
+            },
+            Some(WatchFault::CutInEvent(after)) if *after == self.told => {
+                let whole = chunk(line);
+                self.wire.send(&whole[..whole.len() / 2])?;
+                return Ok(Told::Cut);
+            }
+            Some(WatchFault::CutAfter(0)) => return Ok(Told::Cut),
+            Some(WatchFault::EndAfter(0)) => return Ok(Told::Ends),
+            Some(WatchFault::StallAfter(0)) => {
+                self.is_silent = true;
+                return Ok(Told::GoesOn);
+            }
+            Some(WatchFault::Garbage { after: 0, bytes }) if self.told == 0 => {
+                let both = [chunk(bytes), chunk(line)].concat();
+                self.wire.send(&both)?;
+            }
+            _ => self.wire.send(&chunk(line))?,
+        }
+        self.told += 1;
+        let told = self.told;
+        match &self.fault {
+            Some(WatchFault::CutAfter(after)) if *after == told => return Ok(Told::Cut),
+            Some(WatchFault::EndAfter(after)) if *after == told => return Ok(Told::Ends),
+            Some(WatchFault::StallAfter(after)) if *after == told => self.is_silent = true,
+            Some(WatchFault::Garbage { after, bytes }) if *after == told => {
+                let garbage = chunk(bytes);
+                self.wire.send(&garbage)?;
+            }
+            _ => {}
+        }
+        Ok(Told::GoesOn)
+    }
+
+    fn end(&mut self) -> io::Result<bool> {
+        // What the client says after it is another request.
+        self.following = None;
+        self.wire.send(LAST_CHUNK)?;
+        Ok(true)
+    }
+}

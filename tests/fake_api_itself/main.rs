@@ -1,0 +1,49 @@
+//! The fake API server behaves as the real one does.
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test: a panic here is its failure"
+)]
+
+mod client;
+mod credentials;
+mod deletions;
+#[path = "../fake_api/mod.rs"]
+mod fake_api;
+mod faults;
+mod lists;
+mod nodes;
+mod objects;
+mod patches;
+mod watches;
+mod wire;
+
+use serde_json::{Value, json};
+
+use fake_api::{FakeApi, Options};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const WEB: &str = "/api/v1/namespaces/default/pods/web";
+
+fn start() -> FakeApi {
+    FakeApi::start(Options::default())
+}
+
+/// A pod of one container, on a node or not.
+fn pod(name: &str, node: Option<&str>) -> Value {
+    let mut spec = json!({ "containers": [{ "name": "main", "image": "nginx:1.27" }] });
+    if let Some(node) = node {
+        spec["nodeName"] = json!(node);
+    }
+    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name }, "spec": spec })
+}
+
+fn config_map(name: &str, value: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": { "key": value } })
+}
+
+fn node(name: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "labels": {} }, "status": {} })
+}
