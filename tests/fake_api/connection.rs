@@ -17,10 +17,21 @@ pub(crate) struct Socket {
     traffic: Arc<Traffic>,
 }
 
+impl Socket {
+    /// The same socket for who reads it and counts by itself.
+    pub(super) fn try_clone(&self) -> io::Result<TcpStream> {
+        self.tcp.try_clone()
+    }
+
+    pub(super) fn count_received(&self, length: usize) {
+        self.traffic.received.fetch_add(u64::try_from(length).unwrap(), Ordering::Relaxed);
+    }
+}
+
 impl Read for Socket {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let length = self.tcp.read(bytes)?;
-        self.traffic.received.fetch_add(u64::try_from(length).unwrap(), Ordering::Relaxed);
+        self.count_received(length);
         Ok(length)
     }
 }
@@ -70,6 +81,24 @@ impl Wire {
         self.flush()
     }
 
+    /// Shakes hands; whether it is HTTP/2 that the client speaks, and what it has said of it already.
+    pub(super) fn shake_hands(&mut self) -> io::Result<(bool, Vec<u8>)> {
+        match self {
+            Self::Plain(socket) => {
+                // HTTP/2 begins with a method that HTTP/1.1 does not have.
+                let mut first = [0; 3];
+                socket.read_exact(&mut first)?;
+                Ok((&first == b"PRI", first.to_vec()))
+            }
+            Self::Tls(stream) => {
+                while stream.conn.is_handshaking() {
+                    stream.conn.complete_io(&mut stream.sock)?;
+                }
+                Ok((stream.conn.alpn_protocol() == Some(b"h2"), Vec::new()))
+            }
+        }
+    }
+
     /// The end as a server makes it that has nothing more to say.
     pub(super) fn close(&mut self) {
         if let Self::Tls(stream) = self {
@@ -77,16 +106,24 @@ impl Wire {
             // The client may have gone before.
             let _ = stream.flush();
         }
-        self.cut();
+        let _ = self.tcp().shutdown(Shutdown::Both);
     }
 
-    /// The end with no further word.
-    pub(super) fn cut(&self) {
-        let tcp = match self {
+    pub(super) fn tcp(&self) -> &TcpStream {
+        match self {
             Self::Plain(socket) => &socket.tcp,
             Self::Tls(stream) => &stream.sock.tcp,
-        };
-        let _ = tcp.shutdown(Shutdown::Both);
+        }
+    }
+
+    pub(super) fn into_parts(self) -> (Option<ServerConnection>, Socket) {
+        match self {
+            Self::Plain(socket) => (None, socket),
+            Self::Tls(stream) => {
+                let (session, socket) = stream.into_parts();
+                (Some(session), socket)
+            }
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::FakeApi;
 use super::api_error::ApiError;
+use super::exchange::Seen;
 use super::http::Response;
 use super::request_log::Request;
 
@@ -24,12 +25,12 @@ pub(crate) enum Fault {
     Hang,
     /// It is done, and the answer never comes.
     HangAfterEffect,
-    /// Nothing is done, and the connection is cut.
-    Cut,
-    /// It is done, and the connection is cut instead of an answer.
-    CutAfterEffect,
-    /// It is done, and the connection is cut in the middle of the answer.
-    CutInAnswer,
+    /// Nothing is done, and this is the end.
+    EndBeforeEffect(End),
+    /// It is done, and this is the end instead of an answer.
+    EndAfterEffect(End),
+    /// It is done, and this is the end in the middle of the answer.
+    EndInAnswer(End),
     /// It is done, and half of the answer never comes.
     StallInAnswer,
     /// It is done, and only half of the JSON is in an answer that looks whole.
@@ -38,6 +39,15 @@ pub(crate) enum Fault {
     Drip { bytes: usize, pause: Duration },
     /// A watch goes like this.
     Watch(WatchFault),
+}
+
+/// An end with no last word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The connection is cut.
+    Connection,
+    /// Only the request's stream is reset; over HTTP/1.1 that is the connection, too.
+    Stream(Seen),
 }
 
 /// What goes wrong with a watch that was begun.
@@ -51,7 +61,7 @@ pub(crate) enum WatchFault {
     Duplicate,
     /// Of two events, the second comes first.
     Reorder,
-    /// The end without a last chunk after so many events.
+    /// The end with no last word after so many events: a reset of the stream, or of the connection.
     CutAfter(usize),
     /// The end in the midst of the event that comes after so many.
     CutInEvent(usize),
@@ -212,15 +222,28 @@ impl<'a> On<'a> {
     }
 
     pub(crate) fn cut(self) -> Self {
-        self.goes(Fault::Cut)
+        self.goes(Fault::EndBeforeEffect(End::Connection))
     }
 
     pub(crate) fn cut_after_effect(self) -> Self {
-        self.goes(Fault::CutAfterEffect)
+        self.goes(Fault::EndAfterEffect(End::Connection))
     }
 
     pub(crate) fn cut_in_answer(self) -> Self {
-        self.goes(Fault::CutInAnswer)
+        self.goes(Fault::EndInAnswer(End::Connection))
+    }
+
+    /// As a server refuses a stream that it has not looked at.
+    pub(crate) fn refuse_stream(self) -> Self {
+        self.goes(Fault::EndBeforeEffect(End::Stream(Seen::No)))
+    }
+
+    pub(crate) fn reset_after_effect(self) -> Self {
+        self.goes(Fault::EndAfterEffect(End::Stream(Seen::Yes)))
+    }
+
+    pub(crate) fn reset_in_answer(self) -> Self {
+        self.goes(Fault::EndInAnswer(End::Stream(Seen::Yes)))
     }
 
     pub(crate) fn stall_in_answer(self) -> Self {

@@ -8,9 +8,10 @@ use flate2::write::GzEncoder;
 /// What a server of Go takes: a larger body is refused.
 const LARGEST_BODY: usize = 3 * 1024 * 1024;
 const LARGEST_HEAD: usize = 1024 * 1024;
-/// A server of Go sends what is longer than this in chunks.
-const BUFFERED: usize = 2048;
-const CHUNK: usize = 32 * 1024;
+/// A server of Go does not tell the length of what is longer than this.
+pub(crate) const BUFFERED: usize = 2048;
+/// What it writes at once.
+pub(crate) const CHUNK: usize = 32 * 1024;
 
 /// A request as it is on the wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +30,12 @@ impl Message {
     pub(crate) fn header(&self, name: &str) -> &str {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str()).unwrap_or_default()
+    }
+
+    /// Takes in more of the body.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.body.extend_from_slice(bytes);
+        self.is_too_large |= self.body.len() > LARGEST_BODY;
     }
 
     pub(crate) fn wants_close(&self) -> bool {
@@ -62,12 +69,17 @@ fn unescaped(text: &str) -> String {
 }
 
 /// Reads messages off a stream, one after the other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Reader {
     buffer: Vec<u8>,
 }
 
 impl Reader {
+    /// With what was read already.
+    pub(crate) fn new(buffer: Vec<u8>) -> Self {
+        Self { buffer }
+    }
+
     /// `None` when the client has gone, in the midst of a request or between two.
     pub(crate) fn read(&mut self, stream: &mut (impl Read + Write)) -> io::Result<Option<Message>> {
         let head = loop {
@@ -112,9 +124,8 @@ impl Reader {
             let size = line.split(';').next().unwrap_or_default().trim();
             let Ok(size) = usize::from_str_radix(size, 16) else { return Ok(None) };
             let Some(chunk) = self.take(stream, size)? else { return Ok(None) };
-            message.body.extend(chunk);
-            if message.body.len() > LARGEST_BODY {
-                message.is_too_large = true;
+            message.push(&chunk);
+            if message.is_too_large {
                 return Ok(Some(message));
             }
             if self.line(stream)?.is_none() {
@@ -183,24 +194,6 @@ impl Response {
         encoder.write_all(&self.body).unwrap();
         self.body = encoder.finish().unwrap();
         self.header("Content-Encoding", "gzip").header("Vary", "Accept-Encoding")
-    }
-
-    /// The head, and the body as it is framed.
-    pub(crate) fn encode(&self) -> (Vec<u8>, Vec<u8>) {
-        let is_framed = self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-        let mut response = self.clone();
-        let mut body = Vec::new();
-        if is_framed {
-            body.clone_from(&self.body);
-        } else if self.body.len() <= BUFFERED {
-            response = response.header("Content-Length", self.body.len().to_string());
-            body.clone_from(&self.body);
-        } else {
-            response = response.header("Transfer-Encoding", "chunked");
-            self.body.chunks(CHUNK).for_each(|part| body.extend(chunk(part)));
-            body.extend(LAST_CHUNK);
-        }
-        (response.head(), body)
     }
 
     pub(crate) fn head(&self) -> Vec<u8> {

@@ -23,8 +23,11 @@ mod connection;
 mod deletion;
 mod der;
 mod events;
+mod exchange;
 pub(crate) mod faults;
+mod handle;
 mod http;
+mod http2;
 pub(crate) mod identity;
 pub(crate) mod kubeconfig;
 mod managed_fields;
@@ -196,6 +199,11 @@ impl FakeApi {
     /// Tells the watches that are open at such paths what to do.
     pub(crate) fn order_watches(&self, pattern: &str, order: &WatchOrder) {
         self.change(|world| world.order_watches(pattern, order));
+    }
+
+    /// Connections of HTTP/2 are told to take no new requests there; what is under way goes on.
+    pub(crate) fn go_away(&self) {
+        self.shared.go_away();
     }
 
     /// Only what is to come can be watched: a watch from an older version is refused as expired.

@@ -1,11 +1,12 @@
 //! What the threads share, and how they wait.
 
 use std::net::{Shutdown, TcpStream};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::certificates::Authority;
+use super::http2::Duplex;
 use super::tls::Tls;
 use super::world::{Network, World};
 
@@ -14,9 +15,18 @@ pub(crate) struct Shared {
     /// Whenever the world has changed.
     pub(super) changed: Condvar,
     pub(super) tls: Option<Tls>,
-    /// The sockets of connections that are open, by number.
-    sockets: Mutex<Vec<(u64, TcpStream)>>,
+    sockets: Mutex<Vec<OpenSocket>>,
+    /// Connections of HTTP/2.
+    duplexes: Mutex<Vec<Weak<Duplex>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// The socket of a connection that is open.
+struct OpenSocket {
+    number: u64,
+    tcp: TcpStream,
+    /// Whether a thread reads it all the time, and so hears when the client goes.
+    is_read: bool,
 }
 
 impl Shared {
@@ -26,6 +36,7 @@ impl Shared {
             changed: Condvar::new(),
             tls,
             sockets: Mutex::default(),
+            duplexes: Mutex::default(),
             threads: Mutex::default(),
         }
     }
@@ -49,12 +60,12 @@ impl Shared {
         self.changed.wait_timeout(world, longest).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Waits until `done`, the end of the test or that of the connection. Whether it came to be done.
-    fn wait_until(&self, connection: u64, longest: Option<Duration>, done: impl Fn(&World) -> bool) -> bool {
+    /// Waits until `done`, the end of the test or that of the client. Whether it came to be done.
+    fn wait_until(&self, token: u64, longest: Option<Duration>, done: impl Fn(&World) -> bool) -> bool {
         let end = longest.map(|longest| Instant::now() + longest);
         let mut world = lock(&self.world);
         loop {
-            if world.ended || world.has_left(connection) {
+            if world.ended || world.has_left(token) {
                 return false;
             }
             if done(&world) {
@@ -69,84 +80,93 @@ impl Shared {
         }
     }
 
-    /// Waits while the network is a black hole. Whether the connection lives on.
-    pub(super) fn pass(&self, connection: u64) -> bool {
-        self.wait_until(connection, None, |world| world.network != Network::Blackhole)
+    /// Waits while the network is a black hole. Whether the client is still there; no client is 0.
+    pub(super) fn pass(&self, token: u64) -> bool {
+        self.wait_until(token, None, |world| world.network != Network::Blackhole)
     }
 
-    pub(super) fn pause(&self, time: Duration, connection: u64) {
-        let _ = self.wait_until(connection, Some(time), |_| false);
+    pub(super) fn pause(&self, time: Duration, token: u64) {
+        let _ = self.wait_until(token, Some(time), |_| false);
     }
 
     /// The same, unless the client goes.
-    pub(super) fn delay(self: &Arc<Self>, time: Duration, connection: u64) {
-        let _following = self.follow_client(connection);
-        self.pause(time, connection);
+    pub(super) fn delay(self: &Arc<Self>, time: Duration, connection: u64, token: u64) {
+        let _following = self.follow_client(connection, token);
+        self.pause(time, token);
     }
 
     /// Waits for `release`.
-    pub(super) fn hold(self: &Arc<Self>, connection: u64) {
-        let _following = self.follow_client(connection);
+    pub(super) fn hold(self: &Arc<Self>, connection: u64, token: u64) {
+        let _following = self.follow_client(connection, token);
         let before = self.change(|world| {
             world.held += 1;
             world.released
         });
-        let _ = self.wait_until(connection, None, |world| world.released > before);
+        let _ = self.wait_until(token, None, |world| world.released > before);
         self.change(|world| world.held -= 1);
     }
 
     /// Waits for the client to go.
-    pub(super) fn hang(self: &Arc<Self>, connection: u64) {
-        let _following = self.follow_client(connection);
-        let _ = self.wait_until(connection, None, |_| false);
+    pub(super) fn hang(self: &Arc<Self>, connection: u64, token: u64) {
+        let _following = self.follow_client(connection, token);
+        let _ = self.wait_until(token, None, |_| false);
     }
 
     pub(super) fn is_over(&self) -> bool {
         self.look(|world| world.ended)
     }
 
-    /// Notes when the client goes, or speaks, which it does only to take leave while it waits for an answer. It must not
-    /// be followed any more when it may have the whole answer.
-    pub(super) fn follow_client(self: &Arc<Self>, connection: u64) -> Following<'_> {
-        let token = self.change(|world| {
-            let token = world.next_number();
-            world.followed.push(token);
-            token
-        });
-        let find = |sockets: &Vec<(u64, TcpStream)>| {
-            let found = sockets.iter().find(|(number, _)| *number == connection);
-            found.and_then(|(_, tcp)| tcp.try_clone().ok())
+    /// Notes when the client goes, or speaks, which it does over HTTP/1.1 only to take leave while it waits for an answer.
+    /// It must not be followed any more when it may have the whole answer.
+    pub(super) fn follow_client(self: &Arc<Self>, connection: u64, token: u64) -> Following<'_> {
+        let tcp = {
+            let sockets = lock(&self.sockets);
+            let found = sockets.iter().find(|socket| socket.number == connection && !socket.is_read);
+            found.and_then(|socket| socket.tcp.try_clone().ok())
         };
-        let tcp = find(&lock(&self.sockets));
-        let shared = Arc::clone(self);
-        self.spawn(move || {
-            if let Some(tcp) = tcp {
+        if let Some(tcp) = tcp {
+            self.change(|world| world.followed.push(token));
+            let shared = Arc::clone(self);
+            self.spawn(move || {
                 // Whatever comes, or the end.
                 let _ = tcp.peek(&mut [0]);
-            }
-            shared.change(|world| {
-                if world.followed.contains(&token) {
-                    world.left.push(connection);
-                }
+                shared.change(|world| {
+                    if world.followed.contains(&token) {
+                        world.left.push(token);
+                    }
+                });
             });
-        });
+        }
         Following { shared: self, token }
+    }
+
+    pub(super) fn add_duplex(&self, number: u64, duplex: &Arc<Duplex>) {
+        lock(&self.duplexes).push(Arc::downgrade(duplex));
+        for socket in lock(&self.sockets).iter_mut().filter(|socket| socket.number == number) {
+            socket.is_read = true;
+        }
+    }
+
+    /// Connections of HTTP/2 take no new requests.
+    pub(super) fn go_away(&self) {
+        let duplexes = std::mem::take(&mut *lock(&self.duplexes));
+        duplexes.iter().filter_map(Weak::upgrade).for_each(|duplex| duplex.go_away());
     }
 
     pub(super) fn add_socket(&self, number: u64, tcp: &TcpStream) {
         if let Ok(tcp) = tcp.try_clone() {
-            lock(&self.sockets).push((number, tcp));
+            lock(&self.sockets).push(OpenSocket { number, tcp, is_read: false });
         }
     }
 
     pub(super) fn remove_socket(&self, number: u64) {
-        lock(&self.sockets).retain(|(known, _)| *known != number);
+        lock(&self.sockets).retain(|socket| socket.number != number);
     }
 
     pub(super) fn cut_sockets(&self) {
-        for (_, tcp) in lock(&self.sockets).iter() {
+        for socket in lock(&self.sockets).iter() {
             // It may have been cut before.
-            let _ = tcp.shutdown(Shutdown::Both);
+            let _ = socket.tcp.shutdown(Shutdown::Both);
         }
     }
 

@@ -34,7 +34,7 @@ impl Tls {
             .unwrap()
             .with_client_cert_verifier(Arc::new(AnyClient { provider, known: Arc::clone(&clients) }))
             .with_cert_resolver(resolver);
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Self { config: Arc::new(config), own, clients }
     }
 

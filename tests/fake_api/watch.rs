@@ -8,9 +8,8 @@ use serde_json::{Value, json};
 
 use super::api_error::ApiError;
 use super::collections::{self, ListOptions};
-use super::connection::Wire;
+use super::exchange::{Exchange, Seen};
 use super::faults::WatchFault;
-use super::http::{LAST_CHUNK, chunk};
 use super::negotiation::Form;
 use super::resources::Target;
 use super::selectors::Selector;
@@ -76,18 +75,19 @@ enum Step {
     Cut,
 }
 
-/// Tells what happens. Whether another request may follow on the connection.
+/// Tells what happens, until that is over in one way or another.
 pub(super) fn run(
     shared: &Arc<Shared>,
-    wire: &mut Wire,
+    exchange: &mut dyn Exchange,
     watch: &Watch,
     connection: u64,
+    token: u64,
     fault: Option<WatchFault>,
-) -> io::Result<bool> {
+) -> io::Result<()> {
     let end = Instant::now() + watch.lasts;
-    let following = Some(shared.follow_client(connection));
-    let mut teller = Teller { wire, following, fault, told: 0, held: None, is_silent: false };
-    teller.is_silent = teller.fault == Some(WatchFault::Silent);
+    let following = Some(shared.follow_client(connection, token));
+    let is_silent = fault == Some(WatchFault::Silent);
+    let mut teller = Teller { exchange, following, fault, told: 0, held: None, is_silent };
     let mut cursor = watch.from;
     let mut step = Step::Events(watch.first.clone());
     loop {
@@ -98,14 +98,14 @@ pub(super) fn run(
                     match teller.tell(&watch.line(&event))? {
                         Told::GoesOn if !is_last => {}
                         Told::GoesOn | Told::Ends => return teller.end(),
-                        Told::Cut => return Ok(false),
+                        Told::Cut => return teller.abort(),
                     }
                 }
             }
             Step::Order(WatchOrder::End) => return teller.end(),
-            Step::Order(WatchOrder::Cut) | Step::Cut => return Ok(false),
+            Step::Order(WatchOrder::Cut) | Step::Cut => return teller.abort(),
             Step::Order(WatchOrder::Silence) => teller.is_silent = true,
-            Step::Order(WatchOrder::Write(bytes)) => teller.wire.send(&chunk(&bytes))?,
+            Step::Order(WatchOrder::Write(bytes)) => teller.exchange.body(&bytes)?,
             Step::Order(WatchOrder::Expire) => {
                 let version = shared.look(|world| world.store.version());
                 let why = format!("too old resource version: {cursor} ({version})");
@@ -124,15 +124,15 @@ pub(super) fn run(
                 return teller.end();
             }
         }
-        step = next(shared, watch, connection, &mut cursor, end);
+        step = next(shared, watch, token, &mut cursor, end);
     }
 }
 
 /// Waits for what is next.
-fn next(shared: &Shared, watch: &Watch, connection: u64, cursor: &mut u64, end: Instant) -> Step {
+fn next(shared: &Shared, watch: &Watch, token: u64, cursor: &mut u64, end: Instant) -> Step {
     let mut world = lock(&shared.world);
     loop {
-        if world.ended || world.has_left(connection) {
+        if world.ended || world.has_left(token) {
             return Step::Cut;
         }
         let now = Instant::now();
@@ -172,7 +172,7 @@ enum Told {
 
 /// Writes events, with whatever is wrong with that.
 struct Teller<'a> {
-    wire: &'a mut Wire,
+    exchange: &'a mut dyn Exchange,
     following: Option<Following<'a>>,
     fault: Option<WatchFault>,
     told: usize,
@@ -188,19 +188,18 @@ impl Teller<'_> {
         }
         match &self.fault {
             Some(WatchFault::Duplicate) => {
-                self.wire.send(&chunk(line))?;
-                self.wire.send(&chunk(line))?;
+                self.exchange.body(line)?;
+                self.exchange.body(line)?;
             }
             Some(WatchFault::Reorder) => match self.held.take() {
                 None => self.held = Some(line.to_vec()),
                 Some(held) => {
-                    self.wire.send(&chunk(line))?;
-                    self.wire.send(&chunk(&held))?;
+                    self.exchange.body(line)?;
+                    self.exchange.body(&held)?;
                 }
             },
             Some(WatchFault::CutInEvent(after)) if *after == self.told => {
-                let whole = chunk(line);
-                self.wire.send(&whole[..whole.len() / 2])?;
+                self.exchange.body(&line[..line.len() / 2])?;
                 return Ok(Told::Cut);
             }
             Some(WatchFault::CutAfter(0)) => return Ok(Told::Cut),
@@ -210,10 +209,10 @@ impl Teller<'_> {
                 return Ok(Told::GoesOn);
             }
             Some(WatchFault::Garbage { after: 0, bytes }) if self.told == 0 => {
-                let both = [chunk(bytes), chunk(line)].concat();
-                self.wire.send(&both)?;
+                self.exchange.body(bytes)?;
+                self.exchange.body(line)?;
             }
-            _ => self.wire.send(&chunk(line))?,
+            _ => self.exchange.body(line)?,
         }
         self.told += 1;
         let told = self.told;
@@ -222,18 +221,21 @@ impl Teller<'_> {
             Some(WatchFault::EndAfter(after)) if *after == told => return Ok(Told::Ends),
             Some(WatchFault::StallAfter(after)) if *after == told => self.is_silent = true,
             Some(WatchFault::Garbage { after, bytes }) if *after == told => {
-                let garbage = chunk(bytes);
-                self.wire.send(&garbage)?;
+                self.exchange.body(bytes)?;
             }
             _ => {}
         }
         Ok(Told::GoesOn)
     }
 
-    fn end(&mut self) -> io::Result<bool> {
+    fn end(&mut self) -> io::Result<()> {
         // What the client says after it is another request.
         self.following = None;
-        self.wire.send(LAST_CHUNK)?;
-        Ok(true)
+        self.exchange.end()
+    }
+
+    fn abort(&mut self) -> io::Result<()> {
+        self.exchange.abort(Seen::Yes);
+        Ok(())
     }
 }

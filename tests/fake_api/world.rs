@@ -105,9 +105,9 @@ pub(crate) struct World {
     /// What tokens are granted, whatever is asked for.
     pub(super) token_lifetime: Option<i64>,
     pub(super) authority: Arc<Authority>,
-    /// Who waits to hear whether a client goes, by number.
+    /// Requests of which it is to be heard whether their clients go.
     pub(super) followed: Vec<u64>,
-    /// Connections whose clients have gone while they were followed.
+    /// Requests whose clients have gone.
     pub(super) left: Vec<u64>,
     counter: u64,
 }
@@ -213,8 +213,8 @@ impl World {
         self.held > 0
     }
 
-    pub(super) fn has_left(&self, connection: u64) -> bool {
-        self.left.contains(&connection)
+    pub(super) fn has_left(&self, token: u64) -> bool {
+        self.left.contains(&token)
     }
 
     pub(super) fn order_watches(&mut self, pattern: &str, order: &WatchOrder) {

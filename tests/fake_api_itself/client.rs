@@ -20,8 +20,38 @@ use crate::fake_api::identity::Identity;
 /// Nothing takes longer here.
 const LIMIT: Duration = Duration::from_secs(20);
 
-trait Stream: Read + Write {}
+pub(crate) trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
+
+/// A connection, in TLS if the server speaks it.
+pub(crate) fn stream(
+    api: &FakeApi,
+    identity: Option<(&Identity, Validity)>,
+    protocols: &[&[u8]],
+) -> io::Result<Box<dyn Stream>> {
+    let tcp = TcpStream::connect(api.address())?;
+    tcp.set_read_timeout(Some(LIMIT))?;
+    if !api.uses_tls() {
+        return Ok(Box::new(tcp));
+    }
+    let mut roots = RootCertStore::empty();
+    roots.add(der_of(&api.authority_pem())).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(rustls::ALL_VERSIONS)
+        .unwrap()
+        .with_root_certificates(roots);
+    let mut config = match identity {
+        None => config.with_no_client_auth(),
+        Some((identity, validity)) => {
+            let own = api.client_certificate(identity, validity);
+            let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(own.key));
+            config.with_client_auth_cert(vec![own.certificate], key).unwrap()
+        }
+    };
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    let name = ServerName::from(api.address().ip());
+    Ok(Box::new(StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), tcp)))
+}
 
 pub(crate) struct Client {
     stream: Box<dyn Stream>,
@@ -80,28 +110,7 @@ impl Client {
     }
 
     pub(crate) fn connect(api: &FakeApi, identity: Option<(&Identity, Validity)>) -> io::Result<Self> {
-        let tcp = TcpStream::connect(api.address())?;
-        tcp.set_read_timeout(Some(LIMIT))?;
-        let stream: Box<dyn Stream> = if api.uses_tls() {
-            let mut roots = RootCertStore::empty();
-            roots.add(der_of(&api.authority_pem())).unwrap();
-            let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-                .with_protocol_versions(rustls::ALL_VERSIONS)
-                .unwrap()
-                .with_root_certificates(roots);
-            let config = match identity {
-                None => config.with_no_client_auth(),
-                Some((identity, validity)) => {
-                    let own = api.client_certificate(identity, validity);
-                    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(own.key));
-                    config.with_client_auth_cert(vec![own.certificate], key).unwrap()
-                }
-            };
-            let name = ServerName::from(api.address().ip());
-            Box::new(StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), tcp))
-        } else {
-            Box::new(tcp)
-        };
+        let stream = stream(api, identity, &[])?;
         Ok(Self { stream, buffer: Vec::new(), headers: Vec::new() })
     }
 

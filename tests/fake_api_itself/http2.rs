@@ -1,0 +1,206 @@
+//! The same over HTTP/2: many requests on one connection.
+
+use std::io::{Read, Write};
+use std::time::Instant;
+
+use coracle::wire::hpack::Field;
+use coracle::wire::http2::{Connection, Ending, ErrorCode, Event, StreamId};
+use serde_json::{Value, json};
+
+use super::client::{self, Stream};
+use super::fake_api::certificates::Validity;
+use super::fake_api::identity::Identity;
+use super::fake_api::world::WatchOrder;
+use super::{FakeApi, Options, PODS, WEB, config_map, pod, start};
+
+struct Client {
+    stream: Box<dyn Stream>,
+    http: Connection,
+    events: Vec<Event>,
+}
+
+impl Client {
+    fn new(api: &FakeApi) -> Self {
+        let identity = Identity::admin();
+        let validity = Validity::a_day(api.look(|world| world.now()));
+        let stream = client::stream(api, Some((&identity, validity)), &[b"h2"]).unwrap();
+        Self { stream, http: Connection::client(), events: Vec::new() }
+    }
+
+    fn ask(&mut self, method: &'static str, path: &str, body: &str) -> StreamId {
+        let fields = vec![
+            Field::fixed(":method", method),
+            Field::fixed(":scheme", "https"),
+            Field::new(":path", path),
+            Field::fixed(":authority", "api"),
+            Field::fixed("content-type", "application/json"),
+        ];
+        let stream = self.http.open(fields, body.is_empty()).unwrap();
+        if !body.is_empty() {
+            self.http.send_data(stream, body.as_bytes().to_vec(), true);
+        }
+        self.flush();
+        stream
+    }
+
+    fn flush(&mut self) {
+        loop {
+            let mut out = Vec::new();
+            self.http.transmit(&mut out);
+            if out.is_empty() {
+                return self.stream.flush().unwrap();
+            }
+            self.stream.write_all(&out).unwrap();
+        }
+    }
+
+    /// Waits for an event of which this makes something. `None` at the end of the connection.
+    fn wait<T>(&mut self, mut take: impl FnMut(&Event) -> Option<T>) -> Option<T> {
+        loop {
+            let found = self.events.iter().enumerate().find_map(|(at, event)| Some((at, take(event)?)));
+            if let Some((at, found)) = found {
+                self.events.remove(at);
+                return Some(found);
+            }
+            let mut bytes = [0; 8192];
+            let Ok(length @ 1..) = self.stream.read(&mut bytes) else { return None };
+            let before = self.events.len();
+            self.http.receive(&bytes[..length], Instant::now(), &mut self.events).unwrap();
+            for event in &self.events[before..] {
+                if let Event::Data { stream, data, .. } = event {
+                    self.http.consume(*stream, data.len());
+                }
+            }
+            self.flush();
+        }
+    }
+
+    fn status(&mut self, stream: StreamId) -> u16 {
+        let status = |event: &Event| match event {
+            Event::Head { stream: of, fields, .. } if *of == stream => {
+                let status = fields.iter().find(|field| *field.name == *b":status")?;
+                std::str::from_utf8(&status.value).ok()?.parse().ok()
+            }
+            _ => None,
+        };
+        self.wait(status).expect("a status")
+    }
+
+    fn data(&mut self, stream: StreamId) -> Option<(Vec<u8>, bool)> {
+        self.wait(|event| match event {
+            Event::Data { stream: of, data, end } if *of == stream => Some((data.clone(), *end)),
+            _ => None,
+        })
+    }
+
+    fn body(&mut self, stream: StreamId) -> Value {
+        let mut body = Vec::new();
+        loop {
+            let (data, end) = self.data(stream).expect("content");
+            body.extend(data);
+            if end {
+                return serde_json::from_slice(&body).unwrap();
+            }
+        }
+    }
+
+    fn ending(&mut self, stream: StreamId) -> Ending {
+        let ending = self.wait(|event| match event {
+            Event::Reset { stream: of, ending } if *of == stream => Some(*ending),
+            _ => None,
+        });
+        ending.expect("the end of the stream")
+    }
+}
+
+#[test]
+fn requests_share_a_connection_and_do_not_wait_for_each_other() {
+    let api = start();
+    let mut client = Client::new(&api);
+    api.on("create", PODS).hold();
+    let slow = client.ask("POST", PODS, &pod("web", None).to_string());
+    api.wait_for("the request to be held", |world| world.is_held());
+    let quick = client.ask("GET", WEB, "");
+    assert_eq!(client.status(quick), 404);
+    api.release();
+    assert_eq!((client.status(slow), &client.body(slow)["metadata"]["name"]), (201, &json!("web")));
+    assert_eq!(api.connections_so_far(), 1);
+    assert_eq!(api.requests()[0].identity.user, "kubernetes-admin");
+}
+
+#[test]
+fn a_watch_is_a_stream_that_the_client_may_end() {
+    let api = start();
+    let mut client = Client::new(&api);
+    let watch = client.ask("GET", "/api/v1/pods?watch=true", "");
+    assert_eq!(client.status(watch), 200);
+    api.create(&pod("web", None));
+    let event: Value = serde_json::from_slice(&client.data(watch).unwrap().0).unwrap();
+    assert_eq!((&event["type"], &event["object"]["metadata"]["name"]), (&json!("ADDED"), &json!("web")));
+    client.http.reset(watch, ErrorCode::CANCEL);
+    client.flush();
+    api.wait_for_watches("/api/v1/pods", 0);
+    let watch = client.ask("GET", "/api/v1/pods?watch=true&resourceVersion=0", "");
+    assert_eq!(client.status(watch), 200);
+    api.order_watches("*", &WatchOrder::Cut);
+    assert_eq!(client.ending(watch), Ending::ByPeer(ErrorCode::INTERNAL_ERROR));
+    drop(client);
+    api.wait_for("the connection to end", |world| world.connections.iter().all(|connection| !connection.is_open));
+}
+
+#[test]
+fn one_stream_may_go_wrong_and_leave_the_others() {
+    let api = start();
+    let mut client = Client::new(&api);
+    api.on("create", PODS).refuse_stream().times(1);
+    api.on("create", PODS).reset_after_effect().times(1);
+    let refused = client.ask("POST", PODS, &pod("web", None).to_string());
+    assert_eq!(client.ending(refused), Ending::NotProcessed);
+    assert_eq!(api.get(WEB), None);
+    let lost = client.ask("POST", PODS, &pod("web", None).to_string());
+    assert_eq!(client.ending(lost), Ending::ByPeer(ErrorCode::INTERNAL_ERROR));
+    assert!(api.get(WEB).is_some());
+    api.on("get", WEB).reset_in_answer().times(1);
+    let half = client.ask("GET", WEB, "");
+    assert_eq!(client.status(half), 200);
+    assert_eq!(client.ending(half), Ending::ByPeer(ErrorCode::INTERNAL_ERROR));
+    let whole = client.ask("GET", WEB, "");
+    assert_eq!((client.status(whole), &client.body(whole)["kind"]), (200, &json!("Pod")));
+    api.on("get", WEB).cut();
+    client.ask("GET", WEB, "");
+    assert!(client.wait(|event| matches!(event, Event::GoAway { .. }).then_some(())).is_none());
+}
+
+#[test]
+fn a_connection_that_takes_no_new_requests_finishes_those_that_it_has() {
+    let api = start();
+    let mut client = Client::new(&api);
+    let watch = client.ask("GET", "/api/v1/pods?watch=true", "");
+    assert_eq!(client.status(watch), 200);
+    api.go_away();
+    client.wait(|event| matches!(event, Event::GoAway { .. }).then_some(())).expect("word of it");
+    assert!(client.http.is_going_away());
+    api.create(&pod("web", None));
+    assert!(!client.data(watch).unwrap().0.is_empty());
+}
+
+#[test]
+fn bodies_may_be_larger_than_any_window() {
+    let api = start();
+    let mut client = Client::new(&api);
+    let large = config_map("a", &"x".repeat(900_000));
+    let post = client.ask("POST", "/api/v1/namespaces/default/configmaps", &large.to_string());
+    // What did not fit into the window leaves as the server takes it in.
+    assert_eq!(client.status(post), 201);
+    assert_eq!(client.body(post)["data"], large["data"]);
+}
+
+#[test]
+fn without_tls_the_client_just_speaks_it() {
+    let api = FakeApi::start(Options { tls: false, node_authorization: false, ..Options::default() });
+    let mut client = Client::new(&api);
+    let get = client.ask("GET", WEB, "");
+    assert_eq!((client.status(get), &client.body(get)["code"]), (404, &json!(404)));
+    let (received, sent) = api.traffic();
+    assert!(received > 50 && sent > 100);
+}
