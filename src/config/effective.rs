@@ -11,6 +11,7 @@ use super::credential_providers::CredentialProvider;
 use super::eviction::{self, Eviction};
 use super::fields::Fields;
 use super::flags::Given;
+use super::identity::{self, Identity};
 use super::reporting::{self, Reporting};
 use crate::api::Map as Labels;
 use crate::api::{Quantity, ResourceList};
@@ -111,6 +112,7 @@ pub(crate) struct Config {
 
     // A cluster.
     pub(crate) reporting: Reporting,
+    pub(crate) identity: Identity,
 
     // Logs of containers.
     pub(crate) container_log_max_bytes: u64,
@@ -253,6 +255,7 @@ impl Default for Config {
             enforced: Enforced { pods: true, ..Enforced::default() },
             eviction: Eviction::default(),
             reporting: Reporting::default(),
+            identity: Identity::default(),
             container_log_max_bytes: 10 << 20,
             container_log_max_files: 5,
             container_log_max_workers: 1,
@@ -281,12 +284,14 @@ impl Config {
     pub(super) fn new(given: Given, fields: &Map<String, Value>, node_name: String) -> Result<Self, Problem> {
         let fields = Fields(fields);
         let reporting = reporting::read(&fields, &given)?;
+        let identity = identity::read(&fields, &given)?;
         let mut config = Self {
             node_name,
             node_ips: given.node_ips,
             kubeconfig: given.kubeconfig,
             node_labels: given.node_labels,
             reporting,
+            identity,
             lock_file: given.lock_file,
             watchdog_device: given.watchdog_device,
             strict_image_pull_policy: given.strict_image_pull_policy,

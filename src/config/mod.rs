@@ -12,6 +12,7 @@ mod fields;
 mod file;
 mod flag_table;
 mod flags;
+mod identity;
 mod nearest;
 mod node_labels;
 mod node_name;
@@ -35,6 +36,7 @@ pub(crate) use eviction::Amount;
 pub(crate) use eviction::{Eviction, Signal, Threshold};
 #[cfg(test)]
 pub(crate) use flags::is_flag;
+pub(crate) use identity::{Identity, ServingIdentity};
 pub(crate) use nearest::nearest;
 pub(crate) use reporting::Reporting;
 
@@ -70,12 +72,13 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     if !not_yet.is_empty() {
         warnings.0.push(format!("not supported yet, without effect: {}", not_yet.join(", ")));
     }
-    if given.bootstrap_kubeconfig.is_some() {
-        warnings.0.push("not supported yet, without effect: --bootstrap-kubeconfig".to_owned());
-    }
     warnings.0.append(&mut given.warnings);
     file::merge(&mut fields, std::mem::take(&mut given.fields));
     let providers = credential_providers(&given)?;
+    if given.bootstrap_kubeconfig.is_some() && given.kubeconfig.is_none() {
+        let beside = "expected --kubeconfig beside it, which the node's own credentials are written to";
+        return Err(Error::Flag(format!("--bootstrap-kubeconfig: {beside}")));
+    }
     let node_name = node_name(given.hostname_override.as_deref(), &mut warnings)?;
     let mut config = Config::new(given, &fields, node_name).map_err(Error::Conflict)?;
     config.credential_providers = providers;
@@ -87,7 +90,8 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
         }
     }
     // Pods mount parts of the first, and the runtime writes to the second: both have to mean the same to others.
-    for path in [&mut config.root_dir, &mut config.pod_logs_dir, &mut config.cert_dir] {
+    let kubeconfigs = config.kubeconfig.iter_mut().chain(&mut config.identity.bootstrap_kubeconfig);
+    for path in [&mut config.root_dir, &mut config.pod_logs_dir, &mut config.cert_dir].into_iter().chain(kubeconfigs) {
         *path = std::path::absolute(&*path).map_err(|source| Error::Read { path: path.clone(), source })?;
     }
     Ok(Request::Run(Box::new(config), warnings))

@@ -103,7 +103,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     later("tlsCipherSuites", TEXTS),
     later("tlsCurvePreferences", Kind::List(&INT32)),
     later("tlsMinVersion", Kind::Word(&["", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"])),
-    later("rotateCertificates", Kind::Bool),
+    used("rotateCertificates", Kind::Bool),
     later("serverTLSBootstrap", Kind::Bool),
     later("authentication", Kind::Object(AUTHENTICATION)),
     later("authorization", Kind::Object(AUTHORIZATION)),

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::effective::ShutdownGrace;
 use super::{
-    Amount, CgroupDriver, Config, Enforced, Eviction, KernelParameters, Reporting, Request, Signal, SwapBehavior,
-    Threshold, load,
+    Amount, CgroupDriver, Config, Enforced, Eviction, Identity, KernelParameters, Reporting, Request, ServingIdentity,
+    Signal, SwapBehavior, Threshold, load,
 };
 use crate::api::Taint;
 use crate::error::ErrorChain;
@@ -288,6 +288,14 @@ fn what_the_kubelet_itself_shows_as_its_configuration_is_taken_whole() {
             (Signal::NodeFsAvailable, "1%"),
         ]),
         reporting: Reporting { max_images: Some(50), ..Reporting::default() },
+        identity: Identity {
+            serving: ServingIdentity::Files {
+                certificate: "/var/lib/kubelet/pki/kubelet.crt".into(),
+                key: "/var/lib/kubelet/pki/kubelet.key".into(),
+            },
+            client_ca_file: Some("/lab/pki/ca.crt".into()),
+            ..Identity::default()
+        },
         ..defaults()
     };
     assert_eq!(config, expected);
@@ -333,6 +341,10 @@ fn what_kubeadm_and_the_upstream_node_tests_pass_is_taken() {
     let expected = Config {
         runtime_endpoint: "/run/crio/crio.sock".into(),
         image_endpoint: "/run/images.sock".into(),
+        identity: Identity {
+            bootstrap_kubeconfig: Some("/etc/kubernetes/bootstrap-kubelet.conf".into()),
+            ..Identity::default()
+        },
         node_name: "edge-7".to_owned(),
         reporting: Reporting { taints: vec![taint], ..Reporting::default() },
         kubeconfig: Some("/etc/kubernetes/kubelet.conf".into()),
@@ -344,7 +356,6 @@ fn what_kubeadm_and_the_upstream_node_tests_pass_is_taken() {
         warnings,
         [
             "not supported yet, without effect: --feature-gates, --runtime-cgroups",
-            "not supported yet, without effect: --bootstrap-kubeconfig",
             "--pod-infra-container-image has no effect: the runtime chooses the sandbox's image",
         ]
     );
@@ -534,10 +545,15 @@ fn the_file_that_kubeadm_writes_is_taken() {
         cluster_domain: "cluster.local".to_owned(),
         cgroup_driver: CgroupDriver::Systemd,
         resolv_conf: Some("/run/systemd/resolve/resolv.conf".into()),
+        identity: Identity {
+            rotate_certificates: true,
+            client_ca_file: Some("/etc/kubernetes/pki/ca.crt".into()),
+            ..Identity::default()
+        },
         ..defaults()
     };
     assert_eq!(config, expected);
-    let fields = "authentication.webhook.enabled, authentication.x509.clientCAFile, rotateCertificates";
+    let fields = "authentication.webhook.enabled, authentication.x509.clientCAFile";
     assert_eq!(warnings, [format!("not supported yet, without effect: {fields}")]);
 }
 
@@ -739,4 +755,35 @@ fn parameters_of_the_kernel_are_set_unless_it_is_to_be_only_looked_at_or_left() 
     assert_eq!(loaded(&["--protect-kernel-defaults=false"]).0.kernel_parameters, KernelParameters::Set);
     let (config, warnings) = file_loaded(r#""protectKernelDefaults":true"#);
     assert_eq!((config.kernel_parameters, warnings.len()), (KernelParameters::Check, 0));
+}
+
+#[test]
+fn who_the_node_is_to_a_cluster_is_read() {
+    let (config, _) = file_loaded(
+        r#""rotateCertificates":true,"serverTLSBootstrap":true,
+           "authentication":{"x509":{"clientCAFile":"/etc/kubernetes/pki/ca.crt"}}"#,
+    );
+    let expected = Identity {
+        rotate_certificates: true,
+        serving: ServingIdentity::Cluster,
+        client_ca_file: Some("/etc/kubernetes/pki/ca.crt".into()),
+        ..Identity::default()
+    };
+    assert_eq!(config.identity, expected);
+    let (config, _) = loaded(&["--tls-cert-file=/c", "--tls-private-key-file=/k", "--rotate-server-certificates"]);
+    assert_eq!(config.identity.serving, ServingIdentity::Files { certificate: "/c".into(), key: "/k".into() });
+}
+
+#[test]
+fn half_of_what_belongs_together_is_refused() {
+    for (flag, line) in [
+        ("--tls-cert-file=/c", "tlsCertFile: expected tlsPrivateKeyFile beside it"),
+        ("--tls-private-key-file=/k", "tlsPrivateKeyFile: expected tlsCertFile beside it"),
+        (
+            "--bootstrap-kubeconfig=/b",
+            "--bootstrap-kubeconfig: expected --kubeconfig beside it, which the node's own credentials are written to",
+        ),
+    ] {
+        assert_eq!(refused(&[flag]), line);
+    }
 }
