@@ -29,7 +29,6 @@ mod pods;
 
 // Layer 4: one folder for each thing a kubelet is responsible for.
 mod admission;
-#[expect(dead_code, reason = "nobody joins a cluster yet")]
 mod certificates;
 mod container_manager;
 mod eviction;

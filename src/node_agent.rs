@@ -10,6 +10,7 @@ use async_channel::Sender;
 
 use crate::api::{CPU, EventKind, MEMORY, Reason};
 use crate::apiserver::{Client, Source};
+use crate::certificates::{self, CertificateBook, ClientCertificate, Names, Places, Store};
 use crate::cgroups::HIERARCHY;
 use crate::cluster::Reporter;
 use crate::config::{Config, KernelParameters};
@@ -19,6 +20,7 @@ use crate::error::ErrorChain;
 use crate::host::signals;
 use crate::images::Images;
 use crate::kuberuntime::PodRuntime;
+use crate::net::Dialer;
 use crate::node::{Facts, Machine, NodeKeeper, NodeNews, NodeProfile, NodeSettings};
 use crate::pod_sources::merge::Sources;
 use crate::pod_sources::{self, static_file};
@@ -69,7 +71,8 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let images = Images::new(image_service.clone(), &config, sender.clone());
     let runtime = PodRuntime::new(runtime_service, images, node, Rc::default(), sender.clone());
     let runtime = Rc::new(runtime);
-    let cluster = config.kubeconfig.clone().map(|path| Client::new(Source::Kubeconfig(path), runtime.dialer()));
+    let dialer = runtime.dialer();
+    let cluster = config.kubeconfig.clone().map(|path| Client::new(Source::Kubeconfig(path), dialer.clone()));
     let file = config.static_pod_path.as_ref().map(|_| SourceName::File);
     let sources: Vec<SourceName> = file.into_iter().chain(cluster.as_ref().map(|_| SourceName::Api)).collect();
     let books = Rc::new(RefCell::new(Books::new(Sources::new(&sources))));
@@ -88,6 +91,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         images: image_service,
         inbox: sender.clone(),
     });
+    let certificates = Rc::new(CertificateBook::default());
     let (config_shown, watchdog_shown) = (Rc::clone(&config), watchdog.clone());
     let view = LocalBooks {
         books,
@@ -98,13 +102,16 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         health: health.clone(),
         watchdog: watchdog_shown,
         pulls,
+        certificates: Rc::clone(&certificates),
         started,
     };
     let mut tasks = vec![rt::spawn(sync_loop.run()), rt::spawn(local.serve(Rc::new(view)))];
     tasks.extend(config.healthz.map(|address| rt::spawn(health::serve(address, health))));
     tasks.extend(node_keeper.into_iter().flat_map(NodeKeeper::start));
     let api_source = |client| rt::spawn(pod_sources::api::run(client, config.node_name.clone(), sender.clone()));
-    tasks.extend(cluster.map(api_source));
+    tasks.extend(cluster.clone().map(api_source));
+    let keep = |client| client_certificate(&config, client, dialer, certificates, sender.clone());
+    tasks.extend(cluster.map(keep));
     tasks.extend(file_source(&config, sender));
     systemd::ready();
     ended.await;
@@ -170,6 +177,30 @@ fn runtime_services(config: &Config) -> (RuntimeService, ImageService) {
     };
     let timeout = config.runtime_request_timeout;
     (RuntimeService::new(client, timeout), ImageService::new(image_client, timeout))
+}
+
+/// Looks after what this node shows to its cluster.
+fn client_certificate(
+    config: &Config,
+    client: Client,
+    dialer: Dialer,
+    book: Rc<CertificateBook>,
+    inbox: Sender<SyncEvent>,
+) -> rt::Task<()> {
+    let settings = ClientCertificate {
+        names: Names::of_node(&config.node_name),
+        places: Places {
+            kubeconfig: config.kubeconfig.clone().unwrap_or_default(),
+            bootstrap_kubeconfig: config.identity.bootstrap_kubeconfig.clone(),
+            store: Store::new(config.cert_dir.clone(), "kubelet-client"),
+        },
+        rotates: config.identity.rotate_certificates,
+        client,
+        dialer,
+        book,
+        inbox,
+    };
+    rt::spawn(certificates::keep_client_certificate(settings))
 }
 
 fn file_source(config: &Config, sender: Sender<SyncEvent>) -> Option<rt::Task<()>> {

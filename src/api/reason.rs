@@ -97,6 +97,9 @@ reasons! {
     // Of events.
     ALREADY_MOUNTED_VOLUME = "AlreadyMountedVolume";
     BACK_OFF = "BackOff";
+    CERTIFICATE_EXPIRED = "CertificateExpired";
+    CERTIFICATE_ISSUED = "CertificateIssued";
+    CERTIFICATE_REQUEST_FAILED = "CertificateRequestFailed";
     CGROUP_V1 = "CgroupV1";
     CHECK_LIMITS_FOR_RESOLV_CONF = "CheckLimitsForResolvConf";
     CONTAINER_GC_FAILED = "ContainerGCFailed";

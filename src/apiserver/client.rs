@@ -42,6 +42,8 @@ struct Inner {
     /// One for each connection that is not closed: those that the server is leaving still have requests to end.
     tasks: RefCell<Vec<Task<()>>>,
     traffic: Rc<Traffic>,
+    /// The server did not know who asks.
+    unauthorized: Signal,
 }
 
 /// Where what it takes to connect comes from.
@@ -99,6 +101,7 @@ impl Client {
             failure: RefCell::new(None),
             tasks: RefCell::new(Vec::new()),
             traffic: Rc::default(),
+            unauthorized: Signal::default(),
         };
         Self { inner: Rc::new(inner) }
     }
@@ -177,6 +180,9 @@ impl Client {
 
     /// What stands on the disk may be newer than what the connection was made with.
     fn refused(&self, error: ApiError, link: &Link) -> ApiError {
+        if error.is_unauthorized() {
+            self.inner.unauthorized.notify();
+        }
         if error.is_unauthorized() && link.made.elapsed() >= RENEW {
             link.end("the server does not know this client any more");
         }
@@ -191,6 +197,11 @@ impl Client {
         }
         self.inner.backoff.borrow_mut().reset();
         self.inner.not_before.set(None);
+    }
+
+    /// Each time that the server does not know who asks.
+    pub(crate) fn unauthorized(&self) -> &Signal {
+        &self.inner.unauthorized
     }
 
     pub(crate) fn is_connected(&self) -> bool {

@@ -23,6 +23,9 @@ mod watch_event;
 
 pub(crate) use client::{Client, Source};
 pub(crate) use error::{ApiError, Status};
+#[cfg(test)]
+pub(crate) use kubeconfig::Token;
+pub(crate) use kubeconfig::{Kubeconfig, Pem};
 pub(crate) use reflection::{Change, Collection};
 pub(crate) use reflector::reflect;
 pub(crate) use request::{Patch, Request};

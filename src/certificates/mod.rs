@@ -3,10 +3,25 @@
 //! Nothing here ends the process or touches a pod. A certificate that has expired, a clock that is wrong, a server that
 //! cannot be reached: the node goes on, says so, and takes up a new certificate as soon as one can be had.
 
+#![expect(dead_code, reason = "the serving certificate, and commands to join and leave, are not there yet")]
+
+mod ask;
+mod book;
+mod client;
 mod key;
+mod kubeconfig;
+mod look;
 mod pair;
 mod pem;
 mod request;
 mod rotation;
 mod signing_request;
+mod situation;
 mod store;
+
+pub(crate) use book::{CertificateBook, CertificateEntry, Which};
+pub(crate) use client::{ClientCertificate, run as keep_client_certificate};
+pub(crate) use look::Places;
+pub(crate) use request::Names;
+pub(crate) use rotation::Standing;
+pub(crate) use store::Store;

@@ -50,6 +50,15 @@ pub(crate) enum Standing {
     Expired,
 }
 
+/// When something is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// When the clock shows this.
+    Date(Seconds),
+    /// After so long: what the clock shows is certainly wrong. When it is set, everything is to be decided anew.
+    Span(Duration),
+}
+
 /// Signers date a certificate back, so that clocks which are a little late take it.
 const BACKDATED: Seconds = 24 * 3600;
 
@@ -76,6 +85,15 @@ impl Held {
         } else {
             Standing::Good { until }
         }
+    }
+
+    /// How to wait for a moment of its life: by the clock, or where that is wrong, by counting.
+    pub(crate) fn wait(&self, until: Seconds, present: Present) -> Until {
+        let now = self.moment(present);
+        if now == present.clock {
+            return Until::Date(until);
+        }
+        Until::Span(Duration::from_secs(u64::try_from(until.saturating_sub(now)).unwrap_or_default()))
     }
 
     /// The present. The one who has issued it knew the time, and since then a clock has counted that nobody sets.

@@ -195,7 +195,7 @@ pub(crate) enum StoreError {
 }
 
 impl StoreError {
-    fn io(doing: &'static str, path: &Path, cause: io::Error) -> Self {
+    pub(super) fn io(doing: &'static str, path: &Path, cause: io::Error) -> Self {
         Self::Io { doing, path: path.to_owned(), cause }
     }
 }

@@ -10,7 +10,9 @@ use super::pod_row::age;
 use super::{failed, print};
 use crate::api::to_yaml;
 use crate::error::ErrorChain;
-use crate::server::{ConditionStatus, NodeStatus, RuntimeStatus, Stall, WatchdogStatus};
+use crate::server::{
+    CertificateState, CertificateStatus, ConditionStatus, NodeStatus, RuntimeStatus, Stall, WatchdogStatus,
+};
 
 pub(super) fn run(command: &Status) -> ExitCode {
     match ask::<NodeStatus>(&command.local_socket, "/status") {
@@ -55,6 +57,10 @@ fn text(status: &NodeStatus) -> String {
             format!("  {} for {}: {what} {since}", pull.image, pull.pod)
         }));
     }
+    if !status.certificates.is_empty() {
+        lines.push("Certificates:".to_owned());
+        lines.extend(status.certificates.iter().map(|certificate| format!("  {}", certificate_line(certificate))));
+    }
     if let Some(stall) = &status.last_stall {
         lines.push("Last stall:".to_owned());
         lines.extend(last_stall(stall).map(|line| format!("  {line}")));
@@ -76,6 +82,18 @@ fn runtime(runtime: &RuntimeStatus) -> String {
     let ready = if runtime.ready { "ready" } else { "not ready" };
     let why = if runtime.message.is_empty() { String::new() } else { format!(": {}", runtime.message) };
     format!("{name} at {}, {ready}{why}", runtime.endpoint)
+}
+
+fn certificate_line(certificate: &CertificateStatus) -> String {
+    let CertificateStatus { name, state, not_after, message } = certificate;
+    let what = match state {
+        CertificateState::Missing => "none yet".to_owned(),
+        CertificateState::Good => format!("good until {not_after}"),
+        CertificateState::Due => format!("good until {not_after}, to be replaced"),
+        CertificateState::Expired => format!("expired {not_after}"),
+    };
+    let why = if message.is_empty() { String::new() } else { format!(": {message}") };
+    format!("{name}: {what}{why}")
 }
 
 /// The conditions that hold.
@@ -150,6 +168,7 @@ mod tests {
             }],
             pods: 2,
             pulls: Vec::new(),
+            certificates: Vec::new(),
             errors: vec![RecentError { time: "2026-11-20T20:24:00Z".to_owned(), message: "pull failed".to_owned() }],
         };
         let page = "\
@@ -190,6 +209,32 @@ Last errors:
         let pulls =
             "Pulls:\n  a:1 for web_default: under way for 75s\n  b:1 for web_default: waits for its turn since 75s\n";
         assert!(page.contains(pulls), "{page}");
+    }
+
+    #[test]
+    fn certificates_are_told_with_their_end_and_what_is_wrong() {
+        let certificate = |state, not_after: &str, message: &str| CertificateStatus {
+            name: "client".to_owned(),
+            state,
+            not_after: not_after.to_owned(),
+            message: message.to_owned(),
+        };
+        let end = "2026-11-20T20:24:00Z";
+        let certificates = vec![
+            certificate(CertificateState::Good, end, ""),
+            certificate(CertificateState::Due, end, "refused"),
+            certificate(CertificateState::Expired, end, "refused"),
+            certificate(CertificateState::Missing, "", "refused"),
+        ];
+        let page = text(&NodeStatus { certificates, ..NodeStatus::default() });
+        let lines = "\
+Certificates:
+  client: good until 2026-11-20T20:24:00Z
+  client: good until 2026-11-20T20:24:00Z, to be replaced: refused
+  client: expired 2026-11-20T20:24:00Z: refused
+  client: none yet: refused
+";
+        assert!(page.contains(lines), "{page}");
     }
 
     #[test]

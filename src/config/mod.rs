@@ -36,6 +36,7 @@ pub(crate) use eviction::Amount;
 pub(crate) use eviction::{Eviction, Signal, Threshold};
 #[cfg(test)]
 pub(crate) use flags::is_flag;
+#[cfg(test)]
 pub(crate) use identity::{Identity, ServingIdentity};
 pub(crate) use nearest::nearest;
 pub(crate) use reporting::Reporting;

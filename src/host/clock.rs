@@ -28,6 +28,12 @@ pub(crate) fn timestamp() -> Timestamp {
     Timestamp::new(now.tv_sec, nanos).unwrap_or_default()
 }
 
+/// When this program was built, in seconds since 1970, where its builder has said so. Now is later.
+pub(crate) fn built() -> Option<i64> {
+    // The convention of reproducible builds.
+    option_env!("SOURCE_DATE_EPOCH")?.parse().ok()
+}
+
 /// What has gone by since something that still goes on began, by the wall clock in nanoseconds since 1970. Nothing if
 /// that is yet to come, and no more than the machine has been up.
 pub(crate) fn since(nanos: i64) -> Duration {

@@ -5,7 +5,6 @@ pub(crate) mod directories;
 pub(crate) mod disk_usage;
 pub(crate) mod file;
 pub(crate) mod file_system;
-#[expect(dead_code, reason = "nobody joins a cluster yet")]
 pub(crate) mod file_watch;
 pub(crate) mod kernel_log;
 pub(crate) mod memory_stalls;
@@ -17,5 +16,4 @@ pub(crate) mod program;
 pub(crate) mod remove_tree;
 pub(crate) mod signals;
 pub(crate) mod thread_state;
-#[expect(dead_code, reason = "nobody joins a cluster yet")]
 pub(crate) mod wall_timer;

@@ -73,6 +73,8 @@ pub(crate) struct NodeStatus {
     pub(crate) pods: u64,
     /// Images on their way, in the order in which they were asked for.
     pub(crate) pulls: Vec<PullStatus>,
+    /// Those that the node shows to its cluster; none away from one.
+    pub(crate) certificates: Vec<CertificateStatus>,
     /// The last errors, oldest first.
     pub(crate) errors: Vec<RecentError>,
 }
@@ -127,6 +129,29 @@ pub(crate) struct PullStatus {
     pub(crate) begun: bool,
     /// Since it began, or since it was asked for.
     pub(crate) seconds: u64,
+}
+
+/// One of the node's own certificates.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct CertificateStatus {
+    /// `client` or `serving`.
+    pub(crate) name: String,
+    pub(crate) state: CertificateState,
+    /// RFC 3339; empty where there is none.
+    pub(crate) not_after: String,
+    /// Why there is none, or none that is newer.
+    pub(crate) message: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum CertificateState {
+    #[default]
+    Missing,
+    Good,
+    /// Good, and to be replaced.
+    Due,
+    Expired,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

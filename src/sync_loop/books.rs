@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::api::{self, Event, Pod, PodStatus, PodUid, Time};
+use crate::certificates::{CertificateBook, CertificateEntry, Standing, Which};
 use crate::config::Config;
 use crate::images::{PullUnderWay, PullsUnderWay};
 use crate::pod_sources::merge::{SourceView, Sources};
 use crate::pods::{EventRing, NodePressures, ObservedCache, PodDirs, PressureCondition, RuntimeState};
 use crate::server::{
-    ConditionStatus, LocalApi, LogQuery, LogSource, NodeStatus, PodEntry, PullStatus, RecentError, RuntimeStatus,
-    SourceStatus, SyncHealth, Watchdog,
+    CertificateState, CertificateStatus, ConditionStatus, LocalApi, LogQuery, LogSource, NodeStatus, PodEntry,
+    PullStatus, RecentError, RuntimeStatus, SourceStatus, SyncHealth, Watchdog,
 };
 use crate::status::{StatusBook, run_to_read};
 use crate::sync_loop::followers::Followers;
@@ -86,6 +87,7 @@ pub(crate) struct LocalBooks {
     pub(crate) health: SyncHealth,
     pub(crate) watchdog: Watchdog,
     pub(crate) pulls: PullsUnderWay,
+    pub(crate) certificates: Rc<CertificateBook>,
     pub(crate) started: Instant,
 }
 
@@ -113,6 +115,7 @@ impl LocalApi for LocalBooks {
             sources: books.sources.views().map(source_status).collect(),
             pods: u64::try_from(books.sources.pods().count()).unwrap_or(u64::MAX),
             pulls: self.pulls.list().iter().map(pull_status).collect(),
+            certificates: self.certificates.entries().map(certificate_status).collect(),
             errors: books.errors.iter().cloned().collect(),
         }
     }
@@ -156,6 +159,22 @@ fn pull_status(pull: &PullUnderWay) -> PullStatus {
         pod: pull.pod.clone(),
         begun: pull.begun.is_some(),
         seconds: pull.begun.unwrap_or(pull.asked).elapsed().as_secs(),
+    }
+}
+
+fn certificate_status((which, entry): (Which, CertificateEntry)) -> CertificateStatus {
+    let state = match entry.standing {
+        None => CertificateState::Missing,
+        Some(Standing::Good { .. }) => CertificateState::Good,
+        Some(Standing::Due) => CertificateState::Due,
+        Some(Standing::Expired) => CertificateState::Expired,
+    };
+    let date = |second: i64| Time::from_unix_nanos(second.saturating_mul(1_000_000_000)).to_string();
+    CertificateStatus {
+        name: which.name().to_owned(),
+        state,
+        not_after: entry.not_after.map(date).unwrap_or_default(),
+        message: entry.fault.unwrap_or_default(),
     }
 }
 

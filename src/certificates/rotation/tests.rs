@@ -145,3 +145,15 @@ fn waits_double_to_32_seconds_and_go_on_to_five_minutes_for_who_is_refused() {
     assert_eq!(wait(u32::MAX, Failure::Refused, 65535).as_secs(), 330);
     assert_eq!(wait(0, Failure::Passing, 0).as_secs(), 2);
 }
+
+#[test]
+fn it_is_waited_for_a_date_only_where_the_clock_can_tell_it() {
+    let until = MADE + YEAR / 2;
+    assert_eq!(held(0).wait(until, at(MADE + 5)), Until::Date(until));
+    let span = |seconds: Seconds| Until::Span(Duration::from_secs(seconds.try_into().unwrap()));
+    assert_eq!(held(0).wait(until, at(0)), span(YEAR / 2));
+    assert_eq!(held(0).wait(until, Present { clock: 0, floor: until - 7 }), span(7));
+    let issued = Held { age: Some(Duration::from_secs(3)), ..held(0) };
+    assert_eq!(issued.wait(until, at(FAR)), span(YEAR / 2 - 3));
+    assert_eq!(issued.wait(MADE, at(FAR)), span(0));
+}

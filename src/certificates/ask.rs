@@ -1,0 +1,141 @@
+//! Asks the cluster for a certificate, and waits until somebody has signed it.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::key::{Key, KeyError};
+use super::pair::{Pair, PairError};
+use super::request::{Names, certification_request};
+use super::rotation::{Failure, REQUEST_WAIT};
+use super::signing_request::{Outcome, Purpose, SigningRequest};
+use crate::apiserver::{ApiError, Change, Client, Collection, Request, reflect};
+use crate::rt;
+
+const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+
+/// A certificate as it was asked for.
+#[derive(Debug)]
+pub(super) struct Issued {
+    pub(super) pair: Pair,
+    /// The request was made just now. What was asked for before a restart may have been signed long ago.
+    pub(super) is_fresh: bool,
+}
+
+/// A certificate for `names` and `key`. Asking a second time finds the request of the first time.
+pub(super) async fn ask(client: &Client, purpose: Purpose, names: &Names, key: &Key) -> Result<Issued, AskError> {
+    let der = certification_request(key, names).map_err(AskError::Key)?;
+    let public_key = key.public_key().map_err(AskError::Key)?;
+    let request = SigningRequest::new(purpose, names, &public_key, key.is_rsa(), &der);
+    let is_fresh = match client.send(&Request::post(PATH, &request.object)).await {
+        Ok(_) => true,
+        Err(error) if error.is_already_exists() => false,
+        Err(error) => return Err(AskError::Api(error)),
+    };
+    log!(info, "certificate asked for", signer = purpose.signer(), request = request.name, new = is_fresh);
+    let issued = match rt::deadline(REQUEST_WAIT, issued(client, &request.name)).await {
+        Ok(issued) => issued?,
+        Err(rt::Elapsed) => return Err(AskError::NotInTime { name: request.name }),
+    };
+    let pair = Pair::new(&issued, key.clone()).map_err(AskError::Pair)?;
+    if names.are_in(&pair.leaf) { Ok(Issued { pair, is_fresh }) } else { Err(AskError::OtherNames) }
+}
+
+/// Waits until the request is signed or refused.
+async fn issued(client: &Client, name: &str) -> Result<Vec<u8>, AskError> {
+    let (sender, changes) = async_channel::bounded(4);
+    let collection =
+        Collection { path: PATH.to_owned(), field_selector: format!("metadata.name={name}"), bookmarks: false };
+    let _follows = rt::spawn(reflect(client.clone(), collection, sender));
+    while let Ok(change) = changes.recv().await {
+        let object = match change {
+            Change::Applied(object) => object,
+            Change::Replaced(mut objects) => objects.pop().unwrap_or(Value::Null),
+            Change::Deleted(_) => Value::Null,
+            Change::Away(why) => {
+                log!(debug, "signing request cannot be followed", request = name, error = why);
+                continue;
+            }
+        };
+        if object.is_null() {
+            return Err(AskError::Gone { name: name.to_owned() });
+        }
+        match Outcome::of(&object) {
+            Outcome::Pending => {}
+            Outcome::Issued(pem) => return Ok(pem),
+            Outcome::Refused(why) => return Err(AskError::Denied(why)),
+        }
+    }
+    // The follower ends with its listener only.
+    std::future::pending().await
+}
+
+#[derive(Debug)]
+pub(super) enum AskError {
+    Api(ApiError),
+    Denied(String),
+    NotInTime {
+        name: String,
+    },
+    /// The request was deleted before it was signed.
+    Gone {
+        name: String,
+    },
+    OtherNames,
+    /// It was asked for and signed before, and is old by now.
+    Old,
+    Pair(PairError),
+    Key(KeyError),
+}
+
+impl AskError {
+    pub(super) fn failure(&self) -> Failure {
+        match self {
+            Self::Api(error) if error.is_retryable() => Failure::Passing,
+            Self::NotInTime { .. } | Self::Gone { .. } | Self::Old => Failure::Passing,
+            Self::Api(_) | Self::Denied(_) | Self::OtherNames | Self::Pair(_) | Self::Key(_) => Failure::Refused,
+        }
+    }
+
+    /// Other credentials may do better: who asked is not known, may not ask, or did not even get a connection.
+    pub(super) fn is_about_who_asks(&self) -> bool {
+        matches!(self, Self::Api(_))
+    }
+
+    /// The same key would only find the same answer.
+    pub(super) fn spends_the_key(&self) -> bool {
+        matches!(self, Self::Denied(_) | Self::OtherNames | Self::Old | Self::Pair(_) | Self::Key(_))
+    }
+}
+
+impl fmt::Display for AskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let minutes = REQUEST_WAIT / 60;
+        match self {
+            Self::Api(_) => f.write_str("ask for a certificate"),
+            Self::Denied(why) => f.write_str(why),
+            Self::NotInTime { name } => write!(
+                f,
+                "nobody has signed {name} within {} minutes (kubectl certificate approve {name})",
+                Duration::as_secs(&minutes)
+            ),
+            Self::Gone { name } => write!(f, "{name} was deleted before it was signed"),
+            Self::OtherNames => f.write_str("expected a certificate for the names asked for, found one for others"),
+            Self::Old => f.write_str("what was asked for before is old by now: asking anew"),
+            Self::Pair(_) => f.write_str("the certificate that was issued"),
+            Self::Key(_) => f.write_str("sign the request"),
+        }
+    }
+}
+
+impl std::error::Error for AskError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Api(error) => Some(error),
+            Self::Pair(error) => Some(error),
+            Self::Key(error) => Some(error),
+            Self::Denied(_) | Self::NotInTime { .. } | Self::Gone { .. } | Self::OtherNames | Self::Old => None,
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What is known of the node's certificates, for who asks.
+
+use std::cell::RefCell;
+
+use super::rotation::{Seconds, Standing};
+
+/// An entry for each of the node's certificates that is looked after.
+#[derive(Debug, Default)]
+pub(crate) struct CertificateBook {
+    client: RefCell<Option<CertificateEntry>>,
+    serving: RefCell<Option<CertificateEntry>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CertificateEntry {
+    /// `None`: there is none.
+    pub(crate) not_after: Option<Seconds>,
+    pub(crate) standing: Option<Standing>,
+    /// Why there is none, or none that is newer; one line.
+    pub(crate) fault: Option<String>,
+}
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    Client,
+    Serving,
+}
+
+impl Which {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Serving => "serving",
+        }
+    }
+}
+
+impl CertificateBook {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (Which, CertificateEntry)> {
+        let entries = [Which::Client, Which::Serving].map(|which| Some((which, self.cell(which).borrow().clone()?)));
+        entries.into_iter().flatten()
+    }
+
+    pub(super) fn entry(&self, which: Which) -> CertificateEntry {
+        self.cell(which).borrow().clone().unwrap_or_default()
+    }
+
+    pub(super) fn note(&self, which: Which, entry: CertificateEntry) {
+        self.cell(which).replace(Some(entry));
+    }
+
+    fn cell(&self, which: Which) -> &RefCell<Option<CertificateEntry>> {
+        match which {
+            Which::Client => &self.client,
+            Which::Serving => &self.serving,
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Looks at what the disk holds of the node's credentials, and mends what was left half done.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::kubeconfig;
+use super::pair::Pair;
+use super::pem;
+use super::request::Names;
+use super::rotation::{Held, Present, Seconds, Standing};
+use super::store::{Store, StoreError};
+use crate::api::Time;
+use crate::apiserver::{Kubeconfig, Pem};
+use crate::error::ErrorChain;
+use crate::host::directories::set_aside;
+use crate::host::{clock, file};
+use crate::wire::x509::Certificate;
+
+/// Where everything is.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    pub(crate) kubeconfig: PathBuf,
+    pub(crate) bootstrap_kubeconfig: Option<PathBuf>,
+    pub(crate) store: Store,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) own: FoundOwn,
+    pub(super) has_bootstrap: bool,
+    /// What cannot be used, and why; one line each.
+    pub(super) faults: Vec<String>,
+    /// The newest moment that is certainly past.
+    pub(super) floor: Seconds,
+    /// Everything that a connection is made with. When it differs, there is to be a new one.
+    pub(super) mark: Mark,
+    /// Whose changes matter.
+    pub(super) files: Vec<PathBuf>,
+}
+
+#[derive(Debug)]
+pub(super) enum FoundOwn {
+    Nobody,
+    Token,
+    Certificate { leaf: Certificate, is_embedded: bool },
+}
+
+pub(super) type Mark = (Option<Kubeconfig>, Option<Vec<u8>>, Option<Certificate>);
+
+/// No kubeconfig or list of authorities is larger.
+const LIMIT: u64 = 1 << 20;
+
+impl Places {
+    /// Reads everything. A kubeconfig that is missing or has nothing good gets the pair of the store, if that is good and
+    /// the cluster is known. Blocks.
+    pub(super) fn look(&self, names: &Names, clock: Seconds) -> Found {
+        let mut faults = Vec::new();
+        let stored = self.store.current().unwrap_or_else(|error| {
+            faults.push(ErrorChain(&error).to_string());
+            None
+        });
+        let bootstrap = self.bootstrap_kubeconfig.as_deref().and_then(|path| read_kubeconfig(path, &mut faults));
+        let mut seen = self.kubeconfig(&mut faults);
+        if let Some(stored) = &stored {
+            if let Some(cluster) = seen.kubeconfig.as_ref().or(bootstrap.as_ref()) {
+                let known = [Some(&stored.leaf), seen.pair.as_ref().map(|pair| &pair.leaf)];
+                let present = Present { clock, floor: floor(known, authority_of(cluster).as_deref()) };
+                if seen.is_worse_than(stored, names, present) {
+                    faults.clear();
+                    faults.extend(self.write_kubeconfig(cluster).err().map(|error| ErrorChain(&error).to_string()));
+                    log!(info, "kubeconfig points to the certificate on the disk", file = self.kubeconfig.display());
+                    seen = self.kubeconfig(&mut faults);
+                }
+            }
+        }
+        let authority = seen.kubeconfig.as_ref().and_then(authority_of);
+        let files = self.files(seen.kubeconfig.as_ref());
+        let uses_token = seen.uses_token();
+        let leaf = seen.pair.map(|pair| pair.leaf);
+        Found {
+            own: match &leaf {
+                Some(leaf) => FoundOwn::Certificate { leaf: leaf.clone(), is_embedded: seen.is_embedded },
+                None if uses_token => FoundOwn::Token,
+                None => FoundOwn::Nobody,
+            },
+            has_bootstrap: bootstrap.is_some(),
+            faults,
+            floor: floor([leaf.as_ref(), stored.as_ref().map(|pair| &pair.leaf)], authority.as_deref()),
+            mark: (seen.kubeconfig, authority, leaf),
+            files,
+        }
+    }
+
+    /// Puts a pair in force, and has the kubeconfig point to it. Blocks.
+    pub(super) fn put(&self, pair: &Pair, from_bootstrap: bool, moment: Seconds) -> Result<(), StoreError> {
+        self.store.put(pair, Time::from_unix_nanos(moment.saturating_mul(1_000_000_000)))?;
+        let kubeconfig = read_kubeconfig(&self.kubeconfig, &mut Vec::new());
+        let current = Pem::File(self.store.current_path());
+        let is_linked = kubeconfig.as_ref().is_some_and(|kubeconfig| {
+            kubeconfig.certificate.as_ref().is_some_and(|(pair, key)| *pair == current && *key == current)
+        });
+        if !is_linked || from_bootstrap {
+            let bootstrap = self.bootstrap_kubeconfig.as_deref().filter(|_| from_bootstrap || kubeconfig.is_none());
+            let cluster = bootstrap.and_then(|path| read_kubeconfig(path, &mut Vec::new())).or(kubeconfig);
+            if let Some(cluster) = cluster {
+                self.write_kubeconfig(&cluster)?;
+            }
+        }
+        self.store.forget_key()
+    }
+
+    fn write_kubeconfig(&self, cluster: &Kubeconfig) -> Result<(), StoreError> {
+        let text = kubeconfig::of_pair(cluster, &self.store.current_path());
+        let path = &self.kubeconfig;
+        // What is broken may be all that somebody has of it.
+        if path.exists() && read_kubeconfig(path, &mut Vec::new()).is_none() {
+            let _ = set_aside(path);
+        }
+        file::replace(path, text.as_bytes()).map_err(|cause| StoreError::io("write", path, cause))
+    }
+
+    fn kubeconfig(&self, faults: &mut Vec<String>) -> Seen {
+        let Some(kubeconfig) = read_kubeconfig(&self.kubeconfig, faults) else { return Seen::default() };
+        let mut text = |pem: &Pem| match pem {
+            Pem::Data(data) => Some(data.clone()),
+            Pem::File(path) => match file::read_all(path, LIMIT) {
+                Ok(text) => Some(text),
+                Err(error) => {
+                    faults.push(format!("read {}: {error}", path.display()));
+                    None
+                }
+            },
+        };
+        let texts = kubeconfig.certificate.as_ref().and_then(|(pair, key)| Some((text(pair)?, text(key)?)));
+        let is_embedded = matches!(&kubeconfig.certificate, Some((Pem::Data(_), _)));
+        let pair = texts.and_then(|(pair, key)| match Pair::from_pem(&pair, &key) {
+            Ok(pair) => Some(pair),
+            Err(error) => {
+                faults.push(format!("{}: {}", self.kubeconfig.display(), ErrorChain(&error)));
+                None
+            }
+        });
+        Seen { kubeconfig: Some(kubeconfig), pair, is_embedded }
+    }
+
+    fn files(&self, kubeconfig: Option<&Kubeconfig>) -> Vec<PathBuf> {
+        let mut files: Vec<PathBuf> =
+            [&self.kubeconfig].into_iter().chain(&self.bootstrap_kubeconfig).cloned().collect();
+        let pair = kubeconfig.and_then(|kubeconfig| kubeconfig.certificate.as_ref());
+        let pems = pair.into_iter().flat_map(|(pair, key)| [pair, key]);
+        let pems = pems.chain(kubeconfig.and_then(|kubeconfig| kubeconfig.authority.as_ref()));
+        files.extend(pems.filter_map(|pem| match pem {
+            Pem::File(path) => Some(path.clone()),
+            Pem::Data(_) => None,
+        }));
+        files.sort();
+        files.dedup();
+        files
+    }
+}
+
+/// What a kubeconfig comes to.
+#[derive(Debug, Default)]
+struct Seen {
+    kubeconfig: Option<Kubeconfig>,
+    pair: Option<Pair>,
+    is_embedded: bool,
+}
+
+impl Seen {
+    fn uses_token(&self) -> bool {
+        self.kubeconfig.as_ref().is_some_and(|kubeconfig| kubeconfig.token.is_some())
+    }
+
+    /// Whether the pair of the store does better than what the kubeconfig has.
+    fn is_worse_than(&self, stored: &Pair, names: &Names, present: Present) -> bool {
+        let is_good = |pair: &Pair| {
+            names.are_in(&pair.leaf) && Held::new(&pair.leaf, None).standing(present) != Standing::Expired
+        };
+        let is_own = self.pair.as_ref().is_some_and(|pair| !self.is_embedded && is_good(pair));
+        !is_own && !self.uses_token() && is_good(stored)
+    }
+}
+
+/// The newest of what certainly lies in the past: these certificates were made, and so was this program.
+fn floor(certificates: [Option<&Certificate>; 2], authority: Option<&[u8]>) -> Seconds {
+    let made = certificates.into_iter().flatten().map(|certificate| certificate.not_before);
+    made.chain(authority.and_then(newest)).chain(clock::built()).max().unwrap_or(0)
+}
+
+/// A kubeconfig that is there and can be read. What is not there is no fault.
+fn read_kubeconfig(path: &Path, faults: &mut Vec<String>) -> Option<Kubeconfig> {
+    if !fs::exists(path).unwrap_or(true) {
+        return None;
+    }
+    let text = file::read_all(path, LIMIT).map_err(|error| format!("read {}: {error}", path.display()));
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let read =
+        text.and_then(|text| Kubeconfig::read(&text, folder).map_err(|error| format!("{}: {error}", path.display())));
+    read.map_err(|fault| faults.push(fault)).ok()
+}
+
+fn authority_of(kubeconfig: &Kubeconfig) -> Option<Vec<u8>> {
+    match kubeconfig.authority.as_ref()? {
+        Pem::Data(data) => Some(data.clone()),
+        Pem::File(path) => file::read_all(path, LIMIT).ok(),
+    }
+}
+
+/// When the newest of these certificates was made.
+fn newest(pem: &[u8]) -> Option<Seconds> {
+    let read = pem::certificates(pem).ok()?;
+    read.iter().filter_map(|der| Certificate::read(der).ok()).map(|certificate| certificate.not_before).max()
+}

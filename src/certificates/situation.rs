@@ -1,0 +1,160 @@
+//! What is done about the client certificate now. Pure.
+
+use super::rotation::{Credentials, Held, Present, Standing, Until, credentials};
+
+/// All that counts for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Situation {
+    pub(super) own: Own,
+    pub(super) has_bootstrap: bool,
+    /// `rotateCertificates`.
+    pub(super) rotates: bool,
+    /// The server has said that it does not know this client, whatever its certificate says.
+    pub(super) is_stranger: bool,
+}
+
+/// As whom the node speaks by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Own {
+    /// There is no kubeconfig that can be used.
+    Nobody,
+    /// By a token, which somebody else looks after.
+    Token,
+    Certificate(OwnCertificate),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OwnCertificate {
+    pub(super) held: Held,
+    /// It has the node's name and group. A kubeconfig may lend one that has other rights.
+    pub(super) is_for_node: bool,
+    /// It stands in the kubeconfig itself, as kubeadm writes it at first.
+    pub(super) is_embedded: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Nothing, before this moment or a change.
+    Rest { until: Option<Until> },
+    /// Nothing can be had: what there is was refused, and there is nothing else.
+    Wait,
+    /// Ask for a certificate with each of these, until one is not refused.
+    Ask(&'static [Credentials]),
+}
+
+impl Situation {
+    pub(super) fn step(&self, present: Present) -> Step {
+        let own = match self.own {
+            Own::Nobody if self.has_bootstrap => return Step::Ask(&[Credentials::Bootstrap]),
+            Own::Nobody | Own::Token => return Step::Rest { until: None },
+            Own::Certificate(own) => own,
+        };
+        let standing = match own.held.standing(present) {
+            _ if self.is_stranger => Standing::Expired,
+            standing => standing,
+        };
+        let is_provisional = own.is_embedded || !own.is_for_node;
+        match (standing, self.rotates) {
+            (Standing::Expired, true) => Step::Ask(credentials(Some(standing), self.has_bootstrap)),
+            (Standing::Expired, false) if self.has_bootstrap => Step::Ask(&[Credentials::Bootstrap]),
+            (Standing::Expired, false) if self.is_stranger => Step::Wait,
+            (Standing::Expired, false) => Step::Rest { until: None },
+            (Standing::Due, true) => Step::Ask(&[Credentials::Own]),
+            (Standing::Good { .. }, true) if is_provisional => Step::Ask(&[Credentials::Own]),
+            (Standing::Good { until }, true) => Step::Rest { until: Some(own.held.wait(until, present)) },
+            // Its end is told, and bootstrap credentials are tried then.
+            (Standing::Good { .. } | Standing::Due, false) => {
+                let end = own.held.not_after.saturating_add(1);
+                Step::Rest { until: Some(own.held.wait(end, present)) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::certificates::rotation::Seconds;
+    use crate::wire::x509::Certificate;
+
+    const MADE: Seconds = 1_767_225_600;
+    const YEAR: Seconds = 365 * 24 * 3600;
+    const GOOD: Seconds = MADE + 1;
+    const DUE: Seconds = MADE + YEAR * 95 / 100;
+    const EXPIRED: Seconds = MADE + YEAR + 1;
+
+    fn certificate() -> OwnCertificate {
+        let read = Certificate { not_before: MADE, not_after: MADE + YEAR, ..Certificate::default() };
+        OwnCertificate { held: Held::new(&read, None), is_for_node: true, is_embedded: false }
+    }
+
+    fn situation(own: Own) -> Situation {
+        Situation { own, has_bootstrap: true, rotates: true, is_stranger: false }
+    }
+
+    #[track_caller]
+    fn check(situation: Situation, clock: Seconds, step: Step) {
+        assert_eq!(situation.step(Present { clock, floor: 0 }), step, "{situation:?}");
+    }
+
+    const REST: Step = Step::Rest { until: None };
+    const ASK_OWN: Step = Step::Ask(&[Credentials::Own]);
+    const ASK_BOOTSTRAP: Step = Step::Ask(&[Credentials::Bootstrap]);
+    const ASK_BOTH: Step = Step::Ask(&[Credentials::Own, Credentials::Bootstrap]);
+
+    #[test]
+    fn a_node_without_credentials_asks_with_those_for_the_beginning_if_it_has_any() {
+        check(situation(Own::Nobody), GOOD, ASK_BOOTSTRAP);
+        check(Situation { rotates: false, ..situation(Own::Nobody) }, GOOD, ASK_BOOTSTRAP);
+        check(Situation { has_bootstrap: false, ..situation(Own::Nobody) }, GOOD, REST);
+    }
+
+    #[test]
+    fn a_token_is_left_alone() {
+        check(situation(Own::Token), GOOD, REST);
+        check(Situation { is_stranger: true, ..situation(Own::Token) }, GOOD, REST);
+    }
+
+    #[test]
+    fn a_certificate_is_replaced_when_it_is_due_and_not_before() {
+        let own = situation(Own::Certificate(certificate()));
+        let step = own.step(Present { clock: GOOD, floor: 0 });
+        assert!(matches!(step, Step::Rest { until: Some(Until::Date(until)) } if until > GOOD), "{step:?}");
+        let step = own.step(Present { clock: 0, floor: 0 });
+        assert!(matches!(step, Step::Rest { until: Some(Until::Span(_)) }), "{step:?}");
+        check(own, DUE, ASK_OWN);
+        check(own, EXPIRED, ASK_BOTH);
+        check(Situation { has_bootstrap: false, ..own }, EXPIRED, ASK_OWN);
+    }
+
+    #[test]
+    fn without_rotation_only_its_end_matters() {
+        let own = Situation { rotates: false, ..situation(Own::Certificate(certificate())) };
+        let end = Step::Rest { until: Some(Until::Date(EXPIRED)) };
+        check(own, GOOD, end);
+        check(own, DUE, end);
+        check(own, EXPIRED, ASK_BOOTSTRAP);
+        check(Situation { has_bootstrap: false, ..own }, EXPIRED, REST);
+    }
+
+    #[test]
+    fn a_certificate_that_was_only_lent_is_replaced_at_once() {
+        for lent in [
+            OwnCertificate { is_embedded: true, ..certificate() },
+            OwnCertificate { is_for_node: false, ..certificate() },
+        ] {
+            let own = situation(Own::Certificate(lent));
+            check(own, GOOD, ASK_OWN);
+            check(Situation { rotates: false, ..own }, GOOD, Step::Rest { until: Some(Until::Date(EXPIRED)) });
+        }
+    }
+
+    #[test]
+    fn whom_the_server_does_not_know_asks_as_if_expired_and_is_not_kept_from_resting() {
+        let own = Situation { is_stranger: true, ..situation(Own::Certificate(certificate())) };
+        check(own, GOOD, ASK_BOTH);
+        check(Situation { rotates: false, ..own }, GOOD, ASK_BOOTSTRAP);
+        check(Situation { rotates: false, has_bootstrap: false, ..own }, GOOD, Step::Wait);
+        check(Situation { has_bootstrap: false, ..own }, GOOD, ASK_OWN);
+    }
+}
