@@ -6,9 +6,8 @@
 use std::io;
 use std::time::Duration;
 
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
-};
+use rustix::time::TimerfdClockId as TimerClock;
+use rustix::time::{Itimerspec, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime};
 
 use crate::rt;
 
@@ -23,7 +22,7 @@ pub(crate) async fn until(second: i64) {
 }
 
 async fn wait(second: i64) -> io::Result<()> {
-    let timer = timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+    let timer = timerfd_create(TimerClock::Realtime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
     let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
     // Nothing at all would disarm it.
     let moment = Timespec { tv_sec: second.clamp(0, LATEST), tv_nsec: 1 };
