@@ -80,10 +80,21 @@ impl ApiError {
         let mut error = Self::new(422, "Invalid", format!("{kind} \"{name}\" is invalid: {field}: {why}"));
         let cause = json!({ "reason": reason, "message": why, "field": field });
         let mut details = json!({ "name": name, "kind": resource.kind, "causes": [cause] });
+        if name.is_empty() {
+            details = json!({ "kind": resource.kind, "causes": [cause] });
+        }
         if !resource.group.is_empty() {
             details["group"] = json!(resource.group);
         }
         error.details = Some(details);
+        error
+    }
+
+    /// The same for what is no resource, such as `ListOptions` of `meta.k8s.io`.
+    pub(crate) fn invalid_kind(group: &str, kind: &str, field: &str, reason: &str, why: &str) -> Self {
+        let mut error = Self::new(422, "Invalid", format!("{kind}.{group} \"\" is invalid: {field}: {why}"));
+        let cause = json!({ "reason": reason, "message": why, "field": field });
+        error.details = Some(json!({ "group": group, "kind": kind, "causes": [cause] }));
         error
     }
 
@@ -100,6 +111,11 @@ impl ApiError {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
+    /// An error that upstream has no reason for.
+    pub(crate) fn plain(why: &str) -> Self {
+        Self::new(500, "", why)
+    }
+
     pub(crate) fn internal(why: &str) -> Self {
         let mut error = Self::new(500, "InternalError", format!("Internal error occurred: {why}"));
         error.details = Some(json!({ "causes": [{ "message": why }] }));
@@ -107,15 +123,17 @@ impl ApiError {
     }
 
     pub(crate) fn not_acceptable() -> Self {
-        let known = "application/json, application/yaml, application/vnd.kubernetes.protobuf, application/cbor";
-        let message = format!("only the following media types are accepted: {known}");
-        Self::new(406, "NotAcceptable", message)
+        let known = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {known}");
+        let mut error = Self::new(406, "NotAcceptable", message);
+        error.details = Some(json!({}));
+        error
     }
 
-    pub(crate) fn unsupported_media_type(known: &str) -> Self {
-        let message =
-            format!("the body of the request was in an unknown format - accepted media types include: {known}");
-        Self::new(415, "UnsupportedMediaType", message)
+    pub(crate) fn unsupported_media_type() -> Self {
+        let mut error = Self::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
+        error.details = Some(json!({}));
+        error
     }
 
     pub(crate) fn method_not_allowed() -> Self {
@@ -174,9 +192,11 @@ impl ApiError {
             "metadata": metadata,
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
             "code": self.code,
         });
+        if !self.reason.is_empty() {
+            status["reason"] = json!(self.reason);
+        }
         if let Some(details) = &self.details {
             status["details"] = details.clone();
         }

@@ -30,8 +30,13 @@ impl ListOptions {
         let parameter = |name: &str| query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
         let flag = |name: &str| parameter(name).is_some_and(|value| ["true", "1", ""].contains(&value));
         let number = |name: &str| {
-            let bad = |_| ApiError::bad_request(format!("{name}: Invalid value: not a number"));
-            parameter(name).filter(|text| !text.is_empty()).map(|text| text.parse::<u64>().map_err(bad)).transpose()
+            let parse = |text: &str| {
+                text.parse::<u64>().map_err(|_| {
+                    let why = format!("Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax");
+                    ApiError::bad_request(format!("invalid resource version: {name}: {why}"))
+                })
+            };
+            parameter(name).filter(|text| !text.is_empty()).map(parse).transpose()
         };
         let text = |name: &str| parameter(name).unwrap_or_default();
         let selector = Selector::parse(text("fieldSelector"), text("labelSelector"))?;
@@ -47,8 +52,9 @@ impl ListOptions {
             version,
             exact: parameter("resourceVersionMatch") == Some("Exact"),
         };
-        let forbidden = |what: &str, why: &str| {
-            Err(ApiError::unprocessable(format!("ListOptions.meta.k8s.io \"\" is invalid: {what}: Forbidden: {why}")))
+        let forbidden = |field: &str, why: &str| {
+            let why = format!("Forbidden: {why}");
+            Err(ApiError::invalid_kind("meta.k8s.io", "ListOptions", field, "FieldValueForbidden", &why))
         };
         let matching = parameter("resourceVersionMatch").unwrap_or_default();
         match (options.watch, parameter("sendInitialEvents"), matching) {
@@ -65,6 +71,10 @@ impl ListOptions {
                 "resourceVersionMatch",
                 "resourceVersionMatch is forbidden unless resourceVersion is provided",
             ),
+            (false, _, "Exact") if version == Some(0) => forbidden(
+                "resourceVersionMatch",
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            ),
             _ => Ok(options),
         }
     }
@@ -79,7 +89,8 @@ struct Continue {
 
 impl Continue {
     fn parse(token: &str) -> Result<Self, ApiError> {
-        let bad = || ApiError::bad_request("continue key is not valid: illegal base64 data or JSON");
+        let bad =
+            || ApiError::bad_request("invalid continue token: continue key is not valid: illegal base64 data or JSON");
         let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| bad())?;
         let fields: Value = serde_json::from_slice(&bytes).map_err(|_| bad())?;
         let version = fields["rv"].as_i64().ok_or_else(bad)?;
@@ -220,6 +231,11 @@ pub(crate) fn bookmark(target: &Target, version: u64, ends_initial_events: bool)
                 },
             });
         }
+        "CertificateSigningRequest" => {
+            (object["spec"], object["status"]) = (json!({ "request": null, "signerName": "" }), json!({}));
+        }
+        "Lease" => object["spec"] = json!({}),
+        "RuntimeClass" => object["handler"] = json!(""),
         "Service" => (object["spec"], object["status"]) = (json!({}), json!({ "loadBalancer": {} })),
         _ => {}
     }

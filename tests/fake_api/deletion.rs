@@ -100,6 +100,7 @@ fn check_preconditions(resource: &Resource, object: &Value, options: &DeleteOpti
             );
             let mut error = ApiError::conflict(resource, text("name"), &why);
             // Upstream names the kind here, for once.
+            error.details = Some(json!({ "name": text("name"), "kind": resource.kind }));
             error.message = error.message.replacen(&resource.qualified(), &resource.qualified_kind(), 1);
             return Err(error);
         }

@@ -28,6 +28,9 @@ pub(crate) fn stored(target: &Target, mut object: Value) -> Value {
 pub(crate) fn shown(target: &Target, mut object: Value) -> Value {
     if target.resource.is("events.k8s.io", "events") {
         rename(&mut object, |(core, events)| (*core, *events));
+        if let Value::Object(fields) = &mut object {
+            fields.retain(|name, value| !name.starts_with("reporting") || value != "");
+        }
     }
     object
 }

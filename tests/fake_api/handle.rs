@@ -18,7 +18,7 @@ use super::identity::Identity;
 use super::negotiation::accepted;
 use super::patch::PatchType;
 use super::request_log::Request;
-use super::resources::Target;
+use super::resources::{Resource, Target};
 use super::verbs::Caller;
 use super::watch::{self, Watch};
 use super::world::World;
@@ -273,13 +273,14 @@ fn execute(world: &mut World, request: &Request) -> Result<Reply, ApiError> {
             let written = world.create(&caller, &target, body()?)?;
             (201, written.object)
         }
+        ("update" | "patch", _) if target.is_collection() => return Err(ApiError::method_not_allowed()),
         ("update", _) => {
             let written = world.update(&caller, &target, body()?)?;
             (if written.created { 201 } else { 200 }, written.object)
         }
         ("patch", _) => {
             let patch_type = PatchType::of_content_type(request.header("content-type"))?;
-            let patch = body().map_err(|_| ApiError::bad_request("invalid JSON document"))?;
+            let patch = body().map_err(|_| ApiError::bad_request("unexpected end of JSON input"))?;
             (200, world.patch(&caller, &target, patch_type, &patch)?.object)
         }
         ("delete", _) => {
@@ -297,7 +298,9 @@ fn execute(world: &mut World, request: &Request) -> Result<Reply, ApiError> {
 
 fn unreadable(target: &Target, error: &serde_json::Error) -> ApiError {
     let kind = target.resource.kind;
-    ApiError::bad_request(format!("{kind} in version {:?} cannot be handled as a {kind}: {error}", target.version))
+    ApiError::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {error}"
+    ))
 }
 
 fn refusal(error: &ApiError) -> Response {
@@ -320,7 +323,18 @@ fn beside_resources(request: &Request) -> Response {
             });
             Response::new(200, "application/json", version.to_string())
         }
-        _ => Response::new(404, "text/plain; charset=utf-8", "404 page not found\n"),
+        path => {
+            let parts: Vec<&str> = path.split('/').skip(1).collect();
+            let is_served = match *parts {
+                ["api", version, _, ..] => Resource::is_served("", version),
+                ["apis", group, version, _, ..] => Resource::is_served(group, version),
+                _ => false,
+            };
+            if is_served {
+                return refusal(&ApiError::no_such_resource());
+            }
+            Response::new(404, "text/plain; charset=utf-8", "404 page not found\n")
+        }
     }
 }
 
@@ -337,9 +351,13 @@ fn finish(world: &mut World, request: &Request, response: Response) -> Response 
     let mut all = Response { status: response.status, headers: Vec::new(), body: response.body }
         .header("Audit-Id", audit)
         .header("Cache-Control", "no-cache, private")
-        .header("X-Kubernetes-Pf-Flowschema-Uid", "6b1b7f5e-3fbd-4d0a-9e0c-1f64b3c1c4f1")
-        .header("X-Kubernetes-Pf-Prioritylevel-Uid", "0f2ac4b8-95b2-45c9-8f2a-5f3f7cbb1de3")
         .header("Date", date);
+    // Who is not known does not come as far as the filter that sets these.
+    if all.status != 401 {
+        all = all
+            .header("X-Kubernetes-Pf-Flowschema-Uid", "6b1b7f5e-3fbd-4d0a-9e0c-1f64b3c1c4f1")
+            .header("X-Kubernetes-Pf-Prioritylevel-Uid", "0f2ac4b8-95b2-45c9-8f2a-5f3f7cbb1de3");
+    }
     // What an answer says itself counts.
     all.headers.retain(|(name, _)| !response.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name)));
     all.headers.extend(response.headers);

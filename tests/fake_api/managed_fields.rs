@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 type Set = Map<String, Value>;
 
-/// Who writes, and which half of an object.
+/// Who writes, and which half of an object: `status`, or the rest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Writer<'a> {
     pub manager: &'a str,
@@ -16,8 +16,14 @@ pub(crate) struct Writer<'a> {
 /// Writes down in `new` who wrote what of it.
 pub(crate) fn record(new: &mut Value, old: Option<&Value>, writer: Writer<'_>) {
     let api_version = new["apiVersion"].clone();
-    let changed = changed(&content(old.unwrap_or(&Value::Null)), &content(new));
-    let existing = full_set(&content(new));
+    let (before, after) = (content(old.unwrap_or(&Value::Null)), content(new));
+    let mut changed = changed(&before, &after);
+    let existing = full_set(&after);
+    // What a writer cannot change it does not come to own, even where the server has set it.
+    let is_of_status = ["status", "approval"].contains(&writer.subresource);
+    changed.remove(if is_of_status { "f:spec" } else { "f:status" });
+    let is_left_out = |name: &String, part: &Value| PARTS.contains(&name.as_str()) && part == &json!({});
+    changed.retain(|name, part| !is_left_out(name, part));
     let mut entries: Vec<Value> =
         old.and_then(|old| old["metadata"]["managedFields"].as_array().cloned()).unwrap_or_default();
     let is_own = |entry: &Value| {
@@ -45,21 +51,34 @@ pub(crate) fn record(new: &mut Value, old: Option<&Value>, writer: Writer<'_>) {
             subtract(fields, &changed);
         }
         intersect(fields, &existing);
+        fields.retain(|name, part| !is_left_out(name, part));
         if own && !changed.is_empty() {
             entry["time"] = json!(writer.time);
         }
     }
     entries.retain(|entry| entry["fieldsV1"] != json!({}));
     entries.sort_by(|one, other| one["time"].as_str().cmp(&other["time"].as_str()));
-    new["metadata"]["managedFields"] = Value::Array(entries);
+    if !entries.is_empty() {
+        new["metadata"]["managedFields"] = Value::Array(entries);
+    }
 }
+
+/// The parts of an object that nobody owns as such.
+const PARTS: &[&str] = &["f:metadata", "f:spec", "f:status"];
 
 /// What of an object is owned by managers.
 fn content(object: &Value) -> Value {
     let mut object = object.clone();
     if let Value::Object(fields) = &mut object {
         fields.remove("apiVersion");
-        fields.remove("kind");
+        if fields.remove("kind") == Some(json!("CertificateSigningRequest")) {
+            // It never changes.
+            fields.remove("spec");
+        }
+        if fields.contains_key("involvedObject") {
+            // What an event always has, and nobody has written.
+            fields.retain(|_, value| !value.is_null() && value != "");
+        }
         if let Some(Value::Object(metadata)) = fields.get_mut("metadata") {
             let owned = ["labels", "annotations", "finalizers", "ownerReferences", "generateName"].map(str::to_owned);
             metadata.retain(|name, _| owned.contains(name));
@@ -76,14 +95,31 @@ fn keys_of(name: &str) -> &'static [&'static str] {
         "ports" => &["containerPort", "protocol"],
         "volumeMounts" => &["mountPath"],
         "ownerReferences" => &["uid"],
-        "podIPs" | "hostIPs" => &["ip"],
+        "podIPs" => &["ip"],
         _ => &[],
     }
 }
 
-/// Whether the names in it are the user's, so that the map itself is a member of the set.
-fn is_map(name: &str) -> bool {
-    let maps = [
+/// Whether it is a member of the set itself: a map whose names are the user's, or a part that may be left out.
+fn is_member(name: &str) -> bool {
+    let members = [
+        "configMap",
+        "configMapKeyRef",
+        "downwardAPI",
+        "exec",
+        "fieldRef",
+        "hostPath",
+        "httpGet",
+        "livenessProbe",
+        "persistentVolumeClaim",
+        "projected",
+        "readinessProbe",
+        "secret",
+        "secretKeyRef",
+        "serviceAccountToken",
+        "startupProbe",
+        "tcpSocket",
+        "valueFrom",
         "labels",
         "annotations",
         "capacity",
@@ -95,7 +131,7 @@ fn is_map(name: &str) -> bool {
         "binaryData",
         "matchLabels",
     ];
-    maps.contains(&name)
+    members.contains(&name)
 }
 
 fn element_name(keys: &[&str], element: &Value) -> String {
@@ -112,12 +148,17 @@ fn full_set(value: &Value) -> Set {
 fn changed(old: &Value, new: &Value) -> Set {
     let Value::Object(fields) = new else { return Set::new() };
     let differing = fields.iter().filter(|(name, value)| old.get(name) != Some(value));
-    differing.map(|(name, value)| (format!("f:{name}"), field(name, &old[name], value))).collect()
+    let sets = differing.map(|(name, value)| (name, value, field(name, &old[name], value)));
+    // Where something was only taken away nothing is written.
+    let written = sets.filter(|(name, value, set)| !(old[*name].is_object() && value.is_object() && set == &json!({})));
+    written.map(|(name, _, set)| (format!("f:{name}"), set)).collect()
 }
 
 /// What stands under a field's name.
 fn field(name: &str, old: &Value, new: &Value) -> Value {
     let mut set = match new {
+        // It is one value.
+        Value::Object(_) if name == "involvedObject" => Set::new(),
         Value::Object(_) => changed(old, new),
         Value::Array(items) if !keys_of(name).is_empty() => elements(keys_of(name), old, items),
         Value::Array(items) if name == "finalizers" => {
@@ -125,8 +166,9 @@ fn field(name: &str, old: &Value, new: &Value) -> Value {
         }
         _ => Set::new(),
     };
-    let is_collection = is_map(name) || matches!(new, Value::Array(_)) && !set.is_empty();
-    if is_collection && old.is_null() {
+    // There is always a list of containers.
+    let is_list = matches!(new, Value::Array(_)) && !set.is_empty() && name != "containers";
+    if (is_member(name) || is_list) && old.is_null() {
         set.insert(".".to_owned(), json!({}));
     }
     Value::Object(set)
@@ -139,6 +181,11 @@ fn elements(keys: &[&str], old: &Value, items: &[Value]) -> Set {
         let name = element_name(keys, item);
         let before = known.iter().find(|before| element_name(keys, before) == name).unwrap_or(&Value::Null);
         if before == item {
+            continue;
+        }
+        if keys == ["uid"] {
+            // A reference to an owner is one value.
+            set.insert(name, json!({}));
             continue;
         }
         let mut inner = changed(before, item);

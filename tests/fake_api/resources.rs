@@ -108,6 +108,11 @@ impl Resource {
         if self.group == "events.k8s.io" { "" } else { self.group }
     }
 
+    /// Whether anything is served in this version of a group.
+    pub(crate) fn is_served(group: &str, version: &str) -> bool {
+        RESOURCES.iter().any(|resource| resource.group == group && resource.versions.contains(&version))
+    }
+
     pub(crate) fn find(group: &str, version: &str, name: &str) -> Option<&'static Self> {
         RESOURCES.iter().find(|resource| resource.is(group, name) && resource.versions.contains(&version))
     }

@@ -39,20 +39,37 @@ pub(crate) fn validate(resource: &Resource, object: &Value) -> Result<(), ApiErr
     let name = text(object, "/metadata/name");
     let invalid = |field: &str, reason, why: &str| Err(ApiError::invalid(resource, name, field, reason, why));
     if text(object, "/spec/signerName").is_empty() {
-        return invalid("spec.signerName", "FieldValueRequired", "Required value: signerName is required");
+        return invalid("spec.signerName", "FieldValueRequired", "Required value");
     }
     if object["spec"]["usages"].as_array().is_none_or(Vec::is_empty) {
-        return invalid("spec.usages", "FieldValueRequired", "Required value: usages must be provided");
+        return invalid("spec.usages", "FieldValueRequired", "Required value");
+    }
+    if let Some(seconds) = object["spec"]["expirationSeconds"].as_i64().filter(|seconds| *seconds < 600) {
+        let why = format!("Invalid value: {seconds}: may not specify a duration less than 600 seconds (10 minutes)");
+        return invalid("spec.expirationSeconds", "FieldValueInvalid", &why);
     }
     match request_of(object) {
         None => {
-            invalid("spec.request", "FieldValueInvalid", "Invalid value: PEM block type must be CERTIFICATE REQUEST")
+            let given = text(object, "/spec/request");
+            let why = format!("Invalid value: {given:?}: PEM block type must be CERTIFICATE REQUEST");
+            invalid("spec.request", "FieldValueInvalid", &why)
         }
         Some(request) if !is_signed_by_its_key(&request) => {
             invalid("spec.request", "FieldValueInvalid", "Invalid value: x509: ECDSA verification failure")
         }
         Some(_) => Ok(()),
     }
+}
+
+/// Only the approval subresource approves and denies.
+pub(crate) fn validate_update(target: &Target, new: &Value, old: &Value) -> Result<(), ApiError> {
+    if !is_request(target.resource) || target.subresource == "approval" {
+        return Ok(());
+    }
+    let is_new = |kind: &&&str| condition(new, kind).is_some() && condition(old, kind).is_none();
+    let Some(kind) = ["Approved", "Denied"].iter().find(is_new) else { return Ok(()) };
+    let why = format!("Forbidden: updates may not add a condition of type {kind:?}");
+    Err(ApiError::invalid(target.resource, &target.name, "status.conditions", "FieldValueForbidden", &why))
 }
 
 /// Conditions say when they were set.

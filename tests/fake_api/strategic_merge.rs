@@ -76,7 +76,10 @@ impl Merge<'_> {
             match directive.as_str() {
                 Some("replace") => *original = patch,
                 Some("delete") => original.clear(),
-                _ => return Err(bad_directive(&directive, &patch)),
+                _ => {
+                    patch.insert(DIRECTIVE.to_owned(), directive.clone());
+                    return Err(bad_directive(&directive, &Value::Object(patch)));
+                }
             }
             return Ok(());
         }
@@ -131,7 +134,7 @@ impl Merge<'_> {
 
     fn elements(&self, mut original: Vec<Value>, patch: &[Value], key: &str) -> Result<Vec<Value>, ApiError> {
         for element in patch {
-            let Value::Object(fields) = element else { return Err(ApiError::internal("expected a map")) };
+            let Value::Object(fields) = element else { return Err(ApiError::plain("expected a map")) };
             let Some(value) = fields.get(key) else { return Err(no_merge_key(element, key)) };
             match original.iter_mut().find(|known| known.get(key) == Some(value)) {
                 Some(Value::Object(known)) => self.fields(known, fields.clone())?,
@@ -215,8 +218,8 @@ fn special_elements(
                 original.retain(|known| known.get(key) != Some(value));
             }
             Some("replace") => replace = true,
-            Some("merge") => return Err(ApiError::internal("merging lists cannot yet be specified in the patch")),
-            _ => return Err(bad_directive(&element[DIRECTIVE], &Fields::new())),
+            Some("merge") => return Err(ApiError::plain("merging lists cannot yet be specified in the patch")),
+            _ => return Err(bad_directive(&element[DIRECTIVE], &element)),
         }
     }
     if replace { Ok((plain, Vec::new())) } else { Ok((original, plain)) }
@@ -257,8 +260,9 @@ fn check_order(patch: &[Value], order: &[Value], strategy: ListMerge) -> Result<
     if plain.all(|item| left.any(|other| same(strategy, item, other))) {
         return Ok(());
     }
-    Err(ApiError::internal(&format!(
-        "The order in patch list:\n{patch:?}\n doesn't match $setElementOrder list:\n{order:?}\n"
+    let (patch, order) = (in_go(&patch.into()), in_go(&order.into()));
+    Err(ApiError::plain(&format!(
+        "The order in patch list:\n{patch}\n doesn't match $setElementOrder list:\n{order}\n"
     )))
 }
 
@@ -286,10 +290,24 @@ fn without_nulls(value: Value) -> Value {
     }
 }
 
-fn bad_directive(directive: &Value, fields: &Fields) -> ApiError {
-    ApiError::internal(&format!("unknown patch type: {directive} in map: {fields:?}"))
+fn bad_directive(directive: &Value, fields: &Value) -> ApiError {
+    ApiError::plain(&format!("unknown patch type: {} in map: {}", in_go(directive), in_go(fields)))
 }
 
 fn no_merge_key(element: &Value, key: &str) -> ApiError {
-    ApiError::internal(&format!("map: {element} does not contain declared merge key: {key}"))
+    ApiError::plain(&format!("map: {} does not contain declared merge key: {key}", in_go(element)))
+}
+
+/// As Go prints a value.
+fn in_go(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(in_go).collect::<Vec<_>>().join(" ")),
+        Value::Object(fields) => {
+            let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name}:{}", in_go(value))).collect();
+            format!("map[{}]", fields.join(" "))
+        }
+        other => other.to_string(),
+    }
 }

@@ -37,6 +37,106 @@ pub(crate) fn prepare_for_create(resource: &Resource, object: &mut Value) {
     }
 }
 
+/// What upstream's admission adds to a new object; it is nobody's.
+pub(crate) fn admit_create(resource: &Resource, object: &mut Value) {
+    if resource.is_core("nodes") {
+        let spec = &mut object["spec"];
+        let taint = json!({ "effect": "NoSchedule", "key": "node.kubernetes.io/not-ready" });
+        let taints = spec["taints"].as_array().cloned().unwrap_or_default();
+        if !taints.contains(&taint) {
+            spec["taints"] = Value::Array([taints, vec![taint]].concat());
+        }
+    } else if resource.is_core("pods") {
+        let spec = &mut object["spec"];
+        default(spec, "preemptionPolicy", json!("PreemptLowerPriority"));
+        default(spec, "priority", json!(0));
+        for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+            tolerate(spec, key);
+        }
+    }
+}
+
+/// An object as its type is written: some fields are never left out, others always when they are empty.
+pub(crate) fn complete(resource: &Resource, object: &mut Value) {
+    remove_empty(object);
+    let times: &[&str] = match resource.kind {
+        "Node" if object["status"].is_object() => {
+            default_node_status(&mut object["status"]);
+            &["lastHeartbeatTime", "lastTransitionTime"]
+        }
+        "Pod" | "PersistentVolumeClaim" => &["lastProbeTime", "lastTransitionTime"],
+        "Event" => {
+            for time in ["eventTime", "firstTimestamp", "lastTimestamp"] {
+                write_null(object, time);
+            }
+            default(object, "reportingComponent", json!(""));
+            default(object, "reportingInstance", json!(""));
+            default(object, "source", json!({}));
+            return;
+        }
+        _ => return,
+    };
+    if let Some(status) = object.get_mut("status") {
+        for condition in items(status, "conditions") {
+            times.iter().for_each(|time| write_null(condition, time));
+        }
+    }
+}
+
+fn write_null(object: &mut Value, field: &str) {
+    if let Value::Object(fields) = object {
+        fields.entry(field).or_insert(Value::Null);
+    }
+}
+
+/// Maps of names and lists are left out when there is nothing in them.
+fn remove_empty(object: &mut Value) {
+    const MAPS: &[&str] = &[
+        "labels",
+        "annotations",
+        "capacity",
+        "allocatable",
+        "limits",
+        "requests",
+        "nodeSelector",
+        "data",
+        "binaryData",
+        "matchLabels",
+    ];
+    match object {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(remove_empty);
+            fields.retain(|name, value| match value {
+                Value::Object(inner) => !inner.is_empty() || !MAPS.contains(&name.as_str()),
+                Value::Array(items) => !items.is_empty() || ["containers", "drivers"].contains(&name.as_str()),
+                _ => true,
+            });
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_empty),
+        _ => {}
+    }
+}
+
+fn default_node_status(status: &mut Value) {
+    default(status, "daemonEndpoints", json!({ "kubeletEndpoint": { "Port": 0 } }));
+    for field in [
+        "architecture",
+        "bootID",
+        "containerRuntimeVersion",
+        "kernelVersion",
+        "kubeProxyVersion",
+        "kubeletVersion",
+        "machineID",
+        "operatingSystem",
+        "osImage",
+        "systemUUID",
+    ] {
+        default(&mut status["nodeInfo"], field, json!(""));
+    }
+    let capacity = status["capacity"].clone();
+    default(status, "allocatable", capacity);
+}
+
 /// An update as it is stored: the half that it is not about stays.
 pub(crate) fn prepare_for_update(target: &Target, new: &mut Value, old: &Value) {
     let resource = target.resource;
@@ -49,9 +149,6 @@ pub(crate) fn prepare_for_update(target: &Target, new: &mut Value, old: &Value) 
                 restore(&mut new["metadata"], &old["metadata"], "deletionTimestamp");
                 default(&mut new["status"], "qosClass", old["status"]["qosClass"].clone());
                 keep_observed_generations(&mut new["status"], &old["status"]);
-            }
-            if resource.kind == "CertificateSigningRequest" {
-                keep_approval(new, old);
             }
         }
         (true, "approval") => {
@@ -156,18 +253,6 @@ fn keep_observed_generations(new: &mut Value, old: &Value) {
     }
 }
 
-/// Only the approval subresource approves and denies.
-fn keep_approval(new: &mut Value, old: &Value) {
-    let is_approval = |condition: &&Value| condition["type"] == "Approved" || condition["type"] == "Denied";
-    let all = |object: &Value| object["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let (before, after) = (all(old), all(new));
-    let kept = before.iter().filter(is_approval);
-    let conditions: Vec<Value> = kept.chain(after.iter().filter(|c| !is_approval(c))).cloned().collect();
-    if !conditions.is_empty() {
-        new["status"]["conditions"] = Value::Array(conditions);
-    }
-}
-
 fn default_pod(spec: &mut Value) {
     for (name, value) in [
         ("restartPolicy", json!("Always")),
@@ -176,8 +261,6 @@ fn default_pod(spec: &mut Value) {
         ("securityContext", json!({})),
         ("schedulerName", json!("default-scheduler")),
         ("enableServiceLinks", json!(true)),
-        ("preemptionPolicy", json!("PreemptLowerPriority")),
-        ("priority", json!(0)),
     ] {
         default(spec, name, value);
     }
@@ -188,6 +271,19 @@ fn default_pod(spec: &mut Value) {
         items(spec, list).for_each(default_container);
     }
     items(spec, "volumes").for_each(default_volume);
+}
+
+/// Admission lets pods stay for a while on a node of which nothing is heard.
+fn tolerate(spec: &mut Value, key: &str) {
+    let tolerations = spec["tolerations"].as_array().cloned().unwrap_or_default();
+    let is_known = |toleration: &Value| {
+        let is_about = toleration["key"] == key || toleration["key"].is_null() && toleration["operator"] == "Exists";
+        is_about && (toleration["effect"].is_null() || toleration["effect"] == "NoExecute")
+    };
+    if !tolerations.iter().any(is_known) {
+        let own = json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 });
+        spec["tolerations"] = Value::Array([tolerations, vec![own]].concat());
+    }
 }
 
 /// The elements of a list, if there is one.

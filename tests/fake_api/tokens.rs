@@ -6,11 +6,13 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::api_error::ApiError;
+use super::managed_fields::{self, Writer};
 use super::node_restriction;
 use super::resources::{Resource, Target};
 use super::verbs::Caller;
 use super::world::{World, text};
 
+const GROUP: &str = "authentication.k8s.io";
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
 /// Answers a TokenRequest.
@@ -20,8 +22,8 @@ pub(crate) fn create(world: &mut World, caller: &Caller, target: &Target, mut bo
     let seconds = body["spec"]["expirationSeconds"].as_i64().unwrap_or(3600);
     if seconds < 600 {
         let why = format!("Invalid value: {seconds}: may not specify a duration less than 10 minutes");
-        let message = format!("TokenRequest.authentication.k8s.io \"\" is invalid: spec.expirationSeconds: {why}");
-        return Err(ApiError::unprocessable(message));
+        let field = "spec.expirationSeconds";
+        return Err(ApiError::invalid_kind(GROUP, "TokenRequest", field, "FieldValueInvalid", &why));
     }
     if let Some(node) = caller.identity.node_name().filter(|_| world.options.node_authorization) {
         node_restriction::admit_token(world, node, target, &body)?;
@@ -30,6 +32,7 @@ pub(crate) fn create(world: &mut World, caller: &Caller, target: &Target, mut bo
     let seconds = world.token_lifetime.unwrap_or(seconds);
     let now = Timestamp::from_second(world.now().as_second()).unwrap_or_default();
     let expires = now + SignedDuration::from_secs(seconds);
+    let asked = body["spec"].clone();
     if body["spec"]["audiences"].as_array().is_none_or(Vec::is_empty) {
         body["spec"]["audiences"] = json!([ISSUER]);
     }
@@ -53,9 +56,9 @@ pub(crate) fn create(world: &mut World, caller: &Caller, target: &Target, mut bo
     let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let signature = URL_SAFE_NO_PAD.encode([0x5a; 256]);
     body["spec"]["expirationSeconds"] = json!(seconds);
-    Ok(json!({
+    let mut answer = json!({
         "kind": "TokenRequest",
-        "apiVersion": "authentication.k8s.io/v1",
+        "apiVersion": format!("{GROUP}/v1"),
         "metadata": {
             "name": target.name, "namespace": target.namespace, "uid": account["uid"],
             "creationTimestamp": now.to_string()
@@ -65,7 +68,12 @@ pub(crate) fn create(world: &mut World, caller: &Caller, target: &Target, mut bo
             "token": format!("{}.{}.{signature}", part(&header), part(&claims)),
             "expirationTimestamp": expires.to_string()
         },
-    }))
+    });
+    let mut owned = json!({ "apiVersion": answer["apiVersion"], "metadata": {}, "spec": asked });
+    let (manager, time) = (&caller.manager, &now.to_string());
+    managed_fields::record(&mut owned, None, Writer { manager, subresource: "token", time });
+    answer["metadata"]["managedFields"] = owned["metadata"]["managedFields"].clone();
+    Ok(answer)
 }
 
 /// The pod that a token is to be bound to.

@@ -72,7 +72,7 @@ impl World {
     fn create_named(&mut self, caller: &Caller, target: &Target, mut object: Value) -> Result<Written, ApiError> {
         let resource = target.resource;
         if !["", "0"].contains(&text(&object, "/metadata/resourceVersion")) {
-            return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
+            return Err(ApiError::plain("resourceVersion should not be set on objects to be created"));
         }
         let (uid, time) = (self.new_uid(), self.time());
         let metadata = &mut object["metadata"];
@@ -88,11 +88,13 @@ impl World {
         strategies::prepare_for_create(resource, &mut object);
         signer::prepare_for_create(resource, &mut object, &caller.identity);
         remove_nulls(&mut object);
+        strategies::complete(resource, &mut object);
         signer::validate(resource, &object)?;
         if self.find(&target.key()).is_some() {
             return Err(ApiError::already_exists(resource, &target.name));
         }
         managed_fields::record(&mut object, None, writer(caller, target, &time));
+        strategies::admit_create(resource, &mut object);
         let object = self.store.put(target.key(), object);
         let object = signer::after_write(self, target, object);
         Ok(Written { object: shown(target, &object), created: true })
@@ -155,9 +157,11 @@ impl World {
         // Versions of an API are ways to show one object.
         new["apiVersion"] = old["apiVersion"].clone();
         strategies::prepare_for_update(target, &mut new, old);
+        signer::validate_update(target, &new, old)?;
         signer::prepare_for_update(target, &mut new, &self.time());
         strategies::keep_metadata(resource, &mut new, old)?;
         remove_nulls(&mut new);
+        strategies::complete(resource, &mut new);
         if resource.is_core("pods") && target.subresource == "status" {
             strategies::validate_pod_status(resource, &new, old)?;
         }
@@ -291,6 +295,9 @@ impl World {
                 let field = "metadata.resourceVersion";
                 let mut error = ApiError::invalid(target.resource, &target.name, field, "FieldValueInvalid", why);
                 // Upstream names the resource where it names the kind elsewhere.
+                if let Some(details) = &mut error.details {
+                    details["kind"] = json!(target.resource.name);
+                }
                 error.message =
                     error.message.replacen(&target.resource.qualified_kind(), &target.resource.qualified(), 1);
                 Err(error)
@@ -324,22 +331,27 @@ fn writer<'a>(caller: &'a Caller, target: &'a Target, time: &'a str) -> Writer<'
 
 fn check_kind(target: &Target, body: &Value) -> Result<(), ApiError> {
     if !body.is_object() {
-        return Err(ApiError::bad_request("the object provided is unrecognized (must be of type object)"));
+        let kind = target.resource.kind;
+        return Err(ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error"
+        )));
     }
     let (version, kind) = (text(body, "/apiVersion"), text(body, "/kind"));
     let expected = target.api_version();
+    let wanted = target.resource.kind;
+    let unknown = |found: &str, why: String| {
+        ApiError::bad_request(format!(
+            "{found} in version {:?} cannot be handled as a {wanted}: {why}",
+            version.rsplit('/').next().unwrap_or_default()
+        ))
+    };
     if !version.is_empty() && version != expected {
-        return Err(ApiError::bad_request(format!(
-            "the API version in the data ({version}) does not match the expected API version ({expected})"
-        )));
+        let scheme = "in scheme \"pkg/api/legacyscheme/scheme.go:30\"";
+        return Err(unknown(wanted, format!("no kind {wanted:?} is registered for version {version:?} {scheme}")));
     }
-    if !kind.is_empty() && kind != target.resource.kind {
-        let wanted = target.resource.kind;
-        return Err(ApiError::bad_request(format!(
-            "{wanted} in version \"{}\" cannot be handled as a {wanted}: converting ({expected}.{kind}) to \
-             ({expected}.{wanted}): unknown conversion",
-            target.version
-        )));
+    if !kind.is_empty() && kind != wanted {
+        let hub = if target.resource.group.is_empty() { "core" } else { "internal" };
+        return Err(unknown(kind, format!("converting ({expected}.{kind}) to ({hub}.{wanted}): unknown conversion")));
     }
     Ok(())
 }

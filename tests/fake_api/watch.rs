@@ -32,6 +32,9 @@ pub(crate) struct Watch {
 /// As long as a server lets a watch be of which nobody says how long.
 const LONGEST: Duration = Duration::from_secs(45 * 60);
 
+/// A bookmark comes so long before a watch ends.
+const BEFORE_END: Duration = Duration::from_secs(2);
+
 impl Watch {
     pub(super) fn begin(
         world: &mut World,
@@ -89,6 +92,7 @@ pub(super) fn run(
     let is_silent = fault == Some(WatchFault::Silent);
     let mut teller = Teller { exchange, following, fault, told: 0, held: None, is_silent };
     let mut cursor = watch.from;
+    let mut due = (watch.bookmarks && watch.lasts > BEFORE_END).then(|| end - BEFORE_END);
     let mut step = Step::Events(watch.first.clone());
     loop {
         match step {
@@ -117,19 +121,14 @@ pub(super) fn run(
                 teller.tell(&watch.line(&watch.bookmark(cursor)))?;
             }
             Step::Order(WatchOrder::Bookmark) => {}
-            Step::End => {
-                if watch.bookmarks {
-                    teller.tell(&watch.line(&watch.bookmark(cursor)))?;
-                }
-                return teller.end();
-            }
+            Step::End => return teller.end(),
         }
-        step = next(shared, watch, token, &mut cursor, end);
+        step = next(shared, watch, token, &mut cursor, &mut due, end);
     }
 }
 
-/// Waits for what is next.
-fn next(shared: &Shared, watch: &Watch, token: u64, cursor: &mut u64, end: Instant) -> Step {
+/// Waits for what is next; a bookmark is due at one moment.
+fn next(shared: &Shared, watch: &Watch, token: u64, cursor: &mut u64, due: &mut Option<Instant>, end: Instant) -> Step {
     let mut world = lock(&shared.world);
     loop {
         if world.ended || world.has_left(token) {
@@ -154,11 +153,14 @@ fn next(shared: &Shared, watch: &Watch, token: u64, cursor: &mut u64, end: Insta
                     }
                 }
             }
+            if due.take_if(|due| now >= *due).is_some() {
+                return Step::Order(WatchOrder::Bookmark);
+            }
             if now >= end {
                 return Step::End;
             }
         }
-        let left = end.saturating_duration_since(now).max(Duration::from_millis(10));
+        let left = due.unwrap_or(end).saturating_duration_since(now).max(Duration::from_millis(10));
         world = shared.wait(world, left);
     }
 }

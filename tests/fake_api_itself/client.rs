@@ -31,6 +31,7 @@ pub(crate) fn stream(
 ) -> io::Result<Box<dyn Stream>> {
     let tcp = TcpStream::connect(api.address())?;
     tcp.set_read_timeout(Some(LIMIT))?;
+    tcp.set_nodelay(true)?;
     if !api.uses_tls() {
         return Ok(Box::new(tcp));
     }

@@ -129,6 +129,19 @@ fn requests_are_denied_and_ones_for_others_are_refused() {
     api.approve(name);
     assert_eq!(api.get(&format!("{REQUESTS}/{name}")).unwrap()["status"]["conditions"][1]["type"], "Failed");
 
+    let mut short = object.clone();
+    short["spec"]["expirationSeconds"] = json!(60);
+    assert_eq!(client.post(REQUESTS, &short).status, 422);
+    let own = json!({ "status": { "conditions": [{ "type": "Approved", "status": "True" }] } });
+    let (fresh, _) = request("system:node:n1", "system:nodes", Vec::new());
+    let created = client.post(REQUESTS, &fresh).json();
+    let path = format!("{REQUESTS}/{}/status", created["metadata"]["name"].as_str().unwrap());
+    assert!(
+        Client::admin(&api).patch("merge", &path, &own).message().ends_with(
+            "is invalid: status.conditions: Forbidden: updates may not add a condition of type \"Approved\""
+        )
+    );
+
     let mut broken = object;
     broken["spec"]["request"] = json!(STANDARD.encode("nothing"));
     assert_eq!(client.post(REQUESTS, &broken).status, 403);

@@ -135,7 +135,7 @@ fn status_and_the_rest_do_not_change_each_other() {
     object["status"] = json!({ "capacity": { "cpu": "4" } });
     object["spec"] = json!({ "podCIDR": "10.0.0.0/24" });
     let both = client.put("/api/v1/nodes/n1/status", &object).json();
-    assert_eq!((&both["status"]["capacity"]["cpu"], &both["spec"]), (&json!("4"), &json!(null)));
+    assert_eq!((&both["status"]["capacity"]["cpu"], &both["spec"]["podCIDR"]), (&json!("4"), &json!(null)));
     object["metadata"] = both["metadata"].clone();
     object["status"] = json!({});
     let both = client.put("/api/v1/nodes/n1", &object).json();
@@ -184,14 +184,19 @@ fn who_wrote_what_is_told_as_the_server_tells_it() {
     assert_eq!((&of_kubelet["operation"], &of_kubelet["subresource"]), (&json!("Update"), &json!("status")));
     assert_eq!(
         of_kubelet["fieldsV1"]["f:status"]["f:conditions"],
-        json!({ ".": {}, "k:{\"type\":\"Ready\"}": { ".": {}, "f:status": {}, "f:type": {} } })
+        json!({
+            ".": {},
+            "k:{\"type\":\"Ready\"}": {
+                ".": {}, "f:lastHeartbeatTime": {}, "f:lastTransitionTime": {}, "f:status": {}, "f:type": {}
+            }
+        })
     );
-    assert_eq!(of_kubelet["fieldsV1"]["f:metadata"]["f:labels"], json!({ "f:a": {} }));
+    assert_eq!(of_kubelet["fieldsV1"]["f:metadata"]["f:labels"], json!({ ".": {}, "f:a": {} }));
     // Another writer of a field takes it over.
     let object = api.patch("/api/v1/nodes/n1", &json!({ "metadata": { "labels": { "a": "c" } } }));
     let entries = object["metadata"]["managedFields"].as_array().unwrap();
     let of_kubelet = entries.iter().find(|entry| entry["manager"] == "kubelet").unwrap();
-    assert_eq!(of_kubelet["fieldsV1"]["f:metadata"], json!(null));
+    assert_eq!(of_kubelet["fieldsV1"]["f:metadata"]["f:labels"], json!({ ".": {} }));
 }
 
 #[test]

@@ -21,12 +21,13 @@ fn patched(status: Value, patch: Value) -> Value {
 #[test]
 fn elements_of_a_list_with_a_key_are_merged_one_by_one() {
     let ready = json!({ "type": "Ready", "status": "False", "reason": "Old" });
-    let full = json!({ "type": "DiskPressure", "status": "False" });
+    let full = json!({ "type": "DiskPressure", "status": "False", "lastHeartbeatTime": "2026-01-01T00:00:00Z" });
     let patch = json!({ "conditions": [{ "type": "Ready", "status": "True", "reason": null }] });
-    assert_eq!(
-        patched(json!({ "conditions": [full, ready] }), patch)["conditions"],
-        json!([full, { "type": "Ready", "status": "True" }])
-    );
+    let conditions = patched(json!({ "conditions": [full, ready] }), patch)["conditions"].clone();
+    assert_eq!(conditions[0]["lastHeartbeatTime"], full["lastHeartbeatTime"]);
+    // Times that nobody has set are told as null.
+    let merged = json!({ "type": "Ready", "status": "True", "lastHeartbeatTime": null, "lastTransitionTime": null });
+    assert_eq!(conditions[1], merged);
 }
 
 #[test]
@@ -93,7 +94,9 @@ fn keys_are_retained_and_primitives_deleted() {
 #[test]
 fn a_merge_patch_replaces_lists_and_a_json_patch_takes_steps() {
     let api = start();
-    api.create(&node("n1"));
+    let mut object = node("n1");
+    object["metadata"]["labels"] = json!({ "a": "b" });
+    api.create(&object);
     let mut client = Client::admin(&api);
     let path = "/api/v1/nodes/n1";
     let taints = json!({ "spec": { "taints": [{ "key": "a", "effect": "NoSchedule" }] } });

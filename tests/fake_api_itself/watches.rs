@@ -89,14 +89,16 @@ fn a_watch_from_before_the_history_ends_with_an_error_event() {
 }
 
 #[test]
-fn a_watch_lasts_as_long_as_it_asks_and_ends_with_a_bookmark() {
+fn a_watch_lasts_as_long_as_it_asks_and_has_a_bookmark_two_seconds_before_its_end() {
     let api = start();
     let mut client = Client::admin(&api);
     client.watch("/api/v1/pods?watch=true&timeoutSeconds=1&allowWatchBookmarks=true&resourceVersion=201");
+    assert!(client.event().is_none());
+    client.watch("/api/v1/pods?watch=true&timeoutSeconds=3&allowWatchBookmarks=true&resourceVersion=201");
     let (kind, bookmark) = client.event().unwrap();
     let version = api.look(|world| world.store.version().to_string());
     assert_eq!((kind.as_str(), &bookmark["metadata"]["resourceVersion"]), ("BOOKMARK", &json!(version)));
-    assert!(client.event().is_none());
+    drop(client);
     api.wait_for_watches("/api/v1/pods", 0);
 }
 

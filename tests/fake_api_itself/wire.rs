@@ -92,13 +92,18 @@ fn bodies_may_be_chunked_and_are_not_too_large() {
 fn paths_that_are_nothing_are_said_to_be() {
     let api = start();
     let mut client = Client::admin(&api);
-    assert_eq!(client.get("/api/v1/unicorns").body, b"404 page not found\n");
+    assert_eq!(client.get("/apis/unicorns.io/v1/unicorns").body, b"404 page not found\n");
+    assert_eq!(client.get("/api/v1/unicorns").message(), "the server could not find the requested resource");
     assert_eq!(client.get(&format!("{WEB}/unicorns")).status, 404);
     assert_eq!(client.ask("OPTIONS", PODS, &[], b"").unwrap().status, 405);
     assert_eq!(client.post(PODS, &json!([])).status, 400);
     assert_eq!(client.ask("POST", PODS, &[], b"{").unwrap().status, 400);
-    let answer = client.post(PODS, &json!({ "apiVersion": "v2" }));
-    assert_eq!(answer.message(), "the API version in the data (v2) does not match the expected API version (v1)");
+    let answer = client.post(PODS, &json!({ "apiVersion": "v2", "kind": "Pod" }));
+    assert_eq!(
+        answer.message(),
+        "Pod in version \"v2\" cannot be handled as a Pod: no kind \"Pod\" is registered for version \"v2\" in scheme \
+         \"pkg/api/legacyscheme/scheme.go:30\""
+    );
     let answer = client.put(WEB, &pod("other", None));
     assert_eq!(answer.status, 404);
     api.create(&pod("web", None));
