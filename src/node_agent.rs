@@ -12,7 +12,7 @@ use crate::api::{CPU, EventKind, MEMORY, Reason};
 use crate::apiserver::{Client, Source};
 use crate::certificates::{self, CertificateBook, ClientCertificate, Names, Places, Store};
 use crate::cgroups::HIERARCHY;
-use crate::cluster::Reporter;
+use crate::cluster::{EventSender, Reporter};
 use crate::config::{Config, KernelParameters};
 use crate::container_manager::{ContainerManager, Settings, kernel_parameters};
 use crate::cri::{ImageService, RuntimeService};
@@ -24,7 +24,7 @@ use crate::net::Dialer;
 use crate::node::{Facts, Machine, NodeKeeper, NodeNews, NodeProfile, NodeSettings};
 use crate::pod_sources::merge::Sources;
 use crate::pod_sources::{self, static_file};
-use crate::pods::{NodeEvent, SourceName, SyncEvent};
+use crate::pods::{EventRing, NodeEvent, SourceName, SyncEvent};
 use crate::rpc;
 use crate::rt;
 use crate::server::{LocalServer, SyncHealth, Watchdog, health, systemd};
@@ -79,10 +79,15 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let watchdog = Watchdog::start(&config, health.pulse(), sender.clone());
     let (seen, dirs) = (runtime.seen(), runtime.dirs.clone());
     let pulls = runtime.pulls_under_way();
+    let event_sender = cluster.clone().map(|client| {
+        let ring = Rc::new(RefCell::new(EventRing::with_queue(rt::random())));
+        books.borrow_mut().events = Rc::clone(&ring);
+        EventSender::start(client, &config.node_name, &config.reporting, ring)
+    });
     let reporter = cluster.clone().map(|client| Reporter::new(client, &config.node_name, sender.clone()));
     let sync_loop = SyncLoop::new(&config, runtime, groups, Rc::clone(&books), health.clone(), (sender.clone(), inbox));
     let news: Rc<NodeNews> = Rc::default();
-    let sync_loop = sync_loop.reporting_to(reporter).telling(Rc::clone(&news));
+    let sync_loop = sync_loop.reporting_to(reporter, event_sender).telling(Rc::clone(&news));
     let node_keeper = cluster.clone().map(|client| NodeKeeper {
         client,
         profile,

@@ -32,6 +32,7 @@ object! {
         name: String,
         uid: PodUid,
         api_version: Option<V1>,
+        resource_version: String,
         /// The part of it, such as `spec.containers{main}`.
         field_path: String,
     }

@@ -2,22 +2,65 @@
 //!
 //! Counted as upstream's correlator does it: the same again is one event with a count, and what differs in nothing but
 //! its words, ten times in ten minutes, becomes one.
+//!
+//! Where there is a cluster to be told, the ring is the queue as well: what is waiting here is told with what has
+//! become of it meanwhile, and takes no other memory. What is displaced before that is lost, and counted.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
+
 use crate::api::{
     Event, EventKind, EventSource, ObjectKind, ObjectMeta, ObjectReference, Pod, PodUid, Reason, Time, V1,
 };
+use crate::pods::event_spam::SpamFilter;
 use crate::pods::{NodeEvent, PodEvent};
 
-/// The events of late. Who would send them on gets each one as it is noted.
+/// The events of late.
 #[derive(Debug, Default)]
 pub(crate) struct EventRing {
     events: VecDeque<EventRecord>,
     /// Counts all that ever were.
     noted: u64,
     text_bytes: usize,
+    /// `None`: nobody is told of them.
+    queue: Option<Queue>,
+}
+
+/// What it takes to tell them.
+#[derive(Debug, Default)]
+struct Queue {
+    spam: SpamFilter,
+    lost: u64,
+}
+
+/// An event that an API server is to be told of.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Unsent {
+    /// By which its outcome is told.
+    pub(crate) number: u64,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) what: UnsentWhat,
+    count: i32,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum UnsentWhat {
+    New(Box<Event>),
+    /// How often it was, and when last: a merge patch of the event that is there.
+    Again(Value),
+}
+
+/// What has become of an attempt to tell an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    Taken,
+    /// The server has the event no more that was to be patched: it keeps them for an hour.
+    Gone,
+    /// It does not want it, now or ever.
+    Refused,
 }
 
 /// One event, and how often it was.
@@ -32,12 +75,20 @@ pub(crate) struct EventRecord {
     number: u64,
     /// Stands for several that differ in their words.
     combined: bool,
+    /// The version of the object when it first was.
+    resource_version: String,
+    /// There is something about it to be told.
+    unsent: bool,
+    /// The API server has it.
+    posted: bool,
 }
 
 /// What is told of an object, without when and how often.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     object: EventObject,
+    /// Of the object as it is now.
+    resource_version: String,
     field_path: String,
     kind: EventKind,
     reason: Reason,
@@ -64,9 +115,16 @@ const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
 const COMBINED: &str = "(combined from similar events): ";
 
 impl EventRing {
-    /// Takes in what happened at this moment; gives the event with its count.
-    pub(crate) fn note(&mut self, told: Told, now: Time, moment: Instant) -> Option<&EventRecord> {
-        let mut record = match self.take(|record| !record.combined && record.told == told) {
+    /// With somebody who tells an API server of them. `seed` is any number: two processes of one node, whose clocks may
+    /// show the same, hardly ever give two events the same name.
+    pub(crate) fn with_queue(seed: u32) -> Self {
+        Self { queue: Some(Queue::default()), noted: seed.into(), ..Self::default() }
+    }
+
+    /// Takes in what happened at this moment.
+    pub(crate) fn note(&mut self, told: Told, now: Time, moment: Instant) {
+        let is_told = self.queue.as_mut().is_some_and(|queue| queue.spam.lets_by(&told.object, told.kind, moment));
+        let mut record = match self.take(|record| !record.combined && record.told.is_same(&told)) {
             Some(record) => record,
             None if self.is_one_of_many(&told, moment) => {
                 let known = self.take(|record| record.combined && record.told.is_similar(&told));
@@ -82,10 +140,41 @@ impl EventRing {
         record.count = record.count.saturating_add(1);
         record.last = now;
         record.last_moment = moment;
+        record.unsent |= is_told;
         self.make_room(&record);
         self.text_bytes += record.told.text_bytes();
         self.events.push_back(record);
-        self.events.back()
+    }
+
+    /// The next to be told: what stands for several comes last, as it is likely to change until then.
+    pub(crate) fn unsent(&self, node: &str) -> Option<Unsent> {
+        let of = |combined: bool| self.events.iter().find(|record| record.unsent && record.combined == combined);
+        let record = of(false).or_else(|| of(true))?;
+        let event = record.event(node);
+        let what = match record.posted {
+            false => UnsentWhat::New(Box::new(event.clone())),
+            true => UnsentWhat::Again(record.patch()),
+        };
+        let ObjectMeta { name, namespace, .. } = event.metadata;
+        Some(Unsent { number: record.number, namespace, name, what, count: record.count })
+    }
+
+    /// What has become of it.
+    pub(crate) fn sent(&mut self, unsent: &Unsent, outcome: Sent) {
+        let Some(record) = self.events.iter_mut().find(|record| record.number == unsent.number) else { return };
+        match outcome {
+            Sent::Taken => {
+                record.posted = true;
+                record.unsent = record.count != unsent.count;
+            }
+            Sent::Gone => record.posted = false,
+            Sent::Refused => record.unsent = false,
+        }
+    }
+
+    /// Events that nobody was told of before they were displaced.
+    pub(crate) fn lost(&self) -> u64 {
+        self.queue.as_ref().map_or(0, |queue| queue.lost)
     }
 
     /// Oldest first, as the API has them. `node` is where they come from.
@@ -95,7 +184,18 @@ impl EventRing {
 
     fn first(&mut self, told: Told, now: Time, moment: Instant) -> EventRecord {
         self.noted = self.noted.wrapping_add(1);
-        EventRecord { told, count: 0, first: now, last: now, last_moment: moment, number: self.noted, combined: false }
+        EventRecord {
+            resource_version: told.resource_version.clone(),
+            told,
+            count: 0,
+            first: now,
+            last: now,
+            last_moment: moment,
+            number: self.noted,
+            combined: false,
+            unsent: false,
+            posted: false,
+        }
     }
 
     /// There are as many of its kind already as stand for themselves.
@@ -108,12 +208,19 @@ impl EventRing {
     fn make_room(&mut self, coming: &EventRecord) {
         let object = &coming.told.object;
         if self.events.iter().filter(|record| record.told.object == *object).count() >= MOST_OF_ONE {
-            self.take(|record| record.told.object == *object);
+            self.displace(|record| record.told.object == *object);
         }
         while !self.events.is_empty()
             && (self.events.len() >= MOST || self.text_bytes + coming.told.text_bytes() > MOST_BYTES)
         {
-            self.take(|_| true);
+            self.displace(|_| true);
+        }
+    }
+
+    fn displace(&mut self, is_wanted: impl Fn(&EventRecord) -> bool) {
+        let record = self.take(is_wanted);
+        if let (Some(EventRecord { unsent: true, .. }), Some(queue)) = (record, &mut self.queue) {
+            queue.lost = queue.lost.saturating_add(1);
         }
     }
 
@@ -127,9 +234,10 @@ impl EventRing {
 
 impl EventRecord {
     fn event(&self, node: &str) -> Event {
-        let Told { object, field_path, kind, reason, message } = &self.told;
+        let Told { object, field_path, kind, reason, message, .. } = &self.told;
         // Upstream's names count nanoseconds; any that no other event has will do.
-        let name = format!("{}.{:x}{:08x}", object.name, self.first.unix_seconds(), self.number);
+        let number = self.number & u64::from(u32::MAX);
+        let name = format!("{}.{:x}{number:08x}", name_part(&object.name), self.first.unix_seconds());
         let namespace = if object.namespace.is_empty() { "default" } else { &object.namespace };
         Event {
             kind: ObjectKind::Event,
@@ -142,6 +250,7 @@ impl EventRecord {
                 // A node's own events name no version (kubelet: `nodeRef`).
                 api_version: (object.kind == ObjectKind::Pod).then_some(V1::V1),
                 field_path: field_path.clone(),
+                resource_version: self.resource_version.clone(),
             },
             reason: reason.clone(),
             message: message.clone(),
@@ -155,7 +264,24 @@ impl EventRecord {
             ..Event::default()
         }
     }
+
+    /// What is another since it was told last; the words of one that stands for several are those of the newest.
+    fn patch(&self) -> Value {
+        let mut patch = json!({ "count": self.count, "lastTimestamp": self.last.to_string() });
+        if let (Value::Object(patch), true) = (&mut patch, self.combined) {
+            patch.insert("message".to_owned(), self.told.message.as_str().into());
+        }
+        patch
+    }
 }
+
+/// As much of a name as leaves room for the rest of an event's.
+fn name_part(name: &str) -> &str {
+    name.get(..LONGEST_NAME).map_or(name, |head| head.trim_end_matches(['.', '-']))
+}
+
+/// 253 is the most that a name may have.
+const LONGEST_NAME: usize = 253 - 20;
 
 /// Tools look for this name.
 const COMPONENT: &str = "kubelet";
@@ -165,7 +291,8 @@ impl Told {
     pub(crate) fn of_pod(object: EventObject, spec: Option<&Pod>, event: PodEvent) -> Self {
         let PodEvent { pod: _, container, kind, reason, message } = event;
         let field_path = container.map_or_else(String::new, |container| field_path(spec, &container));
-        Self { object, field_path, kind, reason, message }
+        let resource_version = spec.map_or_else(String::new, |pod| pod.metadata.resource_version.clone());
+        Self { object, resource_version, field_path, kind, reason, message }
     }
 
     pub(crate) fn of_node(node: &str, event: NodeEvent) -> Self {
@@ -177,7 +304,12 @@ impl Told {
             // Before it is registered a node has no other.
             uid: PodUid::from(node),
         };
-        Self { object, field_path: String::new(), kind, reason, message }
+        Self { object, resource_version: String::new(), field_path: String::new(), kind, reason, message }
+    }
+
+    /// The same of the same, whatever has become of the object meanwhile.
+    fn is_same(&self, other: &Self) -> bool {
+        self.is_similar(other) && self.message == other.message && self.field_path == other.field_path
     }
 
     /// The same but for its words and the part of the object.
@@ -240,10 +372,13 @@ mod tests {
             Self { begin: Instant::now(), ring: EventRing::default() }
         }
 
+        fn queueing() -> Self {
+            Self { ring: EventRing::with_queue(u32::MAX), ..Self::new() }
+        }
+
         fn note(&mut self, second: i64, told: Told) {
             let moment = self.begin + Duration::from_secs(second.unsigned_abs());
-            let noted = self.ring.note(told, Time::from_unix_nanos(second * 1_000_000_000), moment);
-            assert!(noted.is_some_and(|record| record.count > 0));
+            self.ring.note(told, Time::from_unix_nanos(second * 1_000_000_000), moment);
         }
 
         fn lines(&self) -> Vec<(String, i32, i64, i64)> {
@@ -327,6 +462,125 @@ mod tests {
         assert_eq!(path("first"), "spec.initContainers{first}");
         assert_eq!(path("debug"), "spec.ephemeralContainers{debug}");
         assert_eq!(path("gone"), "implicitly required container gone");
+    }
+
+    /// What is told, one after the other, while the server takes everything: `+` is new, `=` is told again.
+    fn tell_all(ring: &mut EventRing) -> Vec<String> {
+        let mut all = Vec::new();
+        while let Some(unsent) = ring.unsent("n") {
+            all.push(match &unsent.what {
+                UnsentWhat::New(event) => format!("+{} {}", event.message, event.count),
+                UnsentWhat::Again(patch) => format!("={patch}"),
+            });
+            ring.sent(&unsent, Sent::Taken);
+        }
+        all
+    }
+
+    #[test]
+    fn an_event_is_told_once_and_then_how_often_it_was() {
+        let mut clock = Clock::queueing();
+        clock.note(1, told("web", "a"));
+        assert_eq!(tell_all(&mut clock.ring), ["+a 1"]);
+        for second in [2, 3] {
+            clock.note(second, told("web", "a"));
+        }
+        assert_eq!(tell_all(&mut clock.ring), [r#"={"count":3,"lastTimestamp":"1970-01-01T00:00:03Z"}"#]);
+        assert_eq!(tell_all(&mut clock.ring), [""; 0]);
+    }
+
+    #[test]
+    fn what_happens_while_an_event_is_under_way_is_told_after_it() {
+        let mut clock = Clock::queueing();
+        clock.note(1, told("web", "a"));
+        let under_way = clock.ring.unsent("n").unwrap();
+        clock.note(2, told("web", "a"));
+        clock.ring.sent(&under_way, Sent::Taken);
+        assert_eq!(tell_all(&mut clock.ring), [r#"={"count":2,"lastTimestamp":"1970-01-01T00:00:02Z"}"#]);
+    }
+
+    #[test]
+    fn an_event_that_the_server_has_forgotten_is_made_anew_and_one_that_it_does_not_want_is_not() {
+        let mut clock = Clock::queueing();
+        clock.note(1, told("web", "a"));
+        tell_all(&mut clock.ring);
+        clock.note(2, told("web", "a"));
+        let again = clock.ring.unsent("n").unwrap();
+        clock.ring.sent(&again, Sent::Gone);
+        assert_eq!(tell_all(&mut clock.ring), ["+a 2"]);
+        clock.note(3, told("web", "b"));
+        let new = clock.ring.unsent("n").unwrap();
+        clock.ring.sent(&new, Sent::Refused);
+        assert_eq!(tell_all(&mut clock.ring), [""; 0]);
+    }
+
+    #[test]
+    fn after_an_outage_the_newest_of_each_is_told_and_what_stands_for_several_comes_last() {
+        let mut clock = Clock::queueing();
+        for second in 0..20 {
+            clock.note(second, told("web", &format!("m{second}")));
+        }
+        clock.note(20, told("web", "m3"));
+        clock.note(21, told("db", "x"));
+        let all = tell_all(&mut clock.ring);
+        assert_eq!(all.len(), 11);
+        assert_eq!(all[8..], ["+m3 2", "+x 1", "+(combined from similar events): m19 11"]);
+        clock.note(22, told("web", "m20"));
+        let message = "(combined from similar events): m20";
+        let again = format!(r#"={{"count":12,"lastTimestamp":"1970-01-01T00:00:22Z","message":"{message}"}}"#);
+        assert_eq!(tell_all(&mut clock.ring), [again]);
+    }
+
+    #[test]
+    fn an_object_that_has_too_much_to_tell_is_told_of_more_rarely_and_counted_all_the_same() {
+        let mut clock = Clock::queueing();
+        let mut told_of = 0;
+        for second in 0..600 {
+            clock.note(second, told("web", "a"));
+            told_of += tell_all(&mut clock.ring).len();
+        }
+        assert_eq!(told_of, 25 + 1);
+        assert_eq!(clock.lines()[0].1, 600);
+    }
+
+    #[test]
+    fn what_is_displaced_untold_is_counted_as_lost() {
+        let mut clock = Clock::queueing();
+        for pod in 0..MOST + 7 {
+            clock.note(1, told(&pod.to_string(), "a"));
+        }
+        assert_eq!(clock.ring.lost(), 7);
+        tell_all(&mut clock.ring);
+        clock.note(2, told("x", "a"));
+        assert_eq!(clock.ring.lost(), 7);
+        let mut alone = Clock::new();
+        for pod in 0..MOST + 7 {
+            alone.note(1, told(&pod.to_string(), "a"));
+        }
+        assert_eq!((alone.ring.lost(), alone.ring.unsent("n")), (0, None), "there is nobody to be told");
+    }
+
+    #[test]
+    fn another_version_of_the_pod_makes_no_other_event() {
+        let mut clock = Clock::new();
+        for version in ["7", "8"] {
+            let mut pod = Pod::default();
+            pod.metadata.resource_version = version.to_owned();
+            let object = told("web", "a").object;
+            clock.note(1, Told::of_pod(object, Some(&pod), pod_event(None, Reason::FAILED, "a")));
+        }
+        let events: Vec<Event> = clock.ring.events("n").collect();
+        let [event] = events.as_slice() else { panic!("{events:?}") };
+        assert_eq!((event.count, event.involved_object.resource_version.as_str()), (2, "7"));
+    }
+
+    #[test]
+    fn a_pods_long_name_leaves_room_in_that_of_its_event() {
+        let name = "a".repeat(LONGEST_NAME - 1) + ".b";
+        let mut clock = Clock::queueing();
+        clock.note(1, told(&name, "a"));
+        let unsent = clock.ring.unsent("n").unwrap();
+        assert!(crate::api::validation::names::is_dns_subdomain(&unsent.name), "{}", unsent.name);
     }
 
     #[test]

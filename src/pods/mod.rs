@@ -2,6 +2,9 @@
 
 mod event;
 mod event_ring;
+mod event_spam;
+#[cfg(test)]
+mod golden_events;
 mod observed;
 mod observed_cache;
 mod oom_kill;
@@ -14,7 +17,7 @@ mod source_update;
 mod waiting;
 
 pub(crate) use event::{Observation, Relist, RuntimeState, SyncEvent, WorkDone, WorkResult};
-pub(crate) use event_ring::{EventObject, EventRing, Told};
+pub(crate) use event_ring::{EventObject, EventRing, Sent, Told, Unsent, UnsentWhat};
 pub(crate) use observed::{
     ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, ObservedUser, SandboxState,
 };

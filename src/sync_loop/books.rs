@@ -31,7 +31,8 @@ pub(crate) struct Books {
     pub(crate) ending: BTreeMap<PodUid, Arc<Pod>>,
     /// Pods that run under a uid that another kubelet gave them, by the uid that their manifest gives.
     pub(crate) takeovers: BTreeMap<PodUid, PodUid>,
-    pub(crate) events: EventRing,
+    /// Who tells an API server of them notes in it how far it has come.
+    pub(crate) events: Rc<RefCell<EventRing>>,
     pub(crate) pressures: NodePressures,
     pub(super) followers: Followers,
     errors: VecDeque<RecentError>,
@@ -45,7 +46,7 @@ impl Books {
             runtime: RuntimeState::default(),
             ending: BTreeMap::new(),
             takeovers: BTreeMap::new(),
-            events: EventRing::default(),
+            events: Rc::default(),
             pressures: NodePressures::default(),
             followers: Followers::default(),
             errors: VecDeque::new(),
@@ -149,7 +150,7 @@ impl LocalApi for LocalBooks {
     }
 
     fn events(&self, each: &mut dyn FnMut(Event)) {
-        self.books.borrow().events.events(&self.config.node_name).for_each(each);
+        self.books.borrow().events.borrow().events(&self.config.node_name).for_each(each);
     }
 }
 

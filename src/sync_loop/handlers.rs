@@ -238,7 +238,7 @@ impl SyncLoop {
         self.happenings.tell(&worker.identity.to_string(), &event);
         let told =
             Told::of_pod(EventObject { kind: ObjectKind::Pod, namespace, name, uid }, worker.pod.as_deref(), event);
-        self.books.borrow_mut().events.note(told, clock::now(), now);
+        self.note_event(told, now);
     }
 
     pub(super) fn on_node_happened(&mut self, event: NodeEvent, now: Instant) {
@@ -246,9 +246,14 @@ impl SyncLoop {
             EventKind::Normal => log!(info, &event.message, reason = event.reason),
             EventKind::Warning => log!(warn, &event.message, reason = event.reason),
         }
-        let mut books = self.books.borrow_mut();
-        let told = Told::of_node(&self.runtime.node.node_name, event);
-        books.events.note(told, clock::now(), now);
+        self.note_event(Told::of_node(&self.runtime.node.node_name, event), now);
+    }
+
+    fn note_event(&self, told: Told, now: Instant) {
+        self.books.borrow().events.borrow_mut().note(told, clock::now(), now);
+        if let Some(sender) = &self.event_sender {
+            sender.noted();
+        }
     }
 
     fn take_in(&mut self, mut pod: ObservedPod, look: &Look) {

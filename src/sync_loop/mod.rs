@@ -26,7 +26,7 @@ use async_channel::{Receiver, RecvError, Sender};
 
 use crate::admission::Admission;
 use crate::api::PodUid;
-use crate::cluster::Reporter;
+use crate::cluster::{EventSender, Reporter};
 use crate::config::Config;
 use crate::container_manager::ContainerManager;
 use crate::host::kernel_log::KernelLog;
@@ -102,6 +102,8 @@ pub(crate) struct SyncLoop {
     /// `None` without a cluster.
     reporter: Option<Reporter>,
     news: Rc<NodeNews>,
+    /// `None` without a cluster.
+    event_sender: Option<EventSender>,
 }
 
 impl SyncLoop {
@@ -165,12 +167,13 @@ impl SyncLoop {
             node_watch,
             reporter: None,
             news: Rc::default(),
+            event_sender: None,
         }
     }
 
-    /// With somebody to tell what becomes of the pods.
-    pub(crate) fn reporting_to(self, reporter: Option<Reporter>) -> Self {
-        Self { reporter, ..self }
+    /// With somebody to tell what becomes of the pods, and what happens.
+    pub(crate) fn reporting_to(self, reporter: Option<Reporter>, event_sender: Option<EventSender>) -> Self {
+        Self { reporter, event_sender, ..self }
     }
 
     /// With somebody who passes on what happens to the node.

@@ -1,0 +1,99 @@
+//! Tells the cluster what happens to pods and to the node, one event after the other.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use crate::api::encode;
+use crate::apiserver::{ApiError, Client, Patch, Request};
+use crate::config::Reporting;
+use crate::error::ErrorChain;
+use crate::pods::{EventRing, Sent, Unsent, UnsentWhat};
+use crate::rpc::Signal;
+use crate::rt;
+use crate::time::{Backoff, TokenBucket, jitter};
+
+/// What is to be told stands in the ring of events; this is the task that takes it from there.
+pub(crate) struct EventSender {
+    noted: Rc<Signal>,
+    #[expect(dead_code, reason = "dropping the task ends it")]
+    task: rt::Task<()>,
+}
+
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// Leases and statuses come first when a server is back.
+const MOST: Duration = Duration::from_secs(60);
+
+impl EventSender {
+    pub(crate) fn start(client: Client, node: &str, reporting: &Reporting, ring: Rc<RefCell<EventRing>>) -> Self {
+        let noted: Rc<Signal> = Rc::default();
+        let rate = TokenBucket::new(reporting.event_qps, reporting.event_burst, Instant::now());
+        let task = rt::spawn(run(client, node.to_owned(), rate, ring, Rc::clone(&noted)));
+        Self { noted, task }
+    }
+
+    /// There is something new in the ring.
+    pub(crate) fn noted(&self) {
+        self.noted.notify();
+    }
+}
+
+async fn run(
+    client: Client,
+    node: String,
+    mut rate: Option<TokenBucket>,
+    ring: Rc<RefCell<EventRing>>,
+    noted: Rc<Signal>,
+) {
+    let mut retry = Backoff::new(FIRST_RETRY, MOST);
+    let mut lost = 0;
+    loop {
+        let seen = noted.changes();
+        let next = ring.borrow().unsent(&node);
+        let Some(unsent) = next else {
+            noted.beyond(seen).await;
+            continue;
+        };
+        let too_many = rate.as_mut().and_then(|rate| (!rate.take(Instant::now())).then(|| rate.next_token()));
+        if let Some(moment) = too_many {
+            rt::sleep_until(moment).await;
+            continue;
+        }
+        match send(&client, &unsent).await {
+            Ok(outcome) => {
+                retry.reset();
+                ring.borrow_mut().sent(&unsent, outcome);
+                let all = ring.borrow().lost();
+                if all > lost {
+                    log!(warn, "events were lost before the API server could be told of them", events = all - lost);
+                    lost = all;
+                }
+            }
+            Err(error) => {
+                log!(debug, "event not told to the API server, trying again", error = ErrorChain(&error));
+                rt::sleep(jitter(retry.next_wait(), 0.5, rt::random())).await;
+            }
+        }
+    }
+}
+
+/// An error if the same may do better later.
+async fn send(client: &Client, unsent: &Unsent) -> Result<Sent, ApiError> {
+    let all = format!("/api/v1/namespaces/{}/events", unsent.namespace);
+    let (request, is_new) = match &unsent.what {
+        UnsentWhat::New(event) => (Request::post(all, &encode(&**event)), true),
+        UnsentWhat::Again(patch) => (Request::patch(format!("{all}/{}", unsent.name), Patch::Merge, patch), false),
+    };
+    match client.send(&request.for_metadata()).await {
+        Ok(_) => Ok(Sent::Taken),
+        // The answer to an earlier attempt was lost.
+        Err(error) if is_new && error.is_already_exists() => Ok(Sent::Taken),
+        Err(error) if !is_new && error.is_not_found() => Ok(Sent::Gone),
+        // Who the node is may be another thing tomorrow.
+        Err(error) if error.is_retryable() || error.is_unauthorized() => Err(error),
+        Err(error) => {
+            log!(debug, "the API server does not want this event", error = ErrorChain(&error));
+            Ok(Sent::Refused)
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Which events are too many for an API server to be told of. Pure: the moment is an argument.
+//!
+//! As client-go has it (`EventSourceObjectSpamFilter`): of one object and one kind so many at once, and then one in a
+//! while. What is held back is counted all the same, and told with the next one that is not.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::api::EventKind;
+use crate::pods::EventObject;
+use crate::time::TokenBucket;
+
+/// The objects that events were about, the last one at the end.
+#[derive(Debug, Default)]
+pub(super) struct SpamFilter {
+    seen: VecDeque<(EventObject, EventKind, TokenBucket)>,
+}
+
+/// `defaultSpamBurst` and `defaultSpamQPS`.
+const BURST: u32 = 25;
+const PERIOD: Duration = Duration::from_secs(300);
+/// More than there are pods on a node, with time to spare.
+const MOST: usize = 512;
+
+impl SpamFilter {
+    /// Whether one more may be told.
+    pub(super) fn lets_by(&mut self, object: &EventObject, kind: EventKind, moment: Instant) -> bool {
+        let place = self.seen.iter().position(|(seen, its, _)| seen == object && *its == kind);
+        let known = place.and_then(|place| self.seen.remove(place));
+        let mut entry = known.unwrap_or_else(|| (object.clone(), kind, TokenBucket::each(PERIOD, BURST, moment)));
+        if self.seen.len() >= MOST {
+            self.seen.pop_front();
+        }
+        let lets_by = entry.2.take(moment);
+        self.seen.push_back(entry);
+        lets_by
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{ObjectKind, PodUid};
+
+    fn object(name: usize) -> EventObject {
+        let name = name.to_string();
+        EventObject { kind: ObjectKind::Pod, namespace: String::new(), uid: PodUid::from(name.as_str()), name }
+    }
+
+    #[test]
+    fn of_one_object_a_burst_is_told_and_then_one_in_five_minutes() {
+        let mut filter = SpamFilter::default();
+        let start = Instant::now();
+        let mut told = |name, kind, seconds, tries: usize| {
+            let moment = start + Duration::from_secs(seconds);
+            (0..tries).filter(|_| filter.lets_by(&object(name), kind, moment)).count()
+        };
+        assert_eq!(told(1, EventKind::Warning, 0, 100), 25);
+        assert_eq!(told(1, EventKind::Warning, 299, 100), 0);
+        assert_eq!(told(1, EventKind::Warning, 301, 100), 1);
+        assert_eq!(told(1, EventKind::Normal, 301, 100), 25, "another kind");
+        assert_eq!(told(2, EventKind::Warning, 301, 100), 25, "another object");
+    }
+
+    #[test]
+    fn the_memory_of_it_has_a_bound() {
+        let mut filter = SpamFilter::default();
+        let start = Instant::now();
+        for name in 0..MOST * 3 {
+            assert!(filter.lets_by(&object(name), EventKind::Normal, start));
+        }
+        assert_eq!(filter.seen.len(), MOST);
+    }
+}
