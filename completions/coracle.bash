@@ -11,15 +11,16 @@ _coracle() {
     case $previous in
         -o | --output) words='json yaml'; [[ $command != pods ]] || words='wide json yaml' ;;
         --cgroup-driver) words='cgroupfs systemd' ;;
+        --cloud-provider) words='external' ;;
         --serialize-image-pulls | --cgroups-per-qos | --cpu-cfs-quota | --fail-swap-on | --seccomp-default | \
-            --strict-image-pull-policy | --evict-static-pods | --leave-kernel-parameters)
+            --strict-image-pull-policy | --evict-static-pods | --register-node | --leave-kernel-parameters)
             [[ $current == -* ]] || words='true false' ;;
         --config | --lock-file | --pod-manifest-path | --resolv-conf | --watchdog-device | --local-socket | \
             --container-runtime-endpoint | --image-service-endpoint | --image-credential-provider-config)
             mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
         --config-dir | --root-dir | --image-credential-provider-bin-dir) mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
         -c | --container | --tail | --since | --limit-bytes | -n | --namespace | --file-check-frequency | --max-pods | --node-labels | --pod-max-pids | --runtime-request-timeout | --registry-qps | \
-            --registry-burst | --hostname-override | --node-ip | --cluster-dns | --cluster-domain | --healthz-port | \
+            --registry-burst | --hostname-override | --node-ip | --register-with-taints | --node-status-max-images | --cluster-dns | --cluster-domain | --healthz-port | \
             --healthz-bind-address | --image-gc-high-threshold | --image-gc-low-threshold | -v | --v)
             return ;;
     esac
@@ -44,7 +45,8 @@ _coracle() {
                     --container-runtime-endpoint --image-service-endpoint --runtime-request-timeout --serialize-image-pulls
                     --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir
                     --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft
-                    --eviction-soft-grace-period --evict-static-pods --hostname-override --node-ip --cluster-dns --cluster-domain
+                    --eviction-soft-grace-period --evict-static-pods --hostname-override --node-ip --register-node --register-with-taints
+                    --node-status-max-images --cloud-provider --cluster-dns --cluster-domain
                     --leave-kernel-parameters --resolv-conf --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --config-dir
                     --root-dir --local-socket --healthz-port --healthz-bind-address --lock-file --watchdog-device -v --v
                     -h --help --version'

@@ -32,6 +32,10 @@ complete -c coracle -n $agent -l pod-manifest-path -r -F -d 'Manifests, a direct
 complete -c coracle -n $agent -l file-check-frequency -x -d 'Look at the manifests again after this'
 complete -c coracle -n $agent -l max-pods -x -d 'How many pods this node runs'
 complete -c coracle -n $agent -l node-labels -x -d 'Labels of the node'
+complete -c coracle -n $agent -l register-node -a 'true false' -d "Make the node's object"
+complete -c coracle -n $agent -l register-with-taints -x -d 'Taints of a new node'
+complete -c coracle -n $agent -l node-status-max-images -x -d "Images in the node's status"
+complete -c coracle -n $agent -l cloud-provider -x -a external -d "A cloud's controller knows the addresses"
 complete -c coracle -n $agent -l pod-max-pids -x -d 'Processes of one pod'
 complete -c coracle -n $agent -l seccomp-default -d 'RuntimeDefault where a pod says nothing'
 complete -c coracle -n $agent -l container-runtime-endpoint -r -F -d 'The runtime'

@@ -76,6 +76,14 @@ impl Request {
         self
     }
 
+    /// Nobody reads the answer: it is to be as short as a server has it, which is the metadata in protobuf. An error is
+    /// JSON all the same.
+    pub(crate) fn unread(mut self) -> Self {
+        self.accept = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+                       application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+        self
+    }
+
     /// The answer may be long: the server compresses it from 128 KiB on.
     pub(crate) fn for_much(mut self) -> Self {
         self.accepts_gzip = true;

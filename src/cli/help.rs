@@ -142,6 +142,11 @@ Eviction:
 Node and network:
   --hostname-override NAME              the node's name  [the host's name]
   --node-ip IP[,IP]                     [of the default route's interface]
+  --register-node[=BOOL]                make the node's object where the cluster has none  [true]
+  --register-with-taints KEY=VALUE:EFFECT,...
+                                        taints of a node that the cluster has not had before  [none]
+  --node-status-max-images N            images in the node's status; -1: all  [0]
+  --cloud-provider external             a cloud's own controller knows the node's addresses
   --cluster-dns IP[,IP], --cluster-domain NAME
                                         resolver of pods that want the cluster's
   --leave-kernel-parameters             do not set vm.overcommit_memory, kernel.panic and the like

@@ -84,7 +84,7 @@ async fn send(client: &Client, unsent: &Unsent) -> Result<Sent, ApiError> {
         UnsentWhat::New(event) => (Request::post(all, &encode(&**event)), true),
         UnsentWhat::Again(patch) => (Request::patch(format!("{all}/{}", unsent.name), Patch::Merge, patch), false),
     };
-    match client.send(&request.for_metadata()).await {
+    match client.send(&request.unread()).await {
         Ok(_) => Ok(Sent::Taken),
         // The answer to an earlier attempt was lost.
         Err(error) if is_new && error.is_already_exists() => Ok(Sent::Taken),

@@ -163,7 +163,7 @@ async fn ask(client: &Client, name: &str, step: &Step, talk: &mut Talk) -> Outco
         Step::Look => seen(client, &Request::get(path)).await,
         Step::Patch(patch) => {
             // What has become of the object comes through the watch.
-            let request = Request::patch(path + "/status", Patch::StrategicMerge, patch).for_metadata();
+            let request = Request::patch(path + "/status", Patch::StrategicMerge, patch).unread();
             client.send(&request).await.map(|_| Outcome::Patched)
         }
         Step::Wait(_) => return Outcome::Failed { is_retryable: true },

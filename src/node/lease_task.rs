@@ -65,8 +65,8 @@ async fn send(client: &Client, node: &str, step: &LeaseStep, limit: Duration) ->
     let one = format!("{all}/{node}");
     let request = match step {
         LeaseStep::Look | LeaseStep::AwaitNode => Request::get(one),
-        LeaseStep::Create(lease) => Request::post(all, lease).for_metadata(),
-        LeaseStep::Claim(patch) | LeaseStep::Renew(patch) => Request::patch(one, Patch::Merge, patch).for_metadata(),
+        LeaseStep::Create(lease) => Request::post(all, lease).unread(),
+        LeaseStep::Claim(patch) | LeaseStep::Renew(patch) => Request::patch(one, Patch::Merge, patch).unread(),
     };
     match client.send(&request.within(limit)).await {
         Ok(answer) if *step == LeaseStep::Look => Ok(LeaseOutcome::Found(renew_time(&answer.json()?))),

@@ -13,6 +13,20 @@ pub(crate) struct Writer<'a> {
     pub time: &'a str,
 }
 
+/// Whether an update is written down: no longer once somebody has put an empty list in the record's place, or one empty
+/// entry.
+pub(crate) fn is_recorded(new: &Value, old: &Value) -> bool {
+    let entries = |object: &Value| object["metadata"]["managedFields"].as_array().cloned();
+    let is_reset = entries(new).is_some_and(|entries| entries.is_empty() || entries == [json!({})]);
+    !is_reset && entries(old).is_some_and(|entries| !entries.is_empty())
+}
+
+pub(crate) fn strip(object: &mut Value) {
+    if let Value::Object(metadata) = &mut object["metadata"] {
+        metadata.remove("managedFields");
+    }
+}
+
 /// Writes down in `new` who wrote what of it.
 pub(crate) fn record(new: &mut Value, old: Option<&Value>, writer: Writer<'_>) {
     let api_version = new["apiVersion"].clone();

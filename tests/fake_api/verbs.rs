@@ -151,6 +151,7 @@ impl World {
     fn replace(&mut self, caller: &Caller, target: &Target, mut new: Value, old: &Object) -> Result<Written, ApiError> {
         let resource = target.resource;
         check_place(target, &new)?;
+        let is_recorded = managed_fields::is_recorded(&new, old);
         self.admit(caller, target, Operation::Update, Some(&new), Some(old))?;
         self.check_version(target, &new, old)?;
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
@@ -165,13 +166,18 @@ impl World {
         if resource.is_core("pods") && target.subresource == "status" {
             strategies::validate_pod_status(resource, &new, old)?;
         }
-        new["metadata"]["managedFields"] = old["metadata"]["managedFields"].clone();
+        match is_recorded {
+            true => new["metadata"]["managedFields"] = old["metadata"]["managedFields"].clone(),
+            false => managed_fields::strip(&mut new),
+        }
         if new == **old {
             // A write that changes nothing is none.
             return Ok(Written { object: shown(target, old), created: false });
         }
         let time = self.time();
-        managed_fields::record(&mut new, Some(old), writer(caller, target, &time));
+        if is_recorded {
+            managed_fields::record(&mut new, Some(old), writer(caller, target, &time));
+        }
         let object = self.store.put(target.key(), new);
         let metadata = &object["metadata"];
         let is_free = metadata["finalizers"].as_array().is_none_or(Vec::is_empty);

@@ -139,3 +139,16 @@ fn a_patch_of_no_known_sort_is_refused() {
     let mut client = Client::admin(&api);
     assert_eq!(client.patch("other", "/api/v1/nodes/n1", &json!({})).status, 415);
 }
+
+#[test]
+fn who_wrote_what_is_recorded_until_somebody_empties_the_record() {
+    let api = start();
+    api.create(&super::config_map("c", "a"));
+    let path = "/api/v1/namespaces/default/configmaps/c";
+    let recorded = |object: &Value| object["metadata"]["managedFields"].as_array().map_or(0, Vec::len);
+    assert_eq!(recorded(&api.get(path).unwrap()), 1);
+    let emptied = api.patch(path, &json!({ "metadata": { "managedFields": [{}] } }));
+    assert_eq!(recorded(&emptied), 0);
+    let changed = api.patch(path, &json!({ "data": { "key": "b" } }));
+    assert_eq!((recorded(&changed), &changed["data"]["key"]), (0, &json!("b")));
+}

@@ -1,0 +1,62 @@
+//! What happens, as the cluster hears of it.
+
+use serde_json::{Value, json};
+
+use super::fake_api::FakeApi;
+use super::fake_api::world::Network;
+use super::joined::Joined;
+use super::node::{Manifest, NODE_NAME};
+
+const EVENTS: &str = "/api/v1/namespaces/default/events";
+
+fn all(api: &FakeApi) -> Vec<Value> {
+    api.look(|world| world.list("/api/v1/events").into_iter().map(|event| Value::clone(&event)).collect())
+}
+
+#[track_caller]
+fn wait_for(api: &FakeApi, reason: &str) -> Value {
+    api.wait_for(reason, |world| world.list("/api/v1/events").iter().any(|event| event["reason"] == reason));
+    all(api).into_iter().find(|event| event["reason"] == reason).unwrap()
+}
+
+#[test]
+fn a_pods_events_and_the_nodes_are_told() {
+    let mut joined = Joined::new();
+    joined.node.apply(&Manifest::new("web").container("main", ""));
+    joined.start("", &[]);
+    let started = wait_for(&joined.api, "Started");
+    let object = &started["involvedObject"];
+    assert_eq!((&object["name"], &object["namespace"]), (&json!("web-node-a"), &json!("default")));
+    assert!(object["fieldPath"].as_str().unwrap().starts_with("spec.containers{"), "{object}");
+    assert_eq!(started["source"], json!({ "component": "kubelet", "host": NODE_NAME }));
+    assert_eq!((&started["count"], &started["type"]), (&json!(1), &json!("Normal")));
+    let starting = wait_for(&joined.api, "Starting");
+    assert_eq!(starting["involvedObject"], json!({ "kind": "Node", "name": NODE_NAME, "uid": NODE_NAME }));
+    assert_eq!(starting["metadata"]["namespace"], "default");
+}
+
+#[test]
+fn what_happened_while_the_server_was_away_is_told_when_it_is_back_once() {
+    let mut joined = Joined::new();
+    joined.api.set_network(Network::Refused);
+    joined.node.apply(&Manifest::new("web").container("main", ""));
+    joined.start("", &[]);
+    joined.node.wait_until_ready("web");
+    joined.api.set_network(Network::Open);
+    wait_for(&joined.api, "Started");
+    let mut seen: Vec<String> = all(&joined.api).iter().map(|event| event["reason"].to_string()).collect();
+    let before = seen.len();
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), before, "{seen:?}");
+}
+
+#[test]
+fn an_event_whose_answer_was_lost_is_there_once() {
+    let mut joined = Joined::new();
+    joined.api.on("create", EVENTS).cut_after_effect().times(1);
+    joined.start("", &[]);
+    joined.api.wait_for_requests("create", EVENTS, 2);
+    wait_for(&joined.api, "Starting");
+    assert_eq!(all(&joined.api).iter().filter(|event| event["reason"] == "Starting").count(), 1);
+}

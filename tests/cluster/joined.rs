@@ -1,0 +1,49 @@
+//! A node that has a cluster.
+
+use serde_json::Value;
+
+use super::fake_api::kubeconfig::Credentials;
+use super::fake_api::{FakeApi, Options};
+use super::node::{NODE_NAME, Node};
+
+/// The agent on its machine, and the server that it is told of.
+pub(crate) struct Joined {
+    pub(crate) node: Node,
+    pub(crate) api: FakeApi,
+}
+
+pub(crate) const NODE: &str = "/api/v1/nodes/node-a";
+pub(crate) const NODES: &str = "/api/v1/nodes";
+pub(crate) const STATUS: &str = "/api/v1/nodes/node-a/status";
+pub(crate) const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-a";
+pub(crate) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+
+/// The runtime answers soon, and nothing is removed or ended, however full this machine's disk is.
+const CALM: &str = "runtimeRequestTimeout: 1s\nimageGCHighThresholdPercent: 100\nevictionHard: {}\n";
+
+impl Joined {
+    /// No agent yet.
+    pub(crate) fn new() -> Self {
+        Self { node: Node::new(), api: FakeApi::start(Options::default()) }
+    }
+
+    /// With further lines of configuration and further arguments.
+    pub(crate) fn start(&mut self, configuration: &str, arguments: &[&str]) {
+        self.node.configure(&format!("{CALM}{configuration}"));
+        let kubeconfig = self.api.kubeconfig(self.node.folder(), &Credentials::of_node(NODE_NAME));
+        self.node.start_agent_with(|command| {
+            command.arg("--kubeconfig").arg(kubeconfig).args(arguments);
+        });
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_until_ready(&self) -> Value {
+        self.api.wait(NODE, "the node to be ready", |node| condition(node, "Ready")["status"] == "True")
+    }
+}
+
+/// A condition of a node; null if it has none of this type.
+pub(crate) fn condition<'a>(node: &'a Value, kind: &str) -> &'a Value {
+    let conditions = node["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    conditions.iter().find(|condition| condition["type"] == kind).unwrap_or(&Value::Null)
+}

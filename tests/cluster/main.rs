@@ -1,0 +1,23 @@
+//! The agent as a node of a cluster: the real program beside a fake runtime and a fake API server.
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test: a panic here is its failure"
+)]
+
+mod events;
+#[path = "../fake_api/mod.rs"]
+#[expect(dead_code, reason = "other tests use other parts of the fake server")]
+mod fake_api;
+#[path = "../fake_cri/mod.rs"]
+#[expect(dead_code, reason = "other tests use other parts of the fake runtime")]
+mod fake_cri;
+mod joined;
+mod lease;
+#[path = "../faults/node.rs"]
+#[expect(dead_code, unused_imports, reason = "other tests ask for other things")]
+mod node;
+mod registration;
+mod status;
