@@ -90,6 +90,6 @@ fn a_renewal_costs_a_few_hundred_bytes() {
     let of_one = |bytes: u64| bytes / u64::try_from(RENEWALS).unwrap();
     let (request, answer) = (of_one(received_then - received), of_one(sent_then - sent));
     println!("a renewal: {request} bytes of request, {answer} of answer");
-    // The fake server has no protobuf, and repeats its headers: a real one answers with half of that.
-    assert!(request < 250 && answer < 700, "{request} bytes of request, {answer} of answer");
+    // The fake server has no protobuf, and one answer more may have been on its way.
+    assert!(request < 250 && answer < 800, "{request} bytes of request, {answer} of answer");
 }
