@@ -12,7 +12,7 @@ use crate::api::{CPU, EventKind, MEMORY, Reason};
 use crate::apiserver::{Client, Source};
 use crate::certificates::{self, CertificateBook, ClientCertificate, Names, Places, Store};
 use crate::cgroups::HIERARCHY;
-use crate::cluster::{EventSender, Reporter};
+use crate::cluster::EventSender;
 use crate::config::{Config, KernelParameters};
 use crate::container_manager::{ContainerManager, Settings, kernel_parameters};
 use crate::cri::{ImageService, RuntimeService};
@@ -84,10 +84,13 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         books.borrow_mut().events = Rc::clone(&ring);
         EventSender::start(client, &config.node_name, &config.reporting, ring)
     });
-    let reporter = cluster.clone().map(|client| Reporter::new(client, &config.node_name, sender.clone()));
     let sync_loop = SyncLoop::new(&config, runtime, groups, Rc::clone(&books), health.clone(), (sender.clone(), inbox));
+    let sync_loop = match &cluster {
+        Some(client) => sync_loop.in_cluster(client, &config.node_name),
+        None => sync_loop,
+    };
     let news: Rc<NodeNews> = Rc::default();
-    let sync_loop = sync_loop.reporting_to(reporter, event_sender).telling(Rc::clone(&news));
+    let sync_loop = sync_loop.sending_events(event_sender).telling(Rc::clone(&news));
     let node_keeper = cluster.clone().map(|client| NodeKeeper {
         client,
         profile,

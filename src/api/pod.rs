@@ -217,6 +217,11 @@ impl Pod {
         self.metadata.annotations.get(key).map(String::as_str)
     }
 
+    /// It comes from an API server.
+    pub fn is_of_cluster(&self) -> bool {
+        self.annotation(annotations::CONFIG_SOURCE).is_some_and(|source| source == "api")
+    }
+
     /// A static pod comes from anywhere but the API server.
     pub fn is_static(&self) -> bool {
         self.annotation(annotations::CONFIG_SOURCE).is_some_and(|source| source != "api")

@@ -4,9 +4,11 @@
 //! `mirrors.rs`. Nothing here holds up a pod: a server that is away is tried again, and hears the newest then.
 
 mod event_sender;
+mod follower;
 mod mirrors;
 mod reporter;
 mod reports;
 
 pub(crate) use event_sender::EventSender;
+pub(crate) use follower::Follower;
 pub(crate) use reporter::Reporter;

@@ -38,6 +38,11 @@ pub(crate) enum ConfigError {
         kind: ObjectKind,
         name: String,
     },
+    /// The API server could not be asked for an object.
+    ObjectUnknown {
+        kind: ObjectKind,
+        why: String,
+    },
     /// A seccomp profile of the type `Localhost` without a path.
     NoSeccompPath,
     /// An ephemeral container is to see the processes of one that is not there.
@@ -106,6 +111,7 @@ impl fmt::Display for ConfigError {
             Self::NoSuchKey { object: ObjectKey { kind, namespace, name }, key } => {
                 write!(f, "couldn't find key {key} in {kind} {namespace}/{name}")
             }
+            Self::ObjectUnknown { kind, why } => write!(f, "failed to sync {} cache: {why}", kind.resource()),
             Self::NoSuchObject { kind, name } => write!(f, "{} {name:?} not found", kind.resource()),
             Self::NoSeccompPath => f.write_str("localhostProfile must be set if seccompProfile type is Localhost."),
             Self::NoTarget { name } => write!(f, "unable to find target container {name}"),

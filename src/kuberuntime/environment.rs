@@ -10,7 +10,7 @@ use crate::api::{
     metadata_field, resource_field,
 };
 use crate::node::NodeSettings;
-use crate::objects::{ConfigObject, ObjectKey, ObjectKind, Objects};
+use crate::objects::{ConfigObject, Lookup, ObjectKey, ObjectKind, Objects};
 
 /// What variables come from besides the container's own words.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ impl Environment {
     pub(crate) fn new(container: &Container, given: Given<'_>) -> Result<Self, ConfigError> {
         let mut environment = Self::default();
         let links = given.pod.spec.enable_service_links.unwrap_or(true);
-        let services = service_variables(&given.objects.services, &given.pod.metadata.namespace, links);
+        let services = service_variables(given.objects.services(given.pod), &given.pod.metadata.namespace, links);
         for from in &container.env_from {
             let (kind, object) = match &from.source {
                 EnvFromRef::ConfigMap(object) => (ObjectKind::ConfigMap, object),
@@ -158,11 +158,12 @@ impl<'a> Given<'a> {
         name: &str,
         optional: Option<bool>,
     ) -> Result<Option<&'a ConfigObject>, ConfigError> {
-        let object = self.objects.get(kind, &self.pod.metadata.namespace, name);
-        if object.is_none() && optional != Some(true) {
-            return Err(ConfigError::NoSuchObject { kind, name: name.to_owned() });
+        match self.objects.get(self.pod, kind, name) {
+            Lookup::Found(object) => Ok(Some(object)),
+            Lookup::Missing if optional == Some(true) => Ok(None),
+            Lookup::Missing => Err(ConfigError::NoSuchObject { kind, name: name.to_owned() }),
+            Lookup::Unknown(why) => Err(ConfigError::ObjectUnknown { kind, why }),
         }
-        Ok(object)
     }
 
     fn key(&self, kind: ObjectKind, selector: &KeySelector) -> Result<Option<&'a [u8]>, ConfigError> {

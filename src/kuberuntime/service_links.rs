@@ -8,7 +8,11 @@ use std::net::IpAddr;
 use crate::objects::Service;
 
 /// Names and values, in the order of the services' names.
-pub(super) fn service_variables(services: &[Service], namespace: &str, links: bool) -> Vec<(String, String)> {
+pub(super) fn service_variables<'a>(
+    services: impl Iterator<Item = &'a Service>,
+    namespace: &str,
+    links: bool,
+) -> Vec<(String, String)> {
     let mut chosen: BTreeMap<&str, &Service> = BTreeMap::new();
     for service in services {
         let name = service.name.as_str();
@@ -83,7 +87,7 @@ mod tests {
 
     #[test]
     fn the_api_servers_variables_are_those_that_were_recorded() {
-        let mut found = service_variables(&[kubernetes()], "golden", false);
+        let mut found = service_variables([kubernetes()].iter(), "golden", false);
         found.sort();
         let mut expected = [
             ("KUBERNETES_SERVICE_HOST", "10.96.0.1"),
@@ -107,10 +111,11 @@ mod tests {
             service("a", "headless", "None", &[("", 1, Protocol::Tcp)]),
             service("b", "other", "10.0.0.1", &[("", 1, Protocol::Tcp)]),
         ];
-        assert_eq!(service_variables(&services, "a", false), []);
-        let names: Vec<String> = service_variables(&services, "a", true).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(service_variables(services.iter(), "a", false), []);
+        let names: Vec<String> =
+            service_variables(services.iter(), "a", true).into_iter().map(|(name, _)| name).collect();
         assert!(names.iter().all(|name| name.starts_with("MY_DB_")), "{names:?}");
-        let found: BTreeMap<String, String> = service_variables(&services, "a", true).into_iter().collect();
+        let found: BTreeMap<String, String> = service_variables(services.iter(), "a", true).into_iter().collect();
         assert_eq!(found["MY_DB_SERVICE_HOST"], "fd00::1");
         assert_eq!(found["MY_DB_SERVICE_PORT_A_B"], "2");
         assert_eq!(found["MY_DB_PORT"], "udp://[fd00::1]:1");
@@ -121,7 +126,7 @@ mod tests {
     #[test]
     fn only_the_default_namespace_has_the_api_server() {
         let own = service("a", "kubernetes", "10.0.0.9", &[("", 1, Protocol::Tcp)]);
-        let host = |services: &[Service]| service_variables(services, "a", true)[0].1.clone();
+        let host = |services: &[Service]| service_variables(services.iter(), "a", true)[0].1.clone();
         assert_eq!(host(std::slice::from_ref(&own)), "10.0.0.9");
         assert_eq!(host(&[own, kubernetes()]), "10.0.0.9");
     }

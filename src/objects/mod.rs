@@ -4,6 +4,8 @@
 //! becomes of the object.
 
 mod config_object;
+mod needs;
+mod news;
 mod references;
 mod service;
 
@@ -11,9 +13,12 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::api::Time;
+use crate::api::{Pod, Time};
 
 pub(crate) use config_object::{ConfigObject, ObjectKey, ObjectKind};
+use needs::Known;
+pub(crate) use needs::{Lookup, TokenKey, Topic};
+pub(crate) use news::{Content, ObjectNews};
 pub(crate) use references::{references, volumes_follow};
 pub(crate) use service::Service;
 #[cfg(test)]
@@ -31,9 +36,10 @@ pub(crate) struct SourceObject {
 
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
+    /// From manifests, for the pods of manifests.
     objects: BTreeMap<ObjectKey, SourceObject>,
-    /// The services of a cluster; empty away from one.
-    pub(crate) services: Vec<Service>,
+    /// From an API server, for its pods.
+    known: Known<Content>,
 }
 
 /// What another set of objects has changed.
@@ -46,9 +52,53 @@ pub(crate) struct ObjectChanges {
 }
 
 impl Objects {
-    pub(crate) fn get(&self, kind: ObjectKind, namespace: &str, name: &str) -> Option<&ConfigObject> {
-        let key = ObjectKey { kind, namespace: namespace.to_owned(), name: name.to_owned() };
-        self.objects.get(&key).map(|object| &*object.object)
+    /// An object that a pod refers to: those of manifests are for pods of manifests, those of a cluster for its pods.
+    pub(crate) fn get(&self, pod: &Pod, kind: ObjectKind, name: &str) -> Lookup<&ConfigObject> {
+        let key = ObjectKey { kind, namespace: pod.metadata.namespace.clone(), name: name.to_owned() };
+        if pod.is_of_cluster() {
+            return match self.known.get(&Topic::Object(key)) {
+                Lookup::Found(Content::Object(object)) => Lookup::Found(object),
+                Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
+                Lookup::Unknown(why) => Lookup::Unknown(why),
+            };
+        }
+        self.objects.get(&key).map_or(Lookup::Missing, |object| Lookup::Found(&*object.object))
+    }
+
+    /// The services that a pod may be told of, as far as they are known.
+    pub(crate) fn services(&self, pod: &Pod) -> impl Iterator<Item = &Service> {
+        let topics = [Topic::ApiServerService, Topic::Services(pod.metadata.namespace.clone())];
+        let lists = topics.into_iter().filter_map(|topic| match self.known.get(&topic) {
+            Lookup::Found(Content::Services(services)) => Some(services),
+            _ => None,
+        });
+        lists.flatten()
+    }
+
+    pub(crate) fn token(&self, key: TokenKey) -> Lookup<&str> {
+        match self.known.get(&Topic::Token(key)) {
+            Lookup::Found(Content::Token(token)) => Lookup::Found(token),
+            Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
+            Lookup::Unknown(why) => Lookup::Unknown(why),
+        }
+    }
+
+    /// Whether everything that a pod needs was asked for, with whatever answer.
+    pub(crate) fn are_heard(&self, pod: &Pod) -> bool {
+        !pod.is_of_cluster() || Topic::of(pod).iter().all(|topic| !self.known.is_unheard(topic))
+    }
+
+    /// What was heard of a topic. True if it changes anything.
+    pub(crate) fn hear(&mut self, news: ObjectNews) -> bool {
+        match news {
+            ObjectNews::Heard(topic, content) => self.known.set(topic, content),
+            ObjectNews::Failed(topic, why) => self.known.fail(topic, why),
+        }
+    }
+
+    /// No pod needs it any more.
+    pub(crate) fn forget(&mut self, topic: &Topic) {
+        self.known.forget(topic);
     }
 
     /// Takes in everything that there is now. Of two objects with one name the one counts that counted before, else the

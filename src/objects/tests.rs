@@ -27,8 +27,14 @@ fn replace(book: &mut Objects, objects: &[SourceObject]) -> (Vec<String>, Vec<St
     (changes.keys.iter().map(ToString::to_string).collect(), refused.collect())
 }
 
+fn pod_in(namespace: &str) -> Pod {
+    let mut pod = Pod::default();
+    pod.metadata.namespace = namespace.to_owned();
+    pod
+}
+
 fn value(book: &Objects, name: &str) -> Option<String> {
-    let object = book.get(ObjectKind::ConfigMap, "ns", name)?;
+    let Lookup::Found(object) = book.get(&pod_in("ns"), ObjectKind::ConfigMap, name) else { return None };
     Some(String::from_utf8(object.variable("k")?.to_vec()).unwrap())
 }
 
@@ -51,9 +57,9 @@ fn kind_namespace_and_name_tell_objects_apart() {
         decode::<Secret>(json!({"metadata": {"namespace": "ns", "name": "a"}})).unwrap().value.into();
     let mut book = Objects::default();
     assert_eq!(replace(&mut book, &[a("1"), from("/m/a", secret)]).0.len(), 2);
-    assert!(book.get(ObjectKind::Secret, "ns", "a").is_some());
-    assert!(book.get(ObjectKind::ConfigMap, "other", "a").is_none());
-    assert!(book.get(ObjectKind::ConfigMap, "ns", "b").is_none());
+    assert!(matches!(book.get(&pod_in("ns"), ObjectKind::Secret, "a"), Lookup::Found(_)));
+    assert!(book.get(&pod_in("other"), ObjectKind::ConfigMap, "a") == Lookup::Missing);
+    assert!(book.get(&pod_in("ns"), ObjectKind::ConfigMap, "b") == Lookup::Missing);
 }
 
 #[test]

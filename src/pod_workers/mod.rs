@@ -25,7 +25,6 @@ use async_channel::Sender;
 use crate::api::{Container, EventKind, Pod, PodUid, Reason};
 use crate::container_manager::ContainerManager;
 use crate::kuberuntime::{Action, Cancel, Plan, PodRuntime, remains};
-use crate::objects::{ObjectKey, references};
 use crate::pod_workers::restart_backoff::{Key, RestartBackoff};
 use crate::pod_workers::worker::{Next, Work};
 use crate::pods::{ObservedCache, ObservedContainer, ObservedPod, PodEvent, RuntimeState, SyncEvent, WorkResult};
@@ -196,14 +195,10 @@ impl PodWorkers {
         gives
     }
 
-    /// ConfigMaps or Secrets came, changed or went.
-    pub(crate) fn objects_changed(&mut self, changed: &BTreeSet<ObjectKey>) {
-        if changed.is_empty() {
-            return;
-        }
+    /// Objects that these pods refer to came, changed or went.
+    pub(crate) fn objects_changed(&mut self, refers: impl Fn(&Pod) -> bool) {
         for (uid, entry) in &mut self.workers {
-            let refers = |pod: &Arc<Pod>| references(pod).iter().any(|key| changed.contains(key));
-            if entry.worker.pod.as_ref().is_some_and(refers) {
+            if entry.worker.pod.as_ref().is_some_and(|pod| refers(pod)) {
                 entry.worker.objects_changed();
                 self.touched.insert(uid.clone());
             }
@@ -398,6 +393,12 @@ impl PodWorkers {
             Next::Work(Work::Sync(plan)) if plan.completed && plan.actions.is_empty() => {
                 entry.worker.completed();
                 self.consider(uid, cache, probes, state, now)
+            }
+            // It goes on as soon as everything that it refers to was heard of.
+            Next::Work(Work::Sync(_) | Work::Refresh)
+                if !pod.as_ref().is_none_or(|pod| self.runtime.objects.borrow().are_heard(pod)) =>
+            {
+                false
             }
             // The runtime's network is told of when it comes.
             Next::Work(Work::Sync(plan)) if !state.network_ready && needs_network(&plan, pod.as_deref()) => {

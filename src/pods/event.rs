@@ -1,6 +1,7 @@
 //! What reaches the sync loop: everything that can change what is done next. Pure.
 
 use crate::api::{NodeFeatures, NodeRuntimeHandler, PodUid};
+use crate::objects::ObjectNews;
 use crate::pods::{
     Look, MirrorDone, NodeEvent, ObservedPod, OomKill, PodEvent, PressureLook, ProbeResult, ReportDone, SourceUpdate,
     Waiting,
@@ -33,6 +34,8 @@ pub(crate) enum SyncEvent {
     MemoryStalled,
     /// What the node has left was looked at.
     PressureLooked(PressureLook),
+    /// Something was heard of an object that pods need.
+    Object(ObjectNews),
     /// The API server was told of a pod.
     Reported(ReportDone),
     /// The mirror of one of the node's own pods was made or removed.

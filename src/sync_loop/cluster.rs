@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::api::{Pod, PodStatus, PodUid};
 use crate::host::clock;
+use crate::objects::{ObjectNews, Topic};
 use crate::pod_workers::{State, Worker};
 use crate::pods::{MirrorDone, ReportDone};
 use crate::status::terminated;
@@ -38,6 +39,28 @@ impl SyncLoop {
         let own: Vec<(PodUid, Arc<Pod>)> = own.collect();
         self.dirty.extend(own.iter().map(|(uid, _)| uid.clone()));
         reporter.see_mirrors(own, books.sources.all_ready(), books.sources.mirrors().to_vec());
+    }
+
+    /// What the pods of the cluster need is followed, and nothing else.
+    pub(super) fn follow_objects(&mut self) {
+        let Some(follower) = &mut self.follower else { return };
+        let topics = {
+            let books = self.books.borrow();
+            let pods = books.sources.pods().map(|source| &*source.pod).filter(|pod| pod.is_of_cluster());
+            Topic::of_all(pods.filter(|pod| !pod.status.phase.is_terminal()))
+        };
+        let mut objects = self.runtime.objects.borrow_mut();
+        for topic in follower.follow(topics) {
+            objects.forget(&topic);
+        }
+    }
+
+    pub(super) fn on_object(&mut self, news: ObjectNews) {
+        let (ObjectNews::Heard(topic, _) | ObjectNews::Failed(topic, _)) = &news;
+        let topic = topic.clone();
+        if self.runtime.objects.borrow_mut().hear(news) {
+            self.workers.objects_changed(|pod| pod.is_of_cluster() && Topic::of(pod).contains(&topic));
+        }
     }
 
     /// The cluster has deleted the pod, or it has ended for good before.

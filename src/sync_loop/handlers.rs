@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::api::{EventKind, ObjectKind, Pod, PodUid, Reason};
 use crate::host::clock;
 use crate::logs::{KeptLog, link_name};
-use crate::objects::ObjectKey;
+use crate::objects::{ObjectKey, references};
 use crate::pod_workers::{Identity, Kind, State};
 use crate::pods::{
     EventObject, Look, NodeEvent, ObservedContainer, ObservedPod, PodDirs, PodEvent, ProbeResult, Relist, RuntimeState,
@@ -39,6 +39,7 @@ impl SyncLoop {
             SyncEvent::Groupless(uid, sandbox) => self.workers.found_groupless(&uid, sandbox),
             SyncEvent::MemoryStalled => self.node_watch.stalled(),
             SyncEvent::PressureLooked(look) => self.on_pressure_looked(look, now),
+            SyncEvent::Object(news) => self.on_object(news),
             SyncEvent::Reported(done) => self.on_reported(&done, now),
             SyncEvent::Mirrored(done) => self.on_mirrored(done, now),
             SyncEvent::Beat => {}
@@ -66,7 +67,8 @@ impl SyncLoop {
     fn on_sources(&mut self, update: SourceUpdate, now: Instant) {
         if update.source == SourceName::File {
             let changed = self.take_in_objects(&update);
-            self.workers.objects_changed(&changed);
+            let refers = |pod: &Pod| !pod.is_of_cluster() && references(pod).iter().any(|key| changed.contains(key));
+            self.workers.objects_changed(refers);
         }
         let mut books = self.books.borrow_mut();
         for problem in &update.problems {
@@ -119,6 +121,7 @@ impl SyncLoop {
         }
         self.weigh = true;
         self.see_mirrors();
+        self.follow_objects();
         self.end_orphans();
     }
 
@@ -459,7 +462,7 @@ fn doing(event: &SyncEvent) -> Doing {
         SyncEvent::Probed(_) => Doing::Probed,
         SyncEvent::Happened(_) | SyncEvent::NodeHappened(_) | SyncEvent::OomKilled(_) => Doing::Happened,
         SyncEvent::MemoryStalled | SyncEvent::PressureLooked(_) | SyncEvent::Groupless(..) => Doing::Happened,
-        SyncEvent::Reported(_) | SyncEvent::Mirrored(_) => Doing::Happened,
+        SyncEvent::Object(_) | SyncEvent::Reported(_) | SyncEvent::Mirrored(_) => Doing::Happened,
         SyncEvent::Beat => Doing::Waiting,
     }
 }

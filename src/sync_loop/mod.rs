@@ -26,7 +26,8 @@ use async_channel::{Receiver, RecvError, Sender};
 
 use crate::admission::Admission;
 use crate::api::PodUid;
-use crate::cluster::{EventSender, Reporter};
+use crate::apiserver::Client;
+use crate::cluster::{EventSender, Follower, Reporter};
 use crate::config::Config;
 use crate::container_manager::ContainerManager;
 use crate::host::kernel_log::KernelLog;
@@ -104,6 +105,7 @@ pub(crate) struct SyncLoop {
     news: Rc<NodeNews>,
     /// `None` without a cluster.
     event_sender: Option<EventSender>,
+    follower: Option<Follower>,
 }
 
 impl SyncLoop {
@@ -168,12 +170,20 @@ impl SyncLoop {
             reporter: None,
             news: Rc::default(),
             event_sender: None,
+            follower: None,
         }
     }
 
-    /// With somebody to tell what becomes of the pods, and what happens.
-    pub(crate) fn reporting_to(self, reporter: Option<Reporter>, event_sender: Option<EventSender>) -> Self {
-        Self { reporter, event_sender, ..self }
+    /// With somebody to tell what happens.
+    pub(crate) fn sending_events(self, event_sender: Option<EventSender>) -> Self {
+        Self { event_sender, ..self }
+    }
+
+    /// With a cluster, which is told what becomes of the pods and asked for what they need.
+    pub(crate) fn in_cluster(self, client: &Client, node: &str) -> Self {
+        let reporter = Reporter::new(client.clone(), node, self.sender.clone());
+        let follower = Follower::new(client.clone(), self.sender.clone());
+        Self { reporter: Some(reporter), follower: Some(follower), ..self }
     }
 
     /// With somebody who passes on what happens to the node.

@@ -92,7 +92,8 @@ fn holds(directory: &Path, payload: &Payload, group: Option<u32>) -> io::Result<
         let found = fs::symlink_metadata(&there)?;
         let fits = found.is_file()
             && usize::try_from(found.size()).is_ok_and(|size| size == file.content.len())
-            && found.mode() & 0o7777 == mode(file, group);
+            && found.mode() & 0o7777 == mode(file, group)
+            && file.user.is_none_or(|user| found.uid() == user);
         if !fits || fs::read(&there)? != file.content {
             return Ok(false);
         }
@@ -145,8 +146,8 @@ fn make_directory(path: &Path, group: Option<u32>) -> Result<(), Problem> {
 fn write_file(path: &Path, file: &PayloadFile, group: Option<u32>) -> io::Result<()> {
     let mut made = File::options().write(true).create_new(true).open(path)?;
     made.write_all(&file.content)?;
-    if group.is_some() {
-        fchown(&made, None, group)?;
+    if group.is_some() || file.user.is_some() {
+        fchown(&made, file.user, group)?;
     }
     made.set_permissions(Permissions::from_mode(mode(file, group)))
 }

@@ -95,6 +95,14 @@ pub(crate) enum FilesProblem {
         kind: ObjectKind,
         name: String,
     },
+    NoToken {
+        why: String,
+    },
+    /// The API server could not be asked for an object.
+    ObjectUnknown {
+        kind: ObjectKind,
+        why: String,
+    },
     Several(Vec<FilesProblem>),
 }
 
@@ -185,6 +193,8 @@ impl fmt::Display for FilesProblem {
                 write!(f, "references non-existent secret key: {key}")
             }
             Self::NoSuchObject { kind, name } => write!(f, "{} {name:?} not found", kind.resource()),
+            Self::NoToken { why } => write!(f, "failed to fetch token: {why}"),
+            Self::ObjectUnknown { kind, why } => write!(f, "failed to sync {} cache: {why}", kind.resource()),
             Self::Several(problems) => {
                 for (index, problem) in problems.iter().enumerate() {
                     write!(f, "{}{problem}", if index == 0 { "[" } else { ", " })?;

@@ -6,10 +6,10 @@ use std::path::{Component, Path, PathBuf};
 use super::SetUp;
 use super::error::FilesProblem;
 use crate::api::{
-    DownwardApiVolumeFile, KeyToPath, ObjectProjection, Pod, ProjectedVolumeSource, ProjectionSource, VolumeSource,
-    metadata_field, resource_field,
+    DownwardApiVolumeFile, KeyToPath, ObjectProjection, Pod, ProjectedVolumeSource, ProjectionSource,
+    ServiceAccountTokenProjection, VolumeSource, metadata_field, resource_field,
 };
-use crate::objects::{ConfigObject, ObjectKind};
+use crate::objects::{ConfigObject, Lookup, ObjectKind, TokenKey};
 
 /// The files of a volume by their paths in it.
 pub(super) type Payload = BTreeMap<PathBuf, PayloadFile>;
@@ -18,6 +18,8 @@ pub(super) type Payload = BTreeMap<PathBuf, PayloadFile>;
 pub(super) struct PayloadFile {
     pub(super) content: Vec<u8>,
     pub(super) mode: u32,
+    /// Who owns it, if not root.
+    pub(super) user: Option<u32>,
 }
 
 /// The files of a volume of one of the four kinds that are written here.
@@ -77,9 +79,8 @@ impl Files<'_> {
                     self.add_object(Reference::projected(ObjectKind::Secret, object), mode)
                 }
                 ProjectionSource::DownwardApi(fields) => self.add_fields(&fields.items, mode),
-                ProjectionSource::ClusterTrustBundle(_)
-                | ProjectionSource::PodCertificate(_)
-                | ProjectionSource::ServiceAccountToken(_) => {
+                ProjectionSource::ServiceAccountToken(token) => self.add_token(token, mode),
+                ProjectionSource::ClusterTrustBundle(_) | ProjectionSource::PodCertificate(_) => {
                     Err(FilesProblem::NeedsCluster { kind: projection.source.key() })
                 }
             };
@@ -98,10 +99,11 @@ impl Files<'_> {
     fn add_object(&mut self, reference: Reference<'_>, default_mode: Option<i32>) -> Result<(), FilesProblem> {
         let Reference { kind, name, items, optional } = reference;
         let optional = optional == Some(true);
-        let object = match self.with.objects.get(kind, &self.pod.metadata.namespace, name) {
-            Some(object) => object,
-            None if optional => return Ok(()),
-            None => return Err(FilesProblem::NoSuchObject { kind, name: name.to_owned() }),
+        let object = match self.with.objects.get(self.pod, kind, name) {
+            Lookup::Found(object) => object,
+            Lookup::Missing if optional => return Ok(()),
+            Lookup::Missing => return Err(FilesProblem::NoSuchObject { kind, name: name.to_owned() }),
+            Lookup::Unknown(why) => return Err(FilesProblem::ObjectUnknown { kind, why }),
         };
         if items.is_empty() {
             return object.files().try_for_each(|(key, content)| self.add(key, content.to_owned(), None, default_mode));
@@ -112,6 +114,31 @@ impl Files<'_> {
                 Err(_) if optional => {}
                 Err(problem) => return Err(problem),
             }
+        }
+        Ok(())
+    }
+
+    /// Who the pod runs as owns its token and nobody else reads it, if that is known of all of its containers.
+    fn add_token(
+        &mut self,
+        token: &ServiceAccountTokenProjection,
+        default_mode: Option<i32>,
+    ) -> Result<(), FilesProblem> {
+        if !self.pod.is_of_cluster() {
+            return Err(FilesProblem::NeedsCluster { kind: "serviceAccountToken" });
+        }
+        let text = match self.with.objects.token(TokenKey::of(self.pod, token)) {
+            Lookup::Found(text) => text,
+            Lookup::Missing => return Err(FilesProblem::NoToken { why: "the server has none".to_owned() }),
+            Lookup::Unknown(why) => return Err(FilesProblem::NoToken { why }),
+        };
+        let user = single_user(self.pod);
+        let has_group = self.pod.spec.security_context.as_ref().is_some_and(|context| context.fs_group.is_some());
+        let mode = if user.is_some() || has_group { Some(OWN_TOKEN_MODE) } else { None };
+        let content = text.as_bytes().to_owned();
+        self.add(&token.path, content, mode, default_mode)?;
+        if let Some(file) = place(&token.path).and_then(|place| self.payload.get_mut(&place)) {
+            file.user = user;
         }
         Ok(())
     }
@@ -138,7 +165,7 @@ impl Files<'_> {
     ) -> Result<(), FilesProblem> {
         let place = place(path).ok_or_else(|| FilesProblem::BackSteps { path: path.to_owned() })?;
         let mode = mode.or(default).and_then(|mode| u32::try_from(mode).ok()).unwrap_or(DEFAULT_MODE);
-        self.payload.insert(place, PayloadFile { content, mode: mode & 0o777 });
+        self.payload.insert(place, PayloadFile { content, mode: mode & 0o777, user: None });
         Ok(())
     }
 }
@@ -161,7 +188,19 @@ fn place(path: &str) -> Option<PathBuf> {
     (!first.as_os_str().as_encoded_bytes().starts_with(b"..")).then_some(place)
 }
 
+/// The user that all containers run as, where the pod says so of each (`FsUserFrom` in pkg/volume/util).
+fn single_user(pod: &Pod) -> Option<u32> {
+    let of_pod = pod.spec.security_context.as_ref().and_then(|context| context.run_as_user);
+    let mut users = pod.spec.all_containers().map(|container| {
+        let own = container.security_context.as_ref().and_then(|context| context.run_as_user);
+        own.or(of_pod)
+    });
+    let first = users.next()??;
+    users.all(|user| user == Some(first)).then(|| u32::try_from(first).ok())?
+}
+
 const DEFAULT_MODE: u32 = 0o644;
+const OWN_TOKEN_MODE: i32 = 0o600;
 
 #[cfg(test)]
 mod tests;

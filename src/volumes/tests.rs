@@ -373,7 +373,7 @@ fn a_volume_without_its_object_is_an_error_until_it_has_had_it_once() {
     assert!(!volume.exists());
     set_up_with(&pod, &dirs, &config_map("{k: one}")).unwrap();
     for gone in [Objects::default(), config_map("{}")] {
-        let is_gone = gone.get(crate::objects::ObjectKind::ConfigMap, "ns", "c").is_none();
+        let is_gone = gone.get(&pod, crate::objects::ObjectKind::ConfigMap, "c") == crate::objects::Lookup::Missing;
         assert_eq!(set_up_with(&pod, &dirs, &gone).unwrap().kept.is_empty(), !is_gone);
         assert_eq!(refresh_with(&pod, &dirs, &gone).unwrap(), if is_gone { vec![error.clone()] } else { Vec::new() });
         assert_eq!(volume.join("k").exists(), is_gone, "an object that is there and empty is no object that is gone");

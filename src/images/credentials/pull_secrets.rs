@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::docker_config::{Shape, parse};
 use super::keyring::{Credential, Keyring, Owner};
 use crate::api::Pod;
-use crate::objects::{ConfigObject, ObjectKind, Objects};
+use crate::objects::{ConfigObject, Lookup, ObjectKind, Objects};
 
 /// What the pod's `imagePullSecrets` give.
 #[derive(Debug, Default)]
@@ -18,12 +18,12 @@ pub(crate) struct PullSecrets {
 impl PullSecrets {
     pub(crate) fn of(pod: &Pod, objects: &Objects) -> Self {
         let mut secrets = Self::default();
-        let namespace = &pod.metadata.namespace;
         // The API takes references without a name, and nobody minds them.
         for name in pod.spec.image_pull_secrets.iter().map(|secret| &secret.name).filter(|name| !name.is_empty()) {
-            match objects.get(ObjectKind::Secret, namespace, name) {
-                Some(secret) => secrets.add(secret),
-                None => secrets.failed.push((name.clone(), None)),
+            match objects.get(pod, ObjectKind::Secret, name) {
+                Lookup::Found(secret) => secrets.add(secret),
+                Lookup::Missing => secrets.failed.push((name.clone(), None)),
+                Lookup::Unknown(why) => secrets.failed.push((name.clone(), Some(why))),
             }
         }
         secrets

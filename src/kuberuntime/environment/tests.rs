@@ -201,7 +201,7 @@ fn strict_expansion_names_every_variable_without_a_value() {
 #[test]
 fn services_come_last_and_the_containers_own_words_may_refer_to_them() {
     let mut objects = objects();
-    objects.services = vec![crate::objects::Service {
+    let services = vec![crate::objects::Service {
         namespace: "default".to_owned(),
         name: "kubernetes".to_owned(),
         cluster_ip: "10.96.0.1".parse().ok(),
@@ -211,6 +211,8 @@ fn services_come_last_and_the_containers_own_words_may_refer_to_them() {
             protocol: crate::api::Protocol::Tcp,
         }],
     }];
+    let content = Some(crate::objects::Content::Services(services));
+    objects.hear(crate::objects::ObjectNews::Heard(crate::objects::Topic::ApiServerService, content));
     let (pod, node) = (pod(), golden::node());
     let given = Given { pod: &pod, pod_ips: &[], node: &node, objects: &objects, from_files: &[] };
     let env =

@@ -20,7 +20,7 @@ impl Drop for Scratch {
 }
 
 fn payload(files: &[(&str, &str)]) -> Payload {
-    let file = |text: &str| PayloadFile { content: text.as_bytes().to_vec(), mode: 0o644 };
+    let file = |text: &str| PayloadFile { content: text.as_bytes().to_vec(), mode: 0o644, user: None };
     files.iter().map(|(path, text)| (PathBuf::from(path), file(text))).collect()
 }
 

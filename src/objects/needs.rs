@@ -1,0 +1,193 @@
+//! What the pods of an API server need of it. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{ObjectKey, references};
+use crate::api::{Pod, PodUid, ProjectionSource, ServiceAccountTokenProjection, VolumeSource};
+
+/// One thing of the API server that is followed for as long as a pod needs it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Topic {
+    Object(ObjectKey),
+    /// All services of a namespace.
+    Services(String),
+    /// The API server's own one, which every pod is told of.
+    ApiServerService,
+    Token(TokenKey),
+}
+
+/// A token by which a pod proves who it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TokenKey {
+    pub(crate) pod: PodUid,
+    pub(crate) pod_name: String,
+    pub(crate) namespace: String,
+    pub(crate) service_account: String,
+    /// Empty: the API server.
+    pub(crate) audience: String,
+    pub(crate) seconds: i64,
+}
+
+/// As long as a token is valid for that says nothing (API default).
+const TOKEN_SECONDS: i64 = 3600;
+
+impl Topic {
+    /// What a pod needs before its containers can be made.
+    pub(crate) fn of(pod: &Pod) -> BTreeSet<Self> {
+        let namespace = &pod.metadata.namespace;
+        let mut topics: BTreeSet<Self> = references(pod).into_iter().map(Self::Object).collect();
+        topics.insert(Self::ApiServerService);
+        if pod.spec.enable_service_links.unwrap_or(true) {
+            topics.insert(Self::Services(namespace.clone()));
+        }
+        topics.extend(tokens(pod).map(|token| Self::Token(TokenKey::of(pod, token))));
+        topics
+    }
+
+    /// What all of `pods` need, each once.
+    pub(crate) fn of_all<'a>(pods: impl Iterator<Item = &'a Pod>) -> BTreeSet<Self> {
+        pods.flat_map(Self::of).collect()
+    }
+}
+
+fn tokens(pod: &Pod) -> impl Iterator<Item = &ServiceAccountTokenProjection> {
+    let projected = pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
+        VolumeSource::Projected(projected) => Some(projected),
+        _ => None,
+    });
+    projected.flat_map(|projected| &projected.sources).filter_map(|source| match &source.source {
+        ProjectionSource::ServiceAccountToken(token) => Some(token),
+        _ => None,
+    })
+}
+
+impl TokenKey {
+    pub(crate) fn of(pod: &Pod, token: &ServiceAccountTokenProjection) -> Self {
+        Self {
+            pod: pod.metadata.uid.clone(),
+            pod_name: pod.metadata.name.clone(),
+            namespace: pod.metadata.namespace.clone(),
+            service_account: pod.spec.service_account_name.clone(),
+            audience: token.audience.clone(),
+            seconds: token.expiration_seconds.unwrap_or(TOKEN_SECONDS),
+        }
+    }
+}
+
+/// What is known of the topics that are followed.
+#[derive(Debug)]
+pub(crate) struct Known<T>(BTreeMap<Topic, Heard<T>>);
+
+#[derive(Debug)]
+enum Heard<T> {
+    /// `None`: the server does not have it.
+    Is(Option<T>),
+    /// Nothing yet, and why.
+    Not(String),
+}
+
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+/// What can be said of a topic.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Lookup<T> {
+    Found(T),
+    Missing,
+    /// It could not be asked for: one line.
+    Unknown(String),
+}
+
+impl<T: PartialEq> Known<T> {
+    pub(crate) fn get(&self, topic: &Topic) -> Lookup<&T> {
+        match self.0.get(topic) {
+            Some(Heard::Is(Some(value))) => Lookup::Found(value),
+            Some(Heard::Is(None)) => Lookup::Missing,
+            Some(Heard::Not(why)) => Lookup::Unknown(why.clone()),
+            None => Lookup::Unknown("nothing was heard of it yet".to_owned()),
+        }
+    }
+
+    /// True if it is news.
+    pub(crate) fn set(&mut self, topic: Topic, value: Option<T>) -> bool {
+        let news = !matches!(self.0.get(&topic), Some(Heard::Is(known)) if *known == value);
+        self.0.insert(topic, Heard::Is(value));
+        news
+    }
+
+    /// It could not be asked for. What is known stays. True if it is news.
+    pub(crate) fn fail(&mut self, topic: Topic, why: String) -> bool {
+        if self.0.contains_key(&topic) {
+            return false;
+        }
+        self.0.insert(topic, Heard::Not(why));
+        true
+    }
+
+    /// Neither what it is nor why it is not known has been heard.
+    pub(crate) fn is_unheard(&self, topic: &Topic) -> bool {
+        !self.0.contains_key(topic)
+    }
+
+    pub(crate) fn forget(&mut self, topic: &Topic) {
+        self.0.remove(topic);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::decode;
+    use crate::objects::ObjectKind;
+
+    fn pod(spec: serde_json::Value) -> Pod {
+        decode(json!({"metadata": {"namespace": "ns", "name": "p", "uid": "u"}, "spec": spec})).unwrap().value
+    }
+
+    fn object(name: &str) -> Topic {
+        Topic::Object(ObjectKey { kind: ObjectKind::ConfigMap, namespace: "ns".into(), name: name.into() })
+    }
+
+    #[test]
+    fn a_pod_needs_what_it_refers_to_its_services_and_its_tokens() {
+        let token = json!({"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}});
+        let sources = json!([token, {"configMap": {"name": "kube-root-ca.crt"}}]);
+        let volumes = json!([{"name": "v", "projected": {"sources": sources}}]);
+        let topics = Topic::of(&pod(json!({"serviceAccountName": "sa", "volumes": volumes})));
+        let key = TokenKey {
+            pod: "u".into(),
+            pod_name: "p".into(),
+            namespace: "ns".into(),
+            service_account: "sa".into(),
+            audience: String::new(),
+            seconds: 3607,
+        };
+        let wanted =
+            [object("kube-root-ca.crt"), Topic::Services("ns".into()), Topic::ApiServerService, Topic::Token(key)];
+        assert_eq!(topics, wanted.into_iter().collect());
+    }
+
+    #[test]
+    fn without_service_links_a_pod_needs_no_services_but_the_servers_own() {
+        let topics = Topic::of(&pod(json!({"enableServiceLinks": false})));
+        assert_eq!(topics, [Topic::ApiServerService].into_iter().collect());
+    }
+
+    #[test]
+    fn what_is_known_stays_when_it_cannot_be_asked_for_any_more() {
+        let mut known = Known::default();
+        assert!(known.is_unheard(&object("a")));
+        assert!(known.fail(object("a"), "away".into()));
+        assert_eq!(known.get(&object("a")), Lookup::Unknown("away".into()));
+        assert!(known.set(object("a"), Some(1)) && !known.set(object("a"), Some(1)));
+        assert!(!known.fail(object("a"), "away".into()));
+        assert_eq!(known.get(&object("a")), Lookup::Found(&1));
+        assert!(known.set(object("a"), None));
+        assert_eq!(known.get(&object("a")), Lookup::Missing);
+    }
+}

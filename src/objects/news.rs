@@ -1,0 +1,37 @@
+//! What was heard of the objects that pods need. Pure.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{ConfigObject, Service, Topic};
+
+#[derive(Clone, PartialEq)]
+pub(crate) enum ObjectNews {
+    /// What it is now; `None`: the server does not have it.
+    Heard(Topic, Option<Content>),
+    /// It cannot be asked for at present: one line.
+    Failed(Topic, String),
+}
+
+#[derive(Clone, PartialEq)]
+pub(crate) enum Content {
+    Object(Arc<ConfigObject>),
+    Services(Vec<Service>),
+    Token(String),
+}
+
+impl fmt::Debug for ObjectNews {
+    // Neither Secrets nor tokens are shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Heard(topic, content) => write!(f, "Heard({topic:?}, there: {})", content.is_some()),
+            Self::Failed(topic, why) => write!(f, "Failed({topic:?}, {why})"),
+        }
+    }
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Content")
+    }
+}
