@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 
 use crate::api::{ConfigMap, DecodeError, PodUid, Secret, decode};
 use crate::apiserver::{ApiError, Change, Client, Collection, Request, reflect};
-use crate::objects::{ConfigObject, Content, ObjectKey, ObjectKind, ObjectNews, Service, TokenKey, Topic};
+use crate::objects::{
+    ConfigObject, Content, ObjectKey, ObjectKind, ObjectNews, PersistentVolume, Service, TokenKey, Topic, bound_volume,
+    is_bound_to,
+};
 use crate::pods::SyncEvent;
 use crate::rt;
 use crate::time::{Backoff, jitter};
@@ -29,6 +32,9 @@ const TOKEN_LONGEST: Duration = Duration::from_secs(60);
 /// A token is replaced when so much of its time is over, and a day at the latest (pkg/kubelet/token/token_manager.go).
 const TOKEN_LIFE: f64 = 0.8;
 const DAY: Duration = Duration::from_secs(24 * 3600);
+/// A claim that is not bound yet is asked for again after so long, and then twice as long.
+const CLAIM_FIRST: Duration = Duration::from_secs(2);
+const CLAIM_LONGEST: Duration = Duration::from_secs(60);
 /// A token of a server that does not say how long it is valid.
 const HOUR: Duration = Duration::from_secs(3600);
 const TOKEN_JITTER: Duration = Duration::from_secs(10);
@@ -55,6 +61,12 @@ impl Follower {
 fn begin(client: Client, inbox: Sender<SyncEvent>, topic: Topic) -> rt::Task<()> {
     match topic.clone() {
         Topic::Token(key) => rt::spawn(keep_token(client, key, inbox)),
+        Topic::Claim { namespace, name } => rt::spawn(find_volume(client, namespace, name, topic, inbox)),
+        Topic::RuntimeClass(name) => {
+            let path = "/apis/node.k8s.io/v1/runtimeclasses".to_owned();
+            let class = Collection { path, field_selector: format!("metadata.name={name}"), bookmarks: false };
+            rt::spawn(follow(client, class, topic, inbox))
+        }
         Topic::Object(key) => rt::spawn(follow(client, one_object(&key), topic, inbox)),
         Topic::Services(namespace) => rt::spawn(follow(client, services(&namespace, String::new()), topic, inbox)),
         Topic::ApiServerService => {
@@ -125,7 +137,8 @@ fn news(topic: &Topic, there: &BTreeMap<String, Value>) -> ObjectNews {
         Topic::Services(_) | Topic::ApiServerService => {
             Some(Ok(Content::Services(there.values().filter_map(Service::read).collect())))
         }
-        Topic::Token(_) => None,
+        Topic::RuntimeClass(name) => there.get(name).map(|class| Ok(Content::RuntimeHandler(handler_of(class)))),
+        Topic::Claim { .. } | Topic::Token(_) => None,
     };
     match content.transpose() {
         Ok(content) => ObjectNews::Heard(topic.clone(), content),
@@ -139,6 +152,42 @@ fn object_of(kind: ObjectKind, object: Value) -> Result<Arc<ConfigObject>, Decod
         ObjectKind::Secret => decode::<Secret>(object)?.value.into(),
     };
     Ok(Arc::new(object))
+}
+
+fn handler_of(class: &Value) -> String {
+    class.get("handler").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// Asks for the volume of a claim until there is one: a node may read both by their names, and watch neither.
+async fn find_volume(client: Client, namespace: String, name: String, topic: Topic, inbox: Sender<SyncEvent>) {
+    let mut backoff = Backoff::new(CLAIM_FIRST, CLAIM_LONGEST);
+    loop {
+        let news = match volume_of(&client, &namespace, &name).await {
+            Ok(volume) => ObjectNews::Heard(topic.clone(), Some(Content::Volume(volume))),
+            Err(why) => ObjectNews::Failed(topic.clone(), why),
+        };
+        let found = matches!(news, ObjectNews::Heard(..));
+        if inbox.send(SyncEvent::Object(news)).await.is_err() {
+            return;
+        }
+        if found {
+            // What is bound stays bound.
+            return std::future::pending().await;
+        }
+        rt::sleep(jitter(backoff.next_wait(), 0.5, rt::random())).await;
+    }
+}
+
+async fn volume_of(client: &Client, namespace: &str, name: &str) -> Result<PersistentVolume, String> {
+    let get = async |path: String| client.send(&Request::get(path)).await?.json();
+    let claim = get(format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")).await;
+    let claim = claim.map_err(|error| error.to_string())?;
+    let bound = bound_volume(&claim).ok_or_else(|| format!("PersistentVolumeClaim is not bound: {name:?}"))?;
+    let volume = get(format!("/api/v1/persistentvolumes/{bound}")).await.map_err(|error| error.to_string())?;
+    if !is_bound_to(&volume, &claim) {
+        return Err(format!("PersistentVolume {bound:?} is not bound to the claim {name:?}"));
+    }
+    PersistentVolume::read(&volume).map_err(|error| format!("PersistentVolume {bound:?}: {error}"))
 }
 
 fn name_of(object: &Value) -> String {

@@ -175,8 +175,8 @@ impl PodRuntime {
         if let Some(message) = dns.of_node {
             self.tell_of_node(EventKind::Warning, Reason::CHECK_LIMITS_FOR_RESOLV_CONF, message);
         }
-        let handler = pod.spec.runtime_class_name.as_deref().unwrap_or_default();
-        let id = self.cri.run_pod_sandbox(&config, handler).await.map_err(|error| words_with_code(&error))?;
+        let handler = self.handler(pod)?;
+        let id = self.cri.run_pod_sandbox(&config, &handler).await.map_err(|error| words_with_code(&error))?;
         let ips = if pod.spec.host_network {
             self.node.node_ips.clone()
         } else {

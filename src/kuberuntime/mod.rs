@@ -48,7 +48,7 @@ use crate::cri::RuntimeService;
 use crate::images::{Images, PullsUnderWay};
 use crate::net::Dialer;
 use crate::node::NodeSettings;
-use crate::objects::Objects;
+use crate::objects::{Lookup, Objects};
 use crate::pods::{ObservedCache, PodDirs, SyncEvent};
 use crate::rpc;
 use crate::rt;
@@ -131,8 +131,21 @@ impl PodRuntime {
 
     /// Whether the runtime can make what is mounted below a volume of the pod read-only too.
     pub(crate) fn mounts_read_only_recursively(&self, pod: &Pod) -> bool {
-        let handler = pod.spec.runtime_class_name.as_deref().unwrap_or_default();
-        self.recursive_read_only.borrow().iter().any(|able| able == handler)
+        self.handler(pod).is_ok_and(|handler| self.recursive_read_only.borrow().contains(&handler))
+    }
+
+    /// What the runtime calls the pod's RuntimeClass; empty for its usual one. For a pod of the node's own the name is the
+    /// runtime's already: there is nobody to ask.
+    fn handler(&self, pod: &Pod) -> Result<String, String> {
+        let Some(class) = pod.spec.runtime_class_name.as_deref() else { return Ok(String::new()) };
+        if !pod.is_of_cluster() {
+            return Ok(class.to_owned());
+        }
+        match self.objects.borrow().runtime_handler(class) {
+            Lookup::Found(handler) => Ok(handler.to_owned()),
+            Lookup::Missing => Err(format!("runtimeclass.node.k8s.io {class:?} not found")),
+            Lookup::Unknown(why) => Err(format!("runtimeclass.node.k8s.io {class:?}: {why}")),
+        }
     }
 
     /// Whether the runtime can keep groups of the image from a pod that names its own.

@@ -22,9 +22,9 @@ impl PodRuntime {
         if pod.spec.host_users != Some(false) {
             return Ok(None);
         }
-        let handler = pod.spec.runtime_class_name.as_deref().unwrap_or_default();
-        if !self.user_namespaces.borrow().iter().any(|able| able == handler) {
-            return Err(unsupported(handler));
+        let handler = self.handler(pod)?;
+        if !self.user_namespaces.borrow().contains(&handler) {
+            return Err(unsupported(&handler));
         }
         let (pods, uid) = (self.dirs.pods().to_owned(), pod.metadata.uid.to_string());
         let length = self.node.user_ids_per_pod;

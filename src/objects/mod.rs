@@ -6,6 +6,7 @@
 mod config_object;
 mod needs;
 mod news;
+mod persistent_volume;
 mod references;
 mod service;
 
@@ -19,6 +20,7 @@ pub(crate) use config_object::{ConfigObject, ObjectKey, ObjectKind};
 use needs::Known;
 pub(crate) use needs::{Lookup, TokenKey, Topic};
 pub(crate) use news::{Content, ObjectNews};
+pub(crate) use persistent_volume::{PersistentSource, PersistentVolume, bound_volume, is_bound_to};
 pub(crate) use references::{references, volumes_follow};
 pub(crate) use service::Service;
 #[cfg(test)]
@@ -73,6 +75,24 @@ impl Objects {
             _ => None,
         });
         lists.flatten()
+    }
+
+    /// The volume that a claim of the pod's namespace is bound to.
+    pub(crate) fn claim(&self, pod: &Pod, name: &str) -> Lookup<&PersistentVolume> {
+        match self.known.get(&Topic::claim(pod, name)) {
+            Lookup::Found(Content::Volume(volume)) => Lookup::Found(volume),
+            Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
+            Lookup::Unknown(why) => Lookup::Unknown(why),
+        }
+    }
+
+    /// The runtime's name for a RuntimeClass of the cluster.
+    pub(crate) fn runtime_handler(&self, class: &str) -> Lookup<&str> {
+        match self.known.get(&Topic::RuntimeClass(class.to_owned())) {
+            Lookup::Found(Content::RuntimeHandler(handler)) => Lookup::Found(handler),
+            Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
+            Lookup::Unknown(why) => Lookup::Unknown(why),
+        }
     }
 
     pub(crate) fn token(&self, key: TokenKey) -> Lookup<&str> {

@@ -14,6 +14,12 @@ pub(crate) enum Topic {
     /// The API server's own one, which every pod is told of.
     ApiServerService,
     Token(TokenKey),
+    Claim {
+        namespace: String,
+        name: String,
+    },
+    /// By its name.
+    RuntimeClass(String),
 }
 
 /// A token by which a pod proves who it is.
@@ -41,7 +47,16 @@ impl Topic {
             topics.insert(Self::Services(namespace.clone()));
         }
         topics.extend(tokens(pod).map(|token| Self::Token(TokenKey::of(pod, token))));
+        topics.extend(pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
+            VolumeSource::PersistentVolumeClaim(claim) => Some(Self::claim(pod, &claim.claim_name)),
+            _ => None,
+        }));
+        topics.extend(pod.spec.runtime_class_name.clone().map(Self::RuntimeClass));
         topics
+    }
+
+    pub(crate) fn claim(pod: &Pod, name: &str) -> Self {
+        Self::Claim { namespace: pod.metadata.namespace.clone(), name: name.to_owned() }
     }
 
     /// What all of `pods` need, each once.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{ConfigObject, Service, Topic};
+use super::{ConfigObject, PersistentVolume, Service, Topic};
 
 #[derive(Clone, PartialEq)]
 pub(crate) enum ObjectNews {
@@ -18,6 +18,8 @@ pub(crate) enum Content {
     Object(Arc<ConfigObject>),
     Services(Vec<Service>),
     Token(String),
+    Volume(PersistentVolume),
+    RuntimeHandler(String),
 }
 
 impl fmt::Debug for ObjectNews {

@@ -51,6 +51,11 @@ pub(crate) enum Problem {
     BackSteps {
         path: String,
     },
+    /// There is nothing to mount for a claim: one line.
+    Claim {
+        name: String,
+        why: String,
+    },
     /// What its files should say cannot be told.
     Files(FilesProblem),
     /// A program that mounts has failed.
@@ -168,6 +173,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BackSteps { path } => write!(f, "invalid path {path:?}: must not contain '..'"),
+            Self::Claim { name, why } => write!(f, "error processing PVC {name}: {why}"),
             Self::Files(problem) => problem.fmt(f),
             Self::Helper { program, what } => write!(f, "{}: {what}", program.display()),
             Self::HugePageSize => f.write_str("medium HugePages takes a pod that asks for huge pages of one size"),
@@ -212,6 +218,7 @@ impl std::error::Error for Problem {
         match self {
             Self::Io { source, .. } => Some(source),
             Self::BackSteps { .. }
+            | Self::Claim { .. }
             | Self::Files(_)
             | Self::Helper { .. }
             | Self::HugePageSize

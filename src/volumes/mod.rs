@@ -172,7 +172,7 @@ fn carry_out(plan: &Plan) -> Result<Vec<Error>, Error> {
                 kept.extend(set_up_files(files, &volume.name)?);
                 continue;
             }
-            Source::HostPath { path, kind } => host_path::check(path, *kind),
+            Source::HostPath { path, kind, .. } => host_path::check(path, *kind),
             Source::Image | Source::Nfs(_) => continue,
         };
         done.map_err(|problem| Error::SetUp { volume: volume.name.clone(), problem })?;

@@ -7,9 +7,10 @@ use super::error::{Error, FilesProblem, Problem};
 use super::nested::nested_mount_points;
 use super::payload::{Payload, payload};
 use crate::api::{
-    Container, EmptyDirVolumeSource, HUGE_PAGES_PREFIX, HostPathType, MEMORY, NfsVolumeSource, Pod, PodSpec, Quantity,
-    StorageMedium, Volume, VolumeSource, pod_limits,
+    Container, EmptyDirVolumeSource, HUGE_PAGES_PREFIX, HostPathType, MEMORY, NfsVolumeSource,
+    PersistentVolumeClaimVolumeSource, Pod, PodSpec, Quantity, StorageMedium, Volume, VolumeSource, pod_limits,
 };
+use crate::objects::{Lookup, PersistentSource};
 
 /// The directories of a pod and its volumes, in the order in which they are made.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ pub(super) enum Source {
     HostPath {
         path: PathBuf,
         kind: HostPathType,
+        read_only: bool,
     },
     /// The runtime mounts it.
     Image,
@@ -93,7 +95,8 @@ impl Planned {
     /// Whatever a mount says, the pod must not write to it.
     pub(super) fn read_only(&self) -> bool {
         match &self.source {
-            Source::EmptyDir(_) | Source::HostPath { .. } => false,
+            Source::EmptyDir(_) => false,
+            Source::HostPath { read_only, .. } => *read_only,
             Source::Files(_) | Source::Image => true,
             Source::Nfs(nfs) => nfs.read_only,
         }
@@ -148,18 +151,9 @@ fn source(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Problem
             let medium = medium(&pod.spec, source, memory)?;
             Ok(Source::EmptyDir(directory(pod, &volume.name, EMPTY_DIR, &volume.name, medium, with)))
         }
-        VolumeSource::HostPath(source) => {
-            let path = PathBuf::from(&source.path);
-            if path.components().any(|part| part == Component::ParentDir) {
-                return Err(Problem::BackSteps { path: source.path.clone() });
-            }
-            Ok(Source::HostPath { path, kind: source.kind })
-        }
+        VolumeSource::HostPath(source) => host_path(&source.path, source.kind, false),
         VolumeSource::Image(_) => Ok(Source::Image),
-        VolumeSource::Nfs(source) => {
-            let path = with.dirs.volume(&pod.metadata.uid, NFS, &volume.name);
-            Ok(Source::Nfs(Nfs { device: nfs_device(source), path, read_only: source.read_only }))
-        }
+        VolumeSource::Nfs(source) => Ok(nfs(pod, source, &volume.name, source.read_only, with)),
         VolumeSource::Projected(_) => files(PROJECTED, in_memory()),
         VolumeSource::Secret(_) => files(SECRET, in_memory()),
         VolumeSource::AwsElasticBlockStore(_) => unsupported("awsElasticBlockStore"),
@@ -176,7 +170,7 @@ fn source(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Problem
         VolumeSource::GitRepo(_) => unsupported("gitRepo"),
         VolumeSource::Glusterfs(_) => unsupported("glusterfs"),
         VolumeSource::Iscsi(_) => unsupported("iscsi"),
-        VolumeSource::PersistentVolumeClaim(_) => unsupported("persistentVolumeClaim"),
+        VolumeSource::PersistentVolumeClaim(claim) => claimed(pod, claim, with),
         VolumeSource::PhotonPersistentDisk(_) => unsupported("photonPersistentDisk"),
         VolumeSource::PortworxVolume(_) => unsupported("portworxVolume"),
         VolumeSource::Quobyte(_) => unsupported("quobyte"),
@@ -185,6 +179,39 @@ fn source(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Problem
         VolumeSource::StorageOs(_) => unsupported("storageos"),
         VolumeSource::VsphereVolume(_) => unsupported("vsphereVolume"),
     }
+}
+
+/// What is bound to the claim, as if the pod had named it itself.
+fn claimed(pod: &Pod, claim: &PersistentVolumeClaimVolumeSource, with: SetUp<'_>) -> Result<Source, Problem> {
+    let PersistentVolumeClaimVolumeSource { claim_name: name, read_only } = claim;
+    let failed = |why: String| Problem::Claim { name: name.clone(), why };
+    let volume = match with.objects.claim(pod, name) {
+        Lookup::Found(volume) => volume,
+        Lookup::Missing => return Err(failed(format!("persistentvolumeclaim {name:?} not found"))),
+        Lookup::Unknown(why) => return Err(failed(why)),
+    };
+    if volume.is_block {
+        return Err(failed("volumes of the mode Block are not supported".to_owned()));
+    }
+    match &volume.source {
+        PersistentSource::HostPath(source) => host_path(&source.path, source.kind, *read_only),
+        PersistentSource::Local(path) => host_path(path, HostPathType::Directory, *read_only),
+        PersistentSource::Nfs(source) => Ok(nfs(pod, source, &volume.name, *read_only || source.read_only, with)),
+        PersistentSource::Other(kind) => Err(failed(format!("volumes of the kind {kind} are not supported"))),
+    }
+}
+
+fn host_path(path: &str, kind: HostPathType, read_only: bool) -> Result<Source, Problem> {
+    let place = PathBuf::from(path);
+    if place.components().any(|part| part == Component::ParentDir) {
+        return Err(Problem::BackSteps { path: path.to_owned() });
+    }
+    Ok(Source::HostPath { path: place, kind, read_only })
+}
+
+fn nfs(pod: &Pod, source: &NfsVolumeSource, name: &str, read_only: bool, with: SetUp<'_>) -> Source {
+    let path = with.dirs.volume(&pod.metadata.uid, NFS, name);
+    Source::Nfs(Nfs { device: nfs_device(source), path, read_only })
 }
 
 /// A directory of the pod for a volume; `marker` is the name of what says that it is set up.

@@ -1,0 +1,94 @@
+//! A volume of the cluster as a pod of this node mounts it. Pure.
+
+use serde_json::Value;
+
+use crate::api::{DecodeError, HostPathVolumeSource, NfsVolumeSource, decode};
+
+/// What is bound to a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PersistentVolume {
+    pub(crate) name: String,
+    pub(crate) source: PersistentSource,
+    /// A device, and no directory.
+    pub(crate) is_block: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum PersistentSource {
+    HostPath(HostPathVolumeSource),
+    /// A directory of this node, which has to be there.
+    Local(String),
+    Nfs(NfsVolumeSource),
+    /// The key of its source in the volume's spec.
+    Other(String),
+}
+
+impl PersistentVolume {
+    /// Reads a `v1.PersistentVolume`.
+    pub(crate) fn read(object: &Value) -> Result<Self, DecodeError> {
+        let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let field = |key: &str| object.pointer("/spec").and_then(|spec| spec.get(key)).cloned();
+        let source = if let Some(source) = field("hostPath") {
+            PersistentSource::HostPath(decode(source)?.value)
+        } else if let Some(source) = field("nfs") {
+            PersistentSource::Nfs(decode(source)?.value)
+        } else if field("local").is_some() {
+            PersistentSource::Local(text("/spec/local/path"))
+        } else {
+            let keys = object.pointer("/spec").and_then(Value::as_object);
+            let kind =
+                keys.into_iter().flatten().find(|(key, value)| value.is_object() && !NO_SOURCE.contains(&key.as_str()));
+            PersistentSource::Other(kind.map_or_else(|| "unknown".to_owned(), |(key, _)| key.clone()))
+        };
+        Ok(Self { name: text("/metadata/name"), source, is_block: text("/spec/volumeMode") == "Block" })
+    }
+}
+
+/// Objects in the spec that are no sources.
+const NO_SOURCE: [&str; 3] = ["capacity", "claimRef", "nodeAffinity"];
+
+/// The name of the volume that a `v1.PersistentVolumeClaim` is bound to.
+pub(crate) fn bound_volume(claim: &Value) -> Option<&str> {
+    let is_bound = claim.pointer("/status/phase").and_then(Value::as_str) == Some("Bound");
+    let name = claim.pointer("/spec/volumeName").and_then(Value::as_str);
+    name.filter(|name| is_bound && !name.is_empty())
+}
+
+/// Whether the volume is bound to this claim, and not to another one of its name.
+pub(crate) fn is_bound_to(volume: &Value, claim: &Value) -> bool {
+    let uid = volume.pointer("/spec/claimRef/uid");
+    uid.is_some() && uid == claim.pointer("/metadata/uid")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn volume(spec: Value) -> PersistentVolume {
+        PersistentVolume::read(&json!({"metadata": {"name": "pv"}, "spec": spec})).unwrap()
+    }
+
+    #[test]
+    fn what_this_node_can_mount_is_read_and_the_rest_is_named() {
+        let local = volume(json!({"capacity": {"storage": "1Gi"}, "local": {"path": "/mnt/d"}, "volumeMode": "Block"}));
+        assert_eq!((local.source, local.is_block), (PersistentSource::Local("/mnt/d".to_owned()), true));
+        let nfs = volume(json!({"nfs": {"server": "s", "path": "/p", "readOnly": true}}));
+        assert!(matches!(nfs.source, PersistentSource::Nfs(nfs) if nfs.read_only));
+        assert!(matches!(volume(json!({"hostPath": {"path": "/h"}})).source, PersistentSource::HostPath(_)));
+        let other = volume(json!({"capacity": {}, "claimRef": {}, "csi": {"driver": "d"}}));
+        assert_eq!(other.source, PersistentSource::Other("csi".to_owned()));
+    }
+
+    #[test]
+    fn a_claim_is_bound_when_both_sides_say_so() {
+        let claim =
+            |phase: &str| json!({"metadata": {"uid": "c"}, "spec": {"volumeName": "pv"}, "status": {"phase": phase}});
+        assert_eq!(bound_volume(&claim("Bound")), Some("pv"));
+        assert_eq!(bound_volume(&claim("Pending")), None);
+        assert!(is_bound_to(&json!({"spec": {"claimRef": {"uid": "c"}}}), &claim("Bound")));
+        assert!(!is_bound_to(&json!({"spec": {"claimRef": {"uid": "d"}}}), &claim("Bound")));
+        assert!(!is_bound_to(&json!({}), &json!({})));
+    }
+}
