@@ -14,7 +14,7 @@ use super::security_context::ImageUser;
 use crate::api::{Format, MEMORY, Pod, Quantity, ResourceList, Time, decode};
 use crate::cri::v1::{DnsConfig, Mount};
 use crate::node::NodeSettings;
-use crate::objects::{Objects, SourceObject};
+use crate::objects::{Content, ObjectNews, Objects, SourceObject, Topic};
 use crate::pod_sources::static_pod::{Object, Origin, read_manifest};
 use crate::pods::SourceName;
 use crate::wire::protobuf::Message as _;
@@ -100,6 +100,10 @@ fn objects() -> Objects {
         configs.map(|object| SourceObject { object: Arc::new(object), origin: path.into(), since }).collect();
     let mut objects = Objects::default();
     objects.replace(&configs);
+    for SourceObject { object, .. } in configs {
+        let topic = Topic::Object(object.key.clone());
+        objects.hear(ObjectNews::Heard(topic, Some(Content::Object(object))));
+    }
     objects
 }
 
