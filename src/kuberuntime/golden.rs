@@ -60,7 +60,7 @@ pub(crate) fn node_with_memory(bytes: u64) -> NodeSettings {
 
 /// Makes all that the runtime would be told of a pod, right or wrong: it must come to an end.
 pub(crate) fn tell_everything(pod: &Pod) {
-    let (node, objects) = (node(), objects());
+    let (node, objects) = (node(), objects(pod));
     let dns = pod_dns(pod, &node, &DnsConfig::default());
     let _ = sandbox_config(pod, 0, &node, &dns.config);
     let ips = ["10.0.0.2".parse().unwrap()];
@@ -86,8 +86,8 @@ pub(crate) fn tell_everything(pod: &Pod) {
     let _ = Instant::now() + pod.spec.termination_grace();
 }
 
-/// The objects of the recordings.
-fn objects() -> Objects {
+/// The objects of the recordings; of what else `pod` refers to it is known that it is not there.
+fn objects(pod: &Pod) -> Objects {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/manifests/00-objects.yaml");
     let origin = Origin { source: SourceName::File, path, node_name: "node1", seen: "" };
     let read = read_manifest(&std::fs::read(path).unwrap(), &origin).unwrap().into_iter();
@@ -100,6 +100,9 @@ fn objects() -> Objects {
         configs.map(|object| SourceObject { object: Arc::new(object), origin: path.into(), since }).collect();
     let mut objects = Objects::default();
     objects.replace(&configs);
+    for topic in Topic::of(pod) {
+        objects.hear(ObjectNews::Heard(topic, None));
+    }
     for SourceObject { object, .. } in configs {
         let topic = Topic::Object(object.key.clone());
         objects.hear(ObjectNews::Heard(topic, Some(Content::Object(object))));
@@ -149,7 +152,7 @@ fn check_container(recording: &Recording, recorded: &Value) {
     let pod = &recording.pod;
     let name = recorded["metadata"]["name"].as_str().unwrap();
     let container = pod.spec.all_containers().find(|container| container.name == name).unwrap();
-    let given = Given { pod, pod_ips: &recording.pod_ips, node: &node(), objects: &objects(), from_files: &[] };
+    let given = Given { pod, pod_ips: &recording.pod_ips, node: &node(), objects: &objects(pod), from_files: &[] };
     let input = ContainerInput {
         pod,
         container,
