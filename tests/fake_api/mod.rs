@@ -14,6 +14,8 @@
 //! api.wait("/api/v1/namespaces/default/pods/web", "web to run", |pod| pod["status"]["phase"] == "Running");
 //! assert_eq!(api.count("list", "/api/v1/pods"), 3);
 //! ```
+//!
+//! Whoever includes it and does not use all of it says `#[expect(dead_code)]` at its `mod`.
 
 mod api_error;
 mod authorizer;
@@ -40,6 +42,7 @@ pub(crate) mod request_log;
 mod resources;
 mod selectors;
 mod serve;
+mod service_accounts;
 mod shared;
 mod signer;
 mod store;
@@ -80,6 +83,9 @@ pub(crate) struct Options {
     pub address: IpAddr,
     /// Whether nodes may do only what a node may; else everybody may do everything.
     pub node_authorization: bool,
+    /// Whether there is what every cluster has: the service `kubernetes`, an account and the authority's certificate in
+    /// each namespace, and for each pod the token of its account.
+    pub furnished: bool,
     /// How many changes can be watched after the fact.
     pub history: usize,
     /// Answers that are longer are compressed for who takes it.
@@ -98,6 +104,7 @@ impl Default for Options {
             tls: true,
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             node_authorization: true,
+            furnished: false,
             history: 1000,
             gzip_above: 128 * 1024,
             approve: false,
@@ -128,6 +135,9 @@ impl FakeApi {
         let fake = Self { shared, address, _port: port, listening: Mutex::default() };
         for namespace in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             fake.create(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }));
+        }
+        if fake.look(|world| world.options.furnished) {
+            fake.change(service_accounts::add_own_service);
         }
         fake.listen();
         fake

@@ -11,6 +11,7 @@ use super::managed_fields::{self, Writer};
 use super::node_restriction::{self, Operation};
 use super::patch::PatchType;
 use super::resources::{Resource, Target};
+use super::service_accounts;
 use super::store::Object;
 use super::strategies;
 use super::world::{World, text};
@@ -85,6 +86,7 @@ impl World {
         for gone in ["deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields", "selfLink"] {
             remove(metadata, gone);
         }
+        service_accounts::admit(self, resource, &mut object);
         strategies::prepare_for_create(resource, &mut object);
         signer::prepare_for_create(resource, &mut object, &caller.identity);
         remove_nulls(&mut object);
@@ -97,6 +99,9 @@ impl World {
         strategies::admit_create(resource, &mut object);
         let object = self.store.put(target.key(), object);
         let object = signer::after_write(self, target, object);
+        if self.options.furnished && resource.is_core("namespaces") {
+            service_accounts::furnish(self, &target.name);
+        }
         Ok(Written { object: shown(target, &object), created: true })
     }
 

@@ -13,6 +13,7 @@ mod deletions;
 #[path = "../fake_api/mod.rs"]
 mod fake_api;
 mod faults;
+mod furniture;
 mod http2;
 mod lists;
 mod nodes;

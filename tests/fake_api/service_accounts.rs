@@ -1,0 +1,97 @@
+//! What every namespace of a cluster has, and what its pods get without asking for it.
+
+use serde_json::{Value, json};
+
+use super::resources::{Resource, Target};
+use super::verbs::Caller;
+use super::world::{World, text};
+
+const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// As upstream asks for it: an hour, and seven seconds to tell it from what users ask for.
+const EXPIRATION_SECONDS: u64 = 3607;
+
+/// What controllers make in a new namespace.
+pub(crate) fn furnish(world: &mut World, namespace: &str) {
+    let caller = Caller { manager: "kube-controller-manager".to_owned(), ..Caller::test() };
+    let authority = world.authority.pem();
+    for (resource, name, data) in [
+        ("serviceaccounts", "default", Value::Null),
+        ("configmaps", "kube-root-ca.crt", json!({ "ca.crt": authority })),
+    ] {
+        let target = Target::parse(&format!("/api/v1/namespaces/{namespace}/{resource}")).expect("it is served");
+        let object = json!({ "metadata": { "name": name }, "data": data });
+        // It may be there, from before.
+        let _ = world.create(&caller, &target, object);
+    }
+}
+
+/// The server's own service, which every cluster has.
+pub(crate) fn add_own_service(world: &mut World) {
+    let target = Target::parse("/api/v1/namespaces/default/services").expect("it is served");
+    let service = json!({
+        "metadata": { "name": "kubernetes", "labels": { "component": "apiserver", "provider": "kubernetes" } },
+        "spec": {
+            "clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"], "internalTrafficPolicy": "Cluster",
+            "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+            "ports": [{ "name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443 }],
+        },
+    });
+    let caller = Caller { manager: "kube-apiserver".to_owned(), ..Caller::test() };
+    world.create(&caller, &target, service).expect("a service of its own");
+}
+
+/// Gives a pod its service account, and the account's token at the usual place.
+pub(crate) fn admit(world: &mut World, resource: &Resource, pod: &mut Value) {
+    let is_mirror = !pod["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_null();
+    if !world.options.furnished || !resource.is_core("pods") || is_mirror {
+        return;
+    }
+    let suffix = world.new_suffix();
+    if text(pod, "/spec/serviceAccountName").is_empty() {
+        pod["spec"]["serviceAccountName"] = json!("default");
+    }
+    let account = format!(
+        "/api/v1/namespaces/{}/serviceaccounts/{}",
+        text(pod, "/metadata/namespace"),
+        text(pod, "/spec/serviceAccountName")
+    );
+    let account = world.get(&account);
+    let of_account = account.map(|account| account["automountServiceAccountToken"].clone()).unwrap_or_default();
+    let of_pod = &pod["spec"]["automountServiceAccountToken"];
+    if of_pod == false || of_pod.is_null() && of_account == false {
+        return;
+    }
+    let volume = format!("kube-api-access-{suffix}");
+    let mount = json!({ "mountPath": MOUNT_PATH, "name": volume, "readOnly": true });
+    let mut is_used = false;
+    for list in ["initContainers", "containers"] {
+        for container in pod["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            let mut mounts = container["volumeMounts"].as_array().cloned().unwrap_or_default();
+            if !mounts.iter().any(|mount| mount["mountPath"] == MOUNT_PATH) {
+                is_used = true;
+                mounts.push(mount.clone());
+                container["volumeMounts"] = Value::Array(mounts);
+            }
+        }
+    }
+    if is_used {
+        let mut volumes = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
+        volumes.push(token_volume(&volume));
+        pod["spec"]["volumes"] = Value::Array(volumes);
+    }
+}
+
+fn token_volume(name: &str) -> Value {
+    let namespace = json!({ "apiVersion": "v1", "fieldPath": "metadata.namespace" });
+    json!({
+        "name": name,
+        "projected": {
+            "defaultMode": 420,
+            "sources": [
+                { "serviceAccountToken": { "expirationSeconds": EXPIRATION_SECONDS, "path": "token" } },
+                { "configMap": { "name": "kube-root-ca.crt", "items": [{ "key": "ca.crt", "path": "ca.crt" }] } },
+                { "downwardAPI": { "items": [{ "path": "namespace", "fieldRef": namespace }] } },
+            ],
+        },
+    })
+}
