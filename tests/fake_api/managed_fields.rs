@@ -14,10 +14,11 @@ pub(crate) struct Writer<'a> {
 }
 
 /// Whether an update is written down: no longer once somebody has put an empty list in the record's place, or one empty
-/// entry.
-pub(crate) fn is_recorded(new: &Value, old: &Value) -> bool {
+/// entry, which a part such as `status` cannot.
+pub(crate) fn is_recorded(subresource: &str, new: &Value, old: &Value) -> bool {
     let entries = |object: &Value| object["metadata"]["managedFields"].as_array().cloned();
-    let is_reset = entries(new).is_some_and(|entries| entries.is_empty() || entries == [json!({})]);
+    let is_empty = entries(new).is_some_and(|entries| entries.is_empty() || entries == [json!({})]);
+    let is_reset = subresource.is_empty() && is_empty;
     !is_reset && entries(old).is_some_and(|entries| !entries.is_empty())
 }
 
@@ -72,6 +73,7 @@ pub(crate) fn record(new: &mut Value, old: Option<&Value>, writer: Writer<'_>) {
     }
     entries.retain(|entry| entry["fieldsV1"] != json!({}));
     entries.sort_by(|one, other| one["time"].as_str().cmp(&other["time"].as_str()));
+    strip(new);
     if !entries.is_empty() {
         new["metadata"]["managedFields"] = Value::Array(entries);
     }
@@ -106,7 +108,7 @@ fn keys_of(name: &str) -> &'static [&'static str] {
     match name {
         "conditions" | "addresses" => &["type"],
         "containers" | "initContainers" | "ephemeralContainers" | "volumes" | "env" | "imagePullSecrets" => &["name"],
-        "ports" => &["containerPort", "protocol"],
+        "ports" => &["containerPort", "port", "protocol"],
         "volumeMounts" => &["mountPath"],
         "ownerReferences" => &["uid"],
         "podIPs" => &["ip"],

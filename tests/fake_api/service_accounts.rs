@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::api_error::ApiError;
 use super::resources::{Resource, Target};
 use super::verbs::Caller;
 use super::world::{World, text};
@@ -40,26 +41,27 @@ pub(crate) fn add_own_service(world: &mut World) {
     world.create(&caller, &target, service).expect("a service of its own");
 }
 
-/// Gives a pod its service account, and the account's token at the usual place.
-pub(crate) fn admit(world: &mut World, resource: &Resource, pod: &mut Value) {
+/// Gives a pod its service account, which must be there, and the account's token at the usual place.
+pub(crate) fn admit(world: &mut World, resource: &Resource, pod: &mut Value) -> Result<(), ApiError> {
     let is_mirror = !pod["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_null();
     if !world.options.furnished || !resource.is_core("pods") || is_mirror {
-        return;
+        return Ok(());
     }
     let suffix = world.new_suffix();
     if text(pod, "/spec/serviceAccountName").is_empty() {
         pod["spec"]["serviceAccountName"] = json!("default");
     }
-    let account = format!(
-        "/api/v1/namespaces/{}/serviceaccounts/{}",
-        text(pod, "/metadata/namespace"),
-        text(pod, "/spec/serviceAccountName")
-    );
-    let account = world.get(&account);
-    let of_account = account.map(|account| account["automountServiceAccountToken"].clone()).unwrap_or_default();
+    let (namespace, name) = (text(pod, "/metadata/namespace"), text(pod, "/spec/serviceAccountName"));
+    let Some(account) = world.get(&format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}")) else {
+        let looked_for = format!("error looking up service account {namespace}/{name}");
+        let why = format!("{looked_for}: serviceaccount {name:?} not found");
+        return Err(ApiError::forbidden(resource, text(pod, "/metadata/name"), &why));
+    };
+    pod["spec"]["serviceAccount"] = json!(name);
+    let of_account = &account["automountServiceAccountToken"];
     let of_pod = &pod["spec"]["automountServiceAccountToken"];
-    if of_pod == false || of_pod.is_null() && of_account == false {
-        return;
+    if of_pod == false || of_pod.is_null() && *of_account == false {
+        return Ok(());
     }
     let volume = format!("kube-api-access-{suffix}");
     let mount = json!({ "mountPath": MOUNT_PATH, "name": volume, "readOnly": true });
@@ -79,6 +81,7 @@ pub(crate) fn admit(world: &mut World, resource: &Resource, pod: &mut Value) {
         volumes.push(token_volume(&volume));
         pod["spec"]["volumes"] = Value::Array(volumes);
     }
+    Ok(())
 }
 
 fn token_volume(name: &str) -> Value {

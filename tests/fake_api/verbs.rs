@@ -86,7 +86,6 @@ impl World {
         for gone in ["deletionTimestamp", "deletionGracePeriodSeconds", "generation", "managedFields", "selfLink"] {
             remove(metadata, gone);
         }
-        service_accounts::admit(self, resource, &mut object);
         strategies::prepare_for_create(resource, &mut object);
         signer::prepare_for_create(resource, &mut object, &caller.identity);
         remove_nulls(&mut object);
@@ -97,6 +96,7 @@ impl World {
         }
         managed_fields::record(&mut object, None, writer(caller, target, &time));
         strategies::admit_create(resource, &mut object);
+        service_accounts::admit(self, resource, &mut object)?;
         let object = self.store.put(target.key(), object);
         let object = signer::after_write(self, target, object);
         if self.options.furnished && resource.is_core("namespaces") {
@@ -156,7 +156,7 @@ impl World {
     fn replace(&mut self, caller: &Caller, target: &Target, mut new: Value, old: &Object) -> Result<Written, ApiError> {
         let resource = target.resource;
         check_place(target, &new)?;
-        let is_recorded = managed_fields::is_recorded(&new, old);
+        let is_recorded = managed_fields::is_recorded(&target.subresource, &new, old);
         self.admit(caller, target, Operation::Update, Some(&new), Some(old))?;
         self.check_version(target, &new, old)?;
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
