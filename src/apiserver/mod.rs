@@ -19,6 +19,7 @@ mod request;
 mod retry;
 mod tls;
 mod traffic;
+mod verifier;
 mod watch_event;
 
 pub(crate) use client::{Client, Source};

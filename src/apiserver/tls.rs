@@ -7,12 +7,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use rustls::RootCertStore;
 use rustls::client::{ClientConfig, ClientConnection};
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
 use super::traffic::Traffic;
+use super::verifier::Verifier;
 use crate::net::{AnyCertificate, HostClock};
 use crate::rt::{AsyncRead, AsyncWrite, TcpStream};
 
@@ -27,16 +27,14 @@ pub(super) fn client_config(
     trust: Trust,
     identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
 ) -> Result<ClientConfig, rustls::Error> {
-    let builder = ClientConfig::builder_with_details(Arc::new(ring::default_provider()), Arc::new(HostClock));
-    let builder = builder.with_safe_default_protocol_versions()?;
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_details(Arc::clone(&provider), Arc::new(HostClock));
+    let builder = builder.with_safe_default_protocol_versions()?.dangerous();
     let builder = match trust {
-        Trust::Anybody => builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate)),
+        Trust::Anybody => builder.with_custom_certificate_verifier(Arc::new(AnyCertificate)),
         Trust::Authorities(list) => {
-            let mut roots = RootCertStore::empty();
-            for certificate in list {
-                roots.add(certificate)?;
-            }
-            builder.with_root_certificates(roots)
+            let own = identity.as_ref().map_or(&[][..], |(chain, _)| chain);
+            builder.with_custom_certificate_verifier(Verifier::new(&list, own, provider)?)
         }
     };
     let mut config = match identity {

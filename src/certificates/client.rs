@@ -225,7 +225,6 @@ impl Keeper {
         rt::blocking(move || places.put(&pair, from_bootstrap, present.now())).await?;
         let leaf = issued.pair.leaf;
         let until = date(leaf.not_after);
-        log!(info, "client certificate issued", until = until);
         self.tell(
             EventKind::Normal,
             Reason::CERTIFICATE_ISSUED,
@@ -249,7 +248,6 @@ impl Keeper {
             FoundOwn::Nobody | FoundOwn::Token => format!("no client certificate: {why}"),
         };
         if self.told != message {
-            log!(warn, message.as_str());
             self.tell(EventKind::Warning, Reason::CERTIFICATE_REQUEST_FAILED, message.clone());
             self.told = message;
         }
@@ -277,7 +275,6 @@ impl Keeper {
         let has_expired = entry.standing == Some(Standing::Expired);
         if has_expired && before.standing != entry.standing {
             let message = format!("client certificate expired {}", date(entry.not_after.unwrap_or_default()));
-            log!(error, message.as_str());
             self.tell(EventKind::Warning, Reason::CERTIFICATE_EXPIRED, message);
         }
         if let Some(fault) = entry.fault.as_ref().filter(|fault| before.fault.as_ref() != Some(fault)) {

@@ -8,6 +8,7 @@
 mod ask;
 mod book;
 mod client;
+pub(crate) mod discovery;
 mod key;
 mod kubeconfig;
 mod look;

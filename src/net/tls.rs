@@ -295,7 +295,8 @@ pub(crate) struct HostClock;
 
 impl TimeProvider for HostClock {
     fn current_time(&self) -> Option<UnixTime> {
-        let seconds = u64::try_from(clock::timestamp().as_second()).ok()?;
+        // Before 1970 nothing is good yet, either.
+        let seconds = u64::try_from(clock::timestamp().as_second()).unwrap_or(0);
         Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
     }
 }

@@ -157,3 +157,22 @@ fn it_is_waited_for_a_date_only_where_the_clock_can_tell_it() {
     assert_eq!(issued.wait(until, at(FAR)), span(YEAR / 2 - 3));
     assert_eq!(issued.wait(MADE, at(FAR)), span(0));
 }
+
+#[test]
+fn what_has_just_been_issued_is_kept_for_a_while_whatever_its_dates_say() {
+    // Six minutes, five of which were over when it was signed.
+    let made = MADE - 300;
+    let short = |age: u64| Held {
+        not_before: made,
+        not_after: made + 360,
+        age: Some(Duration::from_secs(age)),
+        share: share(0),
+    };
+    let Standing::Good { until } = short(0).standing(at(MADE)) else { panic!("{:?}", short(0).standing(at(MADE))) };
+    assert_eq!(until, MADE + 36);
+    check(short(35), at(MADE + 35), "good");
+    check(short(36), at(MADE + 36), "due");
+    // A clock two hours ahead of the signer's.
+    check(short(1), at(MADE + 7200), "good");
+    check(short(36), at(MADE + 7200), "expired");
+}

@@ -1,0 +1,142 @@
+//! Whom the API server's certificate must come from, also while the clock is behind.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use crate::host::clock;
+use crate::wire::x509::Certificate;
+
+/// Chain, name and dates are rustls's to verify; the moment is looked at before.
+#[derive(Debug)]
+pub(super) struct Verifier {
+    inner: Arc<WebPkiServerVerifier>,
+    /// The newest moment that is known to be past, in seconds since 1970.
+    floor: u64,
+}
+
+impl Verifier {
+    /// `own` is what this side shows: it was made before now as well.
+    pub(super) fn new(
+        authorities: &[CertificateDer<'static>],
+        own: &[CertificateDer<'static>],
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Arc<Self>, rustls::Error> {
+        let mut roots = RootCertStore::empty();
+        for certificate in authorities {
+            roots.add(certificate.clone())?;
+        }
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+        let inner = verifier.map_err(|error| rustls::Error::General(error.to_string()))?;
+        let built = clock::built().and_then(|second| u64::try_from(second).ok());
+        let floor = authorities.iter().chain(own).filter_map(made).chain(built).max().unwrap_or(0);
+        Ok(Arc::new(Self { inner, floor }))
+    }
+}
+
+/// When a certificate was made.
+fn made(certificate: &CertificateDer<'_>) -> Option<u64> {
+    u64::try_from(Certificate::read(certificate).ok()?.not_before).ok()
+}
+
+/// A clock that is certainly behind says nothing of what is not good yet: then the newest of what is there is as old as
+/// it says. What has expired by what is certain stays expired.
+fn moment(clock: u64, floor: u64, shown: Option<u64>) -> u64 {
+    if clock < floor { floor.max(shown.unwrap_or(0)) } else { clock }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        server: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let shown = between.iter().chain([server]).filter_map(made).max();
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(moment(now.as_secs(), self.floor, shown)));
+        self.inner.verify_server_cert(server, between, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::crypto::ring::default_provider;
+    use rustls::pki_types::pem::PemObject as _;
+
+    use super::*;
+
+    /// Made in 1970, until 2049.
+    const AUTHORITY: &[u8] = include_bytes!("../../tests/data/certificates/ca.crt");
+    /// For board-1, made on 2026-01-02.
+    const SERVER: &[u8] = include_bytes!("../../tests/data/certificates/leaf.crt");
+    const MADE: u64 = 1_767_323_045;
+
+    #[track_caller]
+    fn check(own: &[CertificateDer<'static>], name: &'static str, clock: u64, is_believed: bool) {
+        let [authority, server] = [AUTHORITY, SERVER].map(|pem| CertificateDer::from_pem_slice(pem).unwrap());
+        let verifier = Verifier::new(&[authority], own, Arc::new(default_provider())).unwrap();
+        let name = ServerName::try_from(name).unwrap();
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(clock));
+        let verified = verifier.verify_server_cert(&server, &[], &name, &[], now);
+        assert_eq!(verified.is_ok(), is_believed, "{clock}: {verified:?}");
+    }
+
+    #[test]
+    fn a_clock_that_is_certainly_behind_keeps_nobody_from_the_server() {
+        check(&[], "board-1", 0, true);
+        check(&[], "board-1", MADE, true);
+        let own = [CertificateDer::from_pem_slice(SERVER).unwrap()];
+        check(&own, "board-1", MADE - 1, true);
+    }
+
+    #[test]
+    fn names_count_whatever_the_clock_says_and_so_do_dates_that_it_can_tell() {
+        check(&[], "board-2", 0, false);
+        check(&[], "board-2", MADE, false);
+        // Later than all that is known to be past.
+        check(&[], "board-1", MADE - 1, false);
+    }
+
+    #[test]
+    fn the_moment_is_the_clocks_unless_that_is_behind_what_is_past() {
+        for (clock, floor, shown, expected) in [
+            (7, 5, Some(9), 7),
+            (5, 5, Some(9), 5),
+            (4, 5, Some(9), 9),
+            (4, 5, Some(3), 5),
+            (0, 5, None, 5),
+            (0, 0, None, 0),
+        ] {
+            assert_eq!(moment(clock, floor, shown), expected);
+        }
+    }
+}

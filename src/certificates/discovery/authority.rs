@@ -1,0 +1,127 @@
+//! The authority of a cluster, known by the digest of its key. Pure.
+
+use std::fmt::{self, Write as _};
+use std::str::FromStr;
+
+use ring::digest::{SHA256, digest};
+
+use crate::certificates::pem;
+use crate::wire::x509::Certificate;
+
+/// `sha256:` and the SHA-256 of a public key with its algorithm (SubjectPublicKeyInfo), in hex: as `kubeadm` prints it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pin(String);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BadPin;
+
+impl fmt::Display for BadPin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("expected sha256: and 64 hexadecimal digits")
+    }
+}
+
+impl Pin {
+    fn of(certificate: &Certificate) -> Self {
+        let mut text = "sha256:".to_owned();
+        for byte in digest(&SHA256, &certificate.public_key).as_ref() {
+            // A string takes everything.
+            let _ = write!(text, "{byte:02x}");
+        }
+        Self(text)
+    }
+}
+
+impl FromStr for Pin {
+    type Err = BadPin;
+
+    fn from_str(text: &str) -> Result<Self, BadPin> {
+        let (kind, digits) = text.split_once(':').ok_or(BadPin)?;
+        let is_digest = digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_known = kind.eq_ignore_ascii_case("sha256");
+        if is_known && is_digest { Ok(Self(text.to_ascii_lowercase())) } else { Err(BadPin) }
+    }
+}
+
+impl fmt::Display for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Why an authority is not the one that was meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unpinned {
+    /// There is no certificate in what the cluster calls its authority.
+    Nothing,
+    /// None of the pins is of one of these keys.
+    Other { expected: Vec<Pin>, found: Vec<Pin> },
+}
+
+impl fmt::Display for Unpinned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |pins: &[Pin]| pins.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
+        match self {
+            Self::Nothing => f.write_str("the cluster shows no certificate of its authority"),
+            Self::Other { expected, found } => {
+                write!(
+                    f,
+                    "the cluster's authority is not the expected one: expected {}, found {}",
+                    list(expected),
+                    list(found)
+                )
+            }
+        }
+    }
+}
+
+/// Whether one of the certificates in `pem` has a key that was pinned. Where nothing was pinned everything will do.
+pub(crate) fn check_authority(pem: &[u8], pins: &[Pin]) -> Result<(), Unpinned> {
+    let certificates = pem::certificates(pem).map_err(|_| Unpinned::Nothing)?;
+    let found: Result<Vec<Pin>, _> =
+        certificates.iter().map(|der| Certificate::read(der).map(|read| Pin::of(&read))).collect();
+    let found = found.map_err(|_| Unpinned::Nothing)?;
+    if pins.is_empty() || found.iter().any(|pin| pins.contains(pin)) {
+        return Ok(());
+    }
+    Err(Unpinned::Other { expected: pins.to_vec(), found })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CA: &[u8] = include_bytes!("../../../tests/data/certificates/ca.crt");
+    const LEAF: &[u8] = include_bytes!("../../../tests/data/certificates/leaf.crt");
+    /// openssl x509 -pubkey | openssl pkey -pubin -outform DER | sha256sum
+    const PIN: &str = "sha256:4f71478110e4d1e7487d1a8cadd9c8228254999cb6e3bcfce119ff3900165488";
+    const OTHER: &str = "sha256:978fe5a36bbfed38836d62266694db1ce434bee3a6f8e83103d2228ff46760e1";
+
+    fn pins(texts: &[&str]) -> Vec<Pin> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn an_authority_is_known_by_the_digest_that_other_programs_make_of_its_key() {
+        assert_eq!(check_authority(CA, &pins(&[PIN])), Ok(()));
+        assert_eq!(check_authority(CA, &pins(&[&PIN.to_uppercase()])), Ok(()));
+        assert_eq!(check_authority(CA, &pins(&[OTHER, PIN])), Ok(()));
+        assert_eq!(check_authority(&[LEAF, CA].concat(), &pins(&[PIN])), Ok(()));
+        assert_eq!(check_authority(LEAF, &[]), Ok(()));
+    }
+
+    #[test]
+    fn another_authority_is_refused_with_both_digests() {
+        let error = check_authority(CA, &pins(&[OTHER])).unwrap_err().to_string();
+        assert_eq!(error, format!("the cluster's authority is not the expected one: expected {OTHER}, found {PIN}"));
+        assert_eq!(check_authority(b"", &pins(&[PIN])), Err(Unpinned::Nothing));
+        assert_eq!(check_authority(b"", &[]), Err(Unpinned::Nothing));
+    }
+
+    #[test]
+    fn what_is_no_digest_is_refused() {
+        for text in ["", "sha256", "sha256:", "sha1:4f71", &PIN[..70], &PIN.replace('f', "g"), &format!("{PIN}0")] {
+            assert_eq!(text.parse::<Pin>(), Err(BadPin), "{text}");
+        }
+    }
+}

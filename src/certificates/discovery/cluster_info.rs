@@ -1,0 +1,144 @@
+//! The ConfigMap `cluster-info`: a kubeconfig that anybody may read, signed with each bootstrap token. Pure.
+//!
+//! The signature is a JWS with a payload that is left out (RFC 7515, appendix F), by HMAC with SHA-256: only who knows the
+//! token can have made it.
+
+use std::fmt;
+
+use ring::hmac;
+use serde_json::Value;
+
+use super::BootstrapToken;
+use crate::api::Bytes;
+use crate::certificates::signing_request::url_safe;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ClusterInfoError {
+    NoKubeconfig,
+    /// Nothing there is signed with this token.
+    NoSuchToken {
+        id: String,
+    },
+    /// What is signed was not signed by who knows the token.
+    BadSignature {
+        id: String,
+    },
+}
+
+impl fmt::Display for ClusterInfoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoKubeconfig => {
+                f.write_str("the cluster is not set up for joining: its cluster-info has no kubeconfig")
+            }
+            Self::NoSuchToken { id } => write!(
+                f,
+                "the cluster does not know token {id:?}, or it has expired (kubeadm token create, on the control plane, \
+                 makes a new one)"
+            ),
+            Self::BadSignature { id } => write!(
+                f,
+                "the server does not prove that it knows token {id:?}: another secret, or not the cluster that was meant"
+            ),
+        }
+    }
+}
+
+/// The kubeconfig in a cluster-info, if its maker knows the token.
+pub(crate) fn verified_kubeconfig(cluster_info: &Value, token: &BootstrapToken) -> Result<String, ClusterInfoError> {
+    let data = |key: &str| {
+        let text = cluster_info.get("data").and_then(|data| data.get(key)?.as_str());
+        text.filter(|text| !text.is_empty())
+    };
+    let id = || token.id().to_owned();
+    let kubeconfig = data("kubeconfig").ok_or(ClusterInfoError::NoKubeconfig)?;
+    let signature = data(&format!("jws-kubeconfig-{}", token.id()));
+    let signature = signature.ok_or_else(|| ClusterInfoError::NoSuchToken { id: id() })?;
+    if is_signed(kubeconfig, signature, token) {
+        Ok(kubeconfig.to_owned())
+    } else {
+        Err(ClusterInfoError::BadSignature { id: id() })
+    }
+}
+
+fn is_signed(content: &str, signature: &str, token: &BootstrapToken) -> bool {
+    let mut parts = signature.split('.');
+    let (Some(header), Some(""), Some(mac), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+        return false;
+    };
+    let fields: Option<Value> = decode(header).and_then(|header| serde_json::from_slice(&header).ok());
+    let is_ours = fields.is_some_and(|fields| {
+        fields.get("alg").is_some_and(|alg| alg == "HS256") && fields.get("kid").is_some_and(|kid| kid == token.id())
+    });
+    let key = hmac::Key::new(hmac::HMAC_SHA256, token.secret().as_bytes());
+    let signed = format!("{header}.{}", url_safe(content.as_bytes()));
+    is_ours && decode(mac).is_some_and(|mac| hmac::verify(&key, signed.as_bytes(), &mac).is_ok())
+}
+
+/// Base64 for URLs, without padding (RFC 4648, section 5).
+fn decode(text: &str) -> Option<Vec<u8>> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    let padding = "=".repeat((4 - text.len() % 4) % 4);
+    let padded = text.replace('-', "+").replace('_', "/") + &padding;
+    Bytes::from_base64(&padded).filter(|_| plain).map(|bytes| bytes.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    // As the bootstrapsigner of kube-controller-manager 1.36 has signed it.
+    const KUBECONFIG: &str = include_str!("../../../tests/data/certificates/cluster-info.conf");
+    const SIGNATURE: &str = "eyJhbGciOiJIUzI1NiIsImtpZCI6ImFiY2RlZiJ9..z1H3zLuDOY5zoWzIJf403P-IFhgv90lJMWwfJqctJqA";
+
+    fn token(text: &str) -> BootstrapToken {
+        text.parse().unwrap()
+    }
+
+    fn info(kubeconfig: &str, signature: &str) -> Value {
+        json!({"data": {"kubeconfig": kubeconfig, "jws-kubeconfig-abcdef": signature}})
+    }
+
+    #[test]
+    fn what_the_cluster_has_signed_with_the_token_is_believed() {
+        let read = verified_kubeconfig(&info(KUBECONFIG, SIGNATURE), &token("abcdef.0123456789abcdef"));
+        assert_eq!(read, Ok(KUBECONFIG.to_owned()));
+    }
+
+    #[test]
+    fn a_token_that_has_expired_or_never_was_is_named() {
+        let error = ClusterInfoError::NoSuchToken { id: "aaaaaa".to_owned() };
+        let read = verified_kubeconfig(&info(KUBECONFIG, SIGNATURE), &token("aaaaaa.0123456789abcdef"));
+        assert_eq!(read, Err(error));
+        let empty = verified_kubeconfig(&json!({}), &token("aaaaaa.0123456789abcdef"));
+        assert_eq!(empty, Err(ClusterInfoError::NoKubeconfig));
+    }
+
+    #[test]
+    fn nothing_else_is_believed() {
+        let bad = Err(ClusterInfoError::BadSignature { id: "abcdef".to_owned() });
+        let right = token("abcdef.0123456789abcdef");
+        let (header, mac) = SIGNATURE.split_once("..").unwrap();
+        let plain = url_safe(br#"{"alg":"none","kid":"abcdef"}"#);
+        let other = url_safe(br#"{"alg":"HS256","kid":"aaaaaa"}"#);
+        for signature in [
+            "x",
+            "...",
+            &format!("{plain}.."),
+            &format!("{plain}..{mac}"),
+            &format!("{other}..{mac}"),
+            &format!("{header}.."),
+            &format!("{header}..{}", mac.to_lowercase()),
+            &format!("{header}.x.{mac}"),
+            &format!("{header}..{mac}."),
+            &format!("{header}..{mac}="),
+        ] {
+            assert_eq!(verified_kubeconfig(&info(KUBECONFIG, signature), &right), bad, "{signature}");
+        }
+        let changed = KUBECONFIG.replace("server", "Server");
+        assert_eq!(verified_kubeconfig(&info(&changed, SIGNATURE), &right), bad);
+        assert_eq!(verified_kubeconfig(&info(KUBECONFIG, SIGNATURE), &token("abcdef.0123456789abcdee")), bad);
+    }
+}
