@@ -53,6 +53,8 @@ pub(super) struct TlsSocket(Rc<RefCell<Inner>>);
 struct Inner {
     tcp: TcpStream,
     tls: ClientConnection,
+    /// Came and not yet opened: what TLS has opened must be read before it takes more.
+    unopened: Vec<u8>,
     /// Sealed and not yet taken by the kernel: `unsent[sent..]`.
     unsent: Vec<u8>,
     sent: usize,
@@ -73,7 +75,7 @@ impl TlsSocket {
         traffic: Rc<Traffic>,
     ) -> io::Result<Self> {
         let tls = ClientConnection::new(config, name).map_err(io::Error::other)?;
-        let mut inner = Inner { tcp, tls, unsent: Vec::new(), sent: 0, sealed: 0, traffic };
+        let mut inner = Inner { tcp, tls, unopened: Vec::new(), unsent: Vec::new(), sent: 0, sealed: 0, traffic };
         std::future::poll_fn(|context| inner.poll_shake_hands(context)).await?;
         match inner.tls.alpn_protocol() {
             Some(b"h2") => Ok(Self(Rc::new(RefCell::new(inner)))),
@@ -95,20 +97,21 @@ impl Inner {
         }
     }
 
-    /// Takes in what has come; 0 at the end.
+    /// Opens some of what has come; 0 at the end.
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        // On the stack: a connection that rests keeps no buffer.
-        let mut buffer = [0; READ];
-        let len = ready!(Pin::new(&mut self.tcp).poll_read(context, &mut buffer))?;
-        self.traffic.received(len);
-        let mut bytes = buffer.get(..len).unwrap_or_default();
-        while !bytes.is_empty() {
-            self.tls.read_tls(&mut bytes)?;
-            if let Err(error) = self.tls.process_new_packets() {
-                // The other side is told why, if it takes it.
-                let _ = self.poll_flush(context);
-                return Poll::Ready(Err(io::Error::other(error)));
-            }
+        if self.unopened.is_empty() {
+            // On the stack: a connection that rests keeps no buffer.
+            let mut buffer = [0; READ];
+            let len = ready!(Pin::new(&mut self.tcp).poll_read(context, &mut buffer))?;
+            self.traffic.received(len);
+            self.unopened = buffer.get(..len).unwrap_or_default().to_vec();
+        }
+        let len = self.tls.read_tls(&mut self.unopened.as_slice())?;
+        self.unopened.drain(..len);
+        if let Err(error) = self.tls.process_new_packets() {
+            // The other side is told why, if it takes it.
+            let _ = self.poll_flush(context);
+            return Poll::Ready(Err(io::Error::other(error)));
         }
         Poll::Ready(Ok(len))
     }
