@@ -43,6 +43,7 @@ enum Mirrored {
 /// Until the watch has shown a mirror.
 const SETTLES: Duration = Duration::from_secs(10);
 const RETRY_MIRROR: Duration = Duration::from_secs(20);
+const RETRY_NODE: Duration = Duration::from_secs(2);
 
 impl Reporter {
     pub(crate) fn new(client: Client, node: &str, inbox: Sender<SyncEvent>) -> Self {
@@ -160,7 +161,9 @@ impl Reporter {
             None => Mirrored::Settles(now + SETTLES),
             Some(why) => {
                 log!(warn, "mirror pod not as it should be", pod = done.name, error = why);
-                Mirrored::Failed(now + jitter(RETRY_MIRROR, 0.5, rt::random()))
+                // As long as the node is not known to the server its mirrors cannot be.
+                let wait = if self.node_uid.is_none() { RETRY_NODE } else { RETRY_MIRROR };
+                Mirrored::Failed(now + jitter(wait, 0.5, rt::random()))
             }
         };
         self.mirrored.insert(done.name, state);
@@ -190,9 +193,14 @@ async fn report(client: &Client, job: &Job) -> ReportOutcome {
             let version = answer.pointer("/metadata/resourceVersion").and_then(Value::as_str);
             ReportOutcome::Accepted { version: version.and_then(|version| version.parse().ok()).unwrap_or_default() }
         }
-        Err(error) if error.is_not_found() || error.is_conflict() => ReportOutcome::Unknown,
+        Err(error) if error.is_not_found() || error.is_conflict() || is_another(&error) => ReportOutcome::Unknown,
         Err(error) => ReportOutcome::Failed(error.to_string()),
     }
+}
+
+/// A patch for the pod of another uid is an invalid one to the server.
+fn is_another(error: &ApiError) -> bool {
+    matches!(error, ApiError::Refused(status) if status.code == 422 && status.message.contains("metadata.uid"))
 }
 
 /// At once, and no other pod of this name.

@@ -19,5 +19,6 @@ mod lease;
 #[path = "../faults/node.rs"]
 #[expect(dead_code, unused_imports, reason = "other tests ask for other things")]
 mod node;
+mod pods;
 mod registration;
 mod status;

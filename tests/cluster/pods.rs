@@ -1,0 +1,280 @@
+//! The pods of a cluster: run, told of, given what they need, and given back.
+
+use serde_json::{Value, json};
+
+use super::fake_api::faults::WatchFault;
+use super::fake_api::world::Network;
+use super::joined::Joined;
+use coracle::cri::v1::ContainerState;
+
+const PODS: &str = "/api/v1/pods";
+const WEB: &str = "/api/v1/namespaces/default/pods/web";
+const MIRROR: &str = "/api/v1/namespaces/default/pods/own-node-a";
+
+fn pod(name: &str, spec: &Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "nodeName": "node-a",
+            "enableServiceLinks": false,
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "main", "image": "localhost/coracle/busybox:1", "imagePullPolicy": "IfNotPresent"}],
+        },
+    });
+    for (key, value) in spec.as_object().unwrap() {
+        object["spec"][key] = value.clone();
+    }
+    object
+}
+
+fn mounted(volume: &Value) -> Value {
+    let mount = json!([{"name": "v", "mountPath": "/v"}]);
+    let container = json!({
+        "name": "main", "image": "localhost/coracle/busybox:1", "imagePullPolicy": "IfNotPresent", "volumeMounts": mount
+    });
+    json!({"containers": [container], "volumes": [volume]})
+}
+
+impl Joined {
+    /// A node that is ready, and a pod on it that is.
+    fn with_web(spec: &Value) -> Self {
+        let mut joined = Self::new();
+        joined.start("", &[]);
+        joined.api.create(&pod("web", spec));
+        joined.wait_until_web_is_ready();
+        joined
+    }
+
+    #[track_caller]
+    fn wait_until_web_is_ready(&self) -> Value {
+        self.api.wait(WEB, "the pod to be ready", is_ready)
+    }
+
+    /// The ids of the containers that run.
+    fn running(&self) -> Vec<String> {
+        self.node.fake.look(|world| {
+            let running = world.containers.iter().filter(|one| one.state == ContainerState::Running);
+            running.map(|one| one.id.clone()).collect()
+        })
+    }
+
+    fn volume_file(&self, plugin: &str, file: &str) -> Option<String> {
+        let uid = self.api.get(WEB)?["metadata"]["uid"].as_str()?.to_owned();
+        let path = self.node.folder().join(format!("pods/pods/{uid}/volumes/{plugin}/v/{file}"));
+        std::fs::read_to_string(path).ok()
+    }
+
+    #[track_caller]
+    fn wait_for_file(&self, plugin: &str, file: &str, content: &str) {
+        let what = format!("{file} says {content:?}");
+        self.node.wait_until(&what, |_| self.volume_file(plugin, file).as_deref() == Some(content));
+    }
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
+}
+
+#[test]
+fn a_pod_is_run_and_what_becomes_of_it_is_told() {
+    let joined = Joined::with_web(&json!({}));
+    let pod = joined.wait_until_web_is_ready();
+    assert_eq!(pod["status"]["phase"], "Running");
+    assert_eq!(pod["status"]["containerStatuses"][0]["started"], true);
+    for patch in joined.api.requests_of("patch", &format!("{WEB}/status")) {
+        assert_eq!(patch.json()["metadata"]["uid"], pod["metadata"]["uid"]);
+    }
+}
+
+#[test]
+fn a_pod_that_is_deleted_is_stopped_and_given_back() {
+    let joined = Joined::with_web(&json!({}));
+    joined.api.delete(WEB);
+    joined.api.wait_gone(WEB);
+    let deletes = joined.api.requests_of("delete", WEB);
+    assert_eq!(deletes.len(), 1);
+    assert_eq!(deletes[0].json()["gracePeriodSeconds"], 0);
+    joined.node.wait_until_nothing_is_left();
+}
+
+#[test]
+fn conditions_of_others_stay() {
+    let joined = Joined::with_web(&json!({}));
+    let gate = json!({"type": "example.com/gate", "status": "True"});
+    let mut conditions = joined.api.get(WEB).unwrap()["status"]["conditions"].as_array().unwrap().clone();
+    conditions.push(gate);
+    joined
+        .api
+        .patch(&format!("{WEB}/status"), &json!({"status": {"conditions": conditions, "containerStatuses": null}}));
+    let told = joined
+        .api
+        .wait(WEB, "what was taken away to be back", |pod| pod["status"]["containerStatuses"][0]["ready"] == true);
+    let all = told["status"]["conditions"].as_array().unwrap();
+    assert!(all.iter().any(|one| one["type"] == "example.com/gate"), "{told}");
+}
+
+#[test]
+fn a_readiness_gate_that_opens_makes_the_pod_ready() {
+    let mut joined = Joined::new();
+    joined.start("", &[]);
+    joined.api.create(&pod("web", &json!({"readinessGates": [{"conditionType": "example.com/gate"}]})));
+    let running = joined.api.wait(WEB, "the pod to run", |pod| pod["status"]["phase"] == "Running");
+    assert!(!is_ready(&running));
+    let mut conditions = running["status"]["conditions"].as_array().unwrap().clone();
+    conditions.push(json!({"type": "example.com/gate", "status": "True"}));
+    joined.api.patch(&format!("{WEB}/status"), &json!({"status": {"conditions": conditions}}));
+    joined.wait_until_web_is_ready();
+}
+
+#[test]
+fn a_history_that_is_lost_restarts_nothing_and_is_listed_once() {
+    let joined = Joined::with_web(&json!({}));
+    let before = joined.running();
+    let begun = joined.api.count("watch", PODS);
+    joined.api.compact();
+    joined.api.on("watch", PODS).answer(410).times(1);
+    joined.api.restart();
+    joined.api.wait_for_requests("watch", PODS, begun + 1);
+    joined.api.create(&pod("other", &json!({})));
+    let other = "/api/v1/namespaces/default/pods/other";
+    joined.api.wait(other, "another pod to be ready", is_ready);
+    assert!(before.iter().all(|id| joined.running().contains(id)));
+}
+
+#[test]
+fn events_that_come_twice_or_in_another_order_do_no_harm() {
+    for fault in [WatchFault::Duplicate, WatchFault::Reorder] {
+        let mut joined = Joined::new();
+        joined.api.on("watch", PODS).watch(fault);
+        joined.start("", &[]);
+        joined.api.wait_for_watches(PODS, 1);
+        for name in ["web", "other"] {
+            joined.api.create(&pod(name, &json!({})));
+        }
+        joined.wait_until_web_is_ready();
+        joined.api.delete(WEB);
+        // One that waits for its successor gets one.
+        let other = "/api/v1/namespaces/default/pods/other";
+        joined.api.patch(other, &json!({"metadata": {"labels": {"a": "b"}}}));
+        joined.api.wait_gone(WEB);
+    }
+}
+
+#[test]
+fn a_watch_that_is_cut_goes_on_where_it_was() {
+    let mut joined = Joined::new();
+    joined.api.on("watch", PODS).watch(WatchFault::CutInEvent(3)).times(2);
+    joined.start("", &[]);
+    joined.api.create(&pod("web", &json!({})));
+    joined.wait_until_web_is_ready();
+    joined.api.create(&pod("other", &json!({})));
+    joined.api.wait("/api/v1/namespaces/default/pods/other", "the other pod to be ready", is_ready);
+    assert_eq!(joined.api.count("list", PODS), 0);
+}
+
+#[test]
+fn a_map_is_mounted_and_its_files_follow_it() {
+    let map = |value: &str| {
+        let metadata = json!({"name": "m", "namespace": "default"});
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"k": value}})
+    };
+    let mut joined = Joined::new();
+    joined.start("", &[]);
+    joined.api.create(&pod("web", &mounted(&json!({"name": "v", "configMap": {"name": "m"}}))));
+    joined.api.wait_for("the missing map to be told", |world| {
+        world.list("/api/v1/events").iter().any(|event| event["reason"] == "FailedMount")
+    });
+    joined.api.create(&map("one"));
+    joined.wait_until_web_is_ready();
+    assert_eq!(joined.volume_file("kubernetes.io~configmap", "k").as_deref(), Some("one"));
+    joined.api.update(&map("two"));
+    joined.wait_for_file("kubernetes.io~configmap", "k", "two");
+}
+
+#[test]
+fn a_token_is_mounted_and_neither_it_nor_a_secret_is_ever_logged() {
+    let mut joined = Joined::new();
+    joined.start("", &["-v", "4"]);
+    let account = json!({"name": "default", "namespace": "default"});
+    joined.api.create(&json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}));
+    let metadata = json!({"name": "s", "namespace": "default"});
+    joined.api.create(&json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"p": "aGlkZGVuLXZhbHVl"}
+    }));
+    let sources = json!([{"serviceAccountToken": {"path": "token"}}, {"secret": {"name": "s"}}]);
+    let mut spec = mounted(&json!({"name": "v", "projected": {"sources": sources}}));
+    spec["serviceAccountName"] = json!("default");
+    joined.api.create(&pod("web", &spec));
+    joined.wait_until_web_is_ready();
+    let token = joined.volume_file("kubernetes.io~projected", "token").unwrap();
+    assert!(token.len() > 20);
+    assert_eq!(joined.volume_file("kubernetes.io~projected", "p").as_deref(), Some("hidden-value"));
+    let log = joined.node.log();
+    assert!(!log.contains(&token) && !log.contains("hidden-value") && !log.contains("aGlkZGVu"));
+}
+
+#[test]
+fn more_than_a_buffer_of_tls_is_read_as_a_whole() {
+    let mut joined = Joined::new();
+    for number in 0..40 {
+        let mut many = pod(&format!("p{number}"), &json!({}));
+        many["metadata"]["annotations"] = json!({"filling": "x".repeat(4000)});
+        many["status"] = json!({"phase": "Succeeded"});
+        joined.api.create(&many);
+    }
+    joined.start("", &[]);
+    joined.api.create(&pod("web", &json!({})));
+    joined.wait_until_web_is_ready();
+    assert_eq!(joined.api.connections_so_far(), 1);
+}
+
+#[test]
+fn a_pod_that_has_ended_before_never_begins_again() {
+    let mut joined = Joined::new();
+    joined.api.create(&pod("web", &json!({"restartPolicy": "Never"})));
+    joined.api.patch(&format!("{WEB}/status"), &json!({"status": {"phase": "Succeeded"}}));
+    joined.start("", &[]);
+    joined.api.create(&pod("other", &json!({})));
+    joined.api.wait("/api/v1/namespaces/default/pods/other", "the other pod to be ready", is_ready);
+    assert_eq!(joined.running().len(), 1);
+    assert_eq!(joined.api.get(WEB).unwrap()["status"]["phase"], "Succeeded");
+}
+
+#[test]
+fn a_pod_of_the_nodes_own_has_a_mirror_that_comes_back_and_goes_with_it() {
+    let mut joined = Joined::new();
+    joined.start("", &[]);
+    joined.node.write_manifest(
+        "own",
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: own}\nspec:\n  containers: [{name: main, image: 'localhost/coracle/busybox:1', \
+         imagePullPolicy: IfNotPresent}]\n",
+    );
+    let mirror = joined.api.wait(MIRROR, "the mirror to be ready", is_ready);
+    let owner = &mirror["metadata"]["ownerReferences"][0];
+    assert_eq!((&owner["kind"], &owner["name"]), (&json!("Node"), &json!("node-a")));
+    let before = joined.running();
+    joined.api.delete_with_grace(MIRROR, 0);
+    joined
+        .api
+        .wait(MIRROR, "another mirror", |pod| pod["metadata"]["uid"] != mirror["metadata"]["uid"] && is_ready(pod));
+    assert_eq!(joined.running(), before);
+    joined.node.remove_manifest("own");
+    joined.api.wait_gone(MIRROR);
+}
+
+#[test]
+fn pods_run_on_while_the_server_is_away_and_their_news_is_told_later() {
+    let joined = Joined::with_web(&json!({}));
+    let before = joined.running();
+    joined.api.set_network(Network::Refused);
+    joined.node.fake.exit("main", 1);
+    joined.node.wait_until("the container was started again", |_| {
+        let running = joined.running();
+        running.len() == 1 && running != before
+    });
+    joined.api.set_network(Network::Open);
+    joined.api.wait(WEB, "the restart to be told", |pod| pod["status"]["containerStatuses"][0]["restartCount"] == 1);
+}
