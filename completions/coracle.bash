@@ -13,12 +13,13 @@ _coracle() {
         --cgroup-driver) words='cgroupfs systemd' ;;
         --cloud-provider) words='external' ;;
         --serialize-image-pulls | --cgroups-per-qos | --cpu-cfs-quota | --fail-swap-on | --seccomp-default | \
-            --strict-image-pull-policy | --evict-static-pods | --register-node | --leave-kernel-parameters)
+            --strict-image-pull-policy | --evict-static-pods | --register-node | --leave-kernel-parameters | --rotate-certificates)
             [[ $current == -* ]] || words='true false' ;;
         --config | --lock-file | --pod-manifest-path | --resolv-conf | --watchdog-device | --local-socket | \
-            --container-runtime-endpoint | --image-service-endpoint | --image-credential-provider-config)
+            --container-runtime-endpoint | --image-service-endpoint | --image-credential-provider-config | --kubeconfig | --bootstrap-kubeconfig)
             mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
-        --config-dir | --root-dir | --image-credential-provider-bin-dir) mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
+        --config-dir | --root-dir | --cert-dir | --kubernetes-dir | --image-credential-provider-bin-dir) mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
+        --token | --discovery-token-ca-cert-hash | --node-name | --timeout) return ;;
         -c | --container | --tail | --since | --limit-bytes | -n | --namespace | --file-check-frequency | --max-pods | --node-labels | --pod-max-pids | --runtime-request-timeout | --registry-qps | \
             --registry-burst | --hostname-override | --node-ip | --register-with-taints | --node-status-max-images | --cluster-dns | --cluster-domain | --healthz-port | \
             --healthz-bind-address | --image-gc-high-threshold | --image-gc-low-threshold | -v | --v)
@@ -34,12 +35,17 @@ _coracle() {
                 ;;
             events | pods) words='-o --output -n --namespace --local-socket -h --help' ;;
             status) words='-o --output --local-socket -h --help' ;;
+            join)
+                words='--token --discovery-token-ca-cert-hash --discovery-token-unsafe-skip-ca-verification --node-name --no-start
+                    --timeout --kubernetes-dir --root-dir -h --help'
+                ;;
+            leave) words='--delete-node --no-restart --kubernetes-dir --root-dir -h --help' ;;
             validate)
                 words='-h --help'
                 [[ $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
                 ;;
             version) words='-h --help' ;;
-            help) words='describe events logs pods status validate version' ;;
+            help) words='describe events join leave logs pods status validate version' ;;
             *)
                 words='--pod-manifest-path --file-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default
                     --container-runtime-endpoint --image-service-endpoint --runtime-request-timeout --serialize-image-pulls
@@ -47,10 +53,10 @@ _coracle() {
                     --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft
                     --eviction-soft-grace-period --evict-static-pods --hostname-override --node-ip --register-node --register-with-taints
                     --node-status-max-images --cloud-provider --cluster-dns --cluster-domain
-                    --leave-kernel-parameters --resolv-conf --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --config-dir
+                    --leave-kernel-parameters --resolv-conf --kubeconfig --bootstrap-kubeconfig --rotate-certificates --cert-dir --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --config-dir
                     --root-dir --local-socket --healthz-port --healthz-bind-address --lock-file --watchdog-device -v --v
                     -h --help --version'
-                [[ -n $command || $current == -* ]] || words='pods describe logs events status validate version help'
+                [[ -n $command || $current == -* ]] || words='pods describe logs events status validate join leave version help'
                 ;;
         esac
     fi

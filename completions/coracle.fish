@@ -1,8 +1,10 @@
 # fish completion of coracle(8). tests/manual.rs holds it against the program's own help.
 
-set -l commands describe events help logs pods status validate version
+set -l commands describe events help join leave logs pods status validate version
 complete -c coracle -f
 complete -c coracle -n __fish_use_subcommand -a describe -d 'Everything about one pod'
+complete -c coracle -n __fish_use_subcommand -a join -d 'Make this machine a node of a cluster'
+complete -c coracle -n __fish_use_subcommand -a leave -d 'Take this machine out of its cluster'
 complete -c coracle -n __fish_use_subcommand -a logs -d 'What a container has written'
 complete -c coracle -n __fish_use_subcommand -a events -d 'What has happened of late'
 complete -c coracle -n __fish_use_subcommand -a help -d 'What --help says'
@@ -12,7 +14,7 @@ complete -c coracle -n __fish_use_subcommand -a validate -d 'Check manifests bef
 complete -c coracle -n __fish_use_subcommand -a version -d 'The version'
 
 complete -c coracle -s h -l help -d 'What there is'
-complete -c coracle -n '__fish_seen_subcommand_from help' -a 'describe events logs pods status validate version'
+complete -c coracle -n '__fish_seen_subcommand_from help' -a 'describe events join leave logs pods status validate version'
 complete -c coracle -n '__fish_seen_subcommand_from validate' -F
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s o -l output -x -a 'wide json yaml' -d 'How they are shown'
 complete -c coracle -n '__fish_seen_subcommand_from events status' -s o -l output -x -a 'json yaml' -d 'How it is shown'
@@ -25,7 +27,19 @@ complete -c coracle -n $logs -l tail -x -d 'Only so many of the last lines'
 complete -c coracle -n $logs -l since -x -d 'Only what is younger'
 complete -c coracle -n $logs -l timestamps -d 'With the moment before each line'
 complete -c coracle -n $logs -l limit-bytes -x -d 'No more than this'
-complete -c coracle -n "not __fish_seen_subcommand_from help validate version" -l local-socket -r -F -d 'Where coracle listens'
+set -l join '__fish_seen_subcommand_from join'
+complete -c coracle -n $join -l token -x -d 'Good for asking for a certificate'
+complete -c coracle -n $join -l discovery-token-ca-cert-hash -x -d "Digest of the authority's key"
+complete -c coracle -n $join -l discovery-token-unsafe-skip-ca-verification -d 'Believe whoever knows the token'
+complete -c coracle -n $join -l node-name -x -d 'Name of the node'
+complete -c coracle -n $join -l no-start -d 'Write everything, and start nothing'
+complete -c coracle -n $join -l timeout -x -d 'Ask a server that is away for so long'
+set -l leave '__fish_seen_subcommand_from leave'
+complete -c coracle -n $leave -l delete-node -d "Delete the node's object, too"
+complete -c coracle -n $leave -l no-restart -d 'Leave the agent as it runs'
+complete -c coracle -n '__fish_seen_subcommand_from join leave' -l kubernetes-dir -r -F -d 'Kubeconfigs'
+complete -c coracle -n '__fish_seen_subcommand_from join leave' -l root-dir -r -F -d 'State'
+complete -c coracle -n "not __fish_seen_subcommand_from help join leave validate version" -l local-socket -r -F -d 'Where coracle listens'
 
 set -l agent "not __fish_seen_subcommand_from $commands"
 complete -c coracle -n $agent -l pod-manifest-path -r -F -d 'Manifests, a directory or a file'
@@ -59,6 +73,10 @@ complete -c coracle -n $agent -l cluster-dns -x -d 'Resolvers of the cluster'
 complete -c coracle -n $agent -l cluster-domain -x -d 'Domain of the cluster'
 complete -c coracle -n $agent -l leave-kernel-parameters -d "Do not set the kernel's parameters"
 complete -c coracle -n $agent -l resolv-conf -r -F -d 'Resolver settings that pods inherit'
+complete -c coracle -n $agent -l kubeconfig -r -F -d "The node's credentials"
+complete -c coracle -n $agent -l bootstrap-kubeconfig -r -F -d 'Credentials to ask for its own ones with'
+complete -c coracle -n $agent -l rotate-certificates -d 'Replace the certificate before it expires'
+complete -c coracle -n $agent -l cert-dir -r -F -d 'Certificates and keys'
 complete -c coracle -n $agent -l cgroup-driver -x -a 'cgroupfs systemd' -d 'Who makes control groups'
 complete -c coracle -n $agent -l cgroups-per-qos -a 'true false' -d 'Control groups for the classes of pods'
 complete -c coracle -n $agent -l cpu-cfs-quota -a 'true false' -d 'Keep containers to their CPU limits'

@@ -30,17 +30,31 @@ _coracle() {
             validate)
                 _arguments '(-h --help)'{-h,--help} '*:manifest:_files'
                 return ;;
+            join)
+                _arguments '2:server:' '--token[good for asking for a certificate]:token:' \
+                    '*--discovery-token-ca-cert-hash[digest of the key of the authority]:digest:' \
+                    '--discovery-token-unsafe-skip-ca-verification[believe whoever knows the token]' \
+                    '--node-name[name of the node]:name:' '--no-start[write everything, and start nothing]' \
+                    '--timeout[ask a server that is away for so long]:duration:' \
+                    '--kubernetes-dir[kubeconfigs]:directory:_files -/' '--root-dir[state]:directory:_files -/' '(-h --help)'{-h,--help}
+                return ;;
+            leave)
+                _arguments '2:: :' '--delete-node[delete the object of the node, too]' '--no-restart[leave the agent as it runs]' \
+                    '--kubernetes-dir[kubeconfigs]:directory:_files -/' '--root-dir[state]:directory:_files -/' '(-h --help)'{-h,--help}
+                return ;;
             version)
                 _arguments '2:: :' '(-h --help)'{-h,--help}
                 return ;;
             help)
-                _values command describe events logs pods status validate version
+                _values command describe events join leave logs pods status validate version
                 return ;;
         esac
     fi
     local -a commands flags
     commands=(
         'describe:everything about one pod'
+        'join:make this machine a node of a cluster'
+        'leave:take this machine out of its cluster'
         'logs:what a container has written'
         'events:what has happened of late'
         'help:what --help says'
@@ -81,6 +95,10 @@ _coracle() {
         '--cluster-domain[domain of the cluster]:name:'
         '--leave-kernel-parameters[do not set parameters of the kernel]'
         '--resolv-conf[resolver settings that pods inherit]:path:_files'
+        '--kubeconfig[credentials of the node]:file:_files'
+        '--bootstrap-kubeconfig[credentials to ask for its own ones with]:file:_files'
+        '--rotate-certificates[replace the certificate before it expires]'
+        '--cert-dir[certificates and keys]:directory:_files -/'
         '--cgroup-driver[who makes control groups]:driver:(cgroupfs systemd)'
         '--cgroups-per-qos=-[control groups for the classes of pods]::bool:(true false)'
         '--cpu-cfs-quota=-[keep containers to their CPU limits]::bool:(true false)'

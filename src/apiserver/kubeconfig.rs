@@ -39,6 +39,37 @@ pub(crate) enum Token {
 pub(crate) struct BadKubeconfig(String);
 
 impl Kubeconfig {
+    /// A server of which nothing else is known yet.
+    pub(crate) fn of_server(server: &str) -> Self {
+        Self {
+            server: server.to_owned(),
+            authority: None,
+            server_name: None,
+            insecure: false,
+            proxy: None,
+            certificate: None,
+            token: None,
+        }
+    }
+
+    /// The cluster of a kubeconfig that has one and says nothing of who asks it: that of a `cluster-info`.
+    pub(crate) fn of_only_cluster(text: &[u8]) -> Result<Self, BadKubeconfig> {
+        let bad = |what: &dyn fmt::Display| BadKubeconfig(what.to_string());
+        let mut documents = yaml::parse(text).map_err(|error| bad(&error))?.into_iter();
+        let document = documents.next().ok_or_else(|| bad(&"expected a kubeconfig, found nothing"))?;
+        let file: KubeconfigFile = decode(document.value).map_err(|error: DecodeError| bad(&error))?.value;
+        let cluster = file.clusters.into_iter().next().map(|named| named.cluster);
+        let cluster = cluster.filter(|cluster| !cluster.server.is_empty());
+        let cluster = cluster.ok_or_else(|| bad(&"clusters: expected one with a server, found none"))?;
+        let given = |text: String| (!text.is_empty()).then_some(text);
+        Ok(Self {
+            authority: pem(cluster.certificate_authority_data, String::new(), Path::new("/")),
+            server_name: given(cluster.tls_server_name),
+            proxy: given(cluster.proxy_url),
+            ..Self::of_server(&cluster.server)
+        })
+    }
+
     /// Reads a kubeconfig. Paths in it are relative to `folder`.
     pub(crate) fn read(text: &[u8], folder: &Path) -> Result<Self, BadKubeconfig> {
         let bad = |what: &dyn fmt::Display| BadKubeconfig(what.to_string());
@@ -211,6 +242,17 @@ mod tests {
         for (text, line) in table {
             assert_eq!(read(&text), Err(line));
         }
+    }
+
+    #[test]
+    fn of_a_cluster_that_is_shown_to_everybody_only_server_and_authority_are_taken() {
+        let text = "kind: Config\nusers: null\ncontexts: null\ncurrent-context: ''\nclusters:\n\
+                    - name: ''\n  cluster: {server: 'https://h:1', certificate-authority-data: Yw==}\n";
+        let read = Kubeconfig::of_only_cluster(text.as_bytes()).unwrap();
+        let expected = Kubeconfig { authority: Some(Pem::Data(b"c".to_vec())), ..Kubeconfig::of_server("https://h:1") };
+        assert_eq!(read, expected);
+        let none = Kubeconfig::of_only_cluster(b"clusters: []").unwrap_err();
+        assert_eq!(none.to_string(), "clusters: expected one with a server, found none");
     }
 
     #[test]

@@ -22,11 +22,10 @@ mod traffic;
 mod verifier;
 mod watch_event;
 
+pub(crate) use access::Access;
 pub(crate) use client::{Client, Source};
 pub(crate) use error::{ApiError, Status};
-#[cfg(test)]
-pub(crate) use kubeconfig::Token;
-pub(crate) use kubeconfig::{Kubeconfig, Pem};
+pub(crate) use kubeconfig::{Kubeconfig, Pem, Token};
 pub(crate) use reflection::{Change, Collection};
 pub(crate) use reflector::reflect;
 pub(crate) use request::{Patch, Request};

@@ -160,6 +160,17 @@ impl Places {
     }
 }
 
+/// The node that a kubeconfig speaks as. Blocks.
+pub(crate) fn node_of_kubeconfig(path: &Path) -> Option<String> {
+    let kubeconfig = read_kubeconfig(path, &mut Vec::new())?;
+    let text = match kubeconfig.certificate?.0 {
+        Pem::Data(text) => text,
+        Pem::File(path) => file::read_all(&path, LIMIT).ok()?,
+    };
+    let certificate = Certificate::read(pem::certificates(&text).ok()?.first()?).ok()?;
+    certificate.common_name.strip_prefix("system:node:").map(str::to_owned)
+}
+
 /// What a kubeconfig comes to.
 #[derive(Debug, Default)]
 struct Seen {

@@ -22,7 +22,8 @@ mod store;
 
 pub(crate) use book::{CertificateBook, CertificateEntry, Which};
 pub(crate) use client::{ClientCertificate, run as keep_client_certificate};
-pub(crate) use look::Places;
+pub(crate) use kubeconfig::of_token as kubeconfig_of_token;
+pub(crate) use look::{Places, node_of_kubeconfig};
 pub(crate) use request::Names;
 pub(crate) use rotation::Standing;
 pub(crate) use store::Store;

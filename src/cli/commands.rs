@@ -8,6 +8,8 @@ use std::time::Duration;
 use argh::FromArgs;
 
 use super::help;
+use super::layout::{KUBERNETES_DIR, ROOT_DIR};
+use crate::certificates::discovery::Pin;
 use crate::config::{LOCAL_SOCKET, nearest, parse_duration};
 
 /// What a command line asks for.
@@ -31,6 +33,8 @@ struct Coracle {
 pub(super) enum Command {
     Describe(Describe),
     Events(Events),
+    Join(Join),
+    Leave(Leave),
     Logs(Logs),
     Pods(Pods),
     Status(Status),
@@ -108,6 +112,57 @@ pub(super) struct Events {
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "join")]
+/// Make this machine a node of a cluster.
+pub(super) struct Join {
+    /// the API server, as host:port
+    #[argh(positional)]
+    pub(super) server: String,
+    /// a bootstrap token, as kubeadm token create makes one
+    #[argh(option)]
+    pub(super) token: String,
+    /// the digest of the key of the cluster's authority, sha256:...; may be given again
+    #[argh(option)]
+    pub(super) discovery_token_ca_cert_hash: Vec<Pin>,
+    /// believe whoever knows the token
+    #[argh(switch)]
+    pub(super) discovery_token_unsafe_skip_ca_verification: bool,
+    /// the node's name (default: the host's)
+    #[argh(option)]
+    pub(super) node_name: Option<String>,
+    /// write everything, and start nothing
+    #[argh(switch)]
+    pub(super) no_start: bool,
+    /// how long a server that is away is asked again (default 1m)
+    #[argh(option, default = "Age(Duration::from_secs(60))")]
+    pub(super) timeout: Age,
+    /// where kubeconfigs go (default /etc/kubernetes)
+    #[argh(option, default = "PathBuf::from(KUBERNETES_DIR)")]
+    pub(super) kubernetes_dir: PathBuf,
+    /// the agent's state (default /var/lib/kubelet)
+    #[argh(option, default = "PathBuf::from(ROOT_DIR)")]
+    pub(super) root_dir: PathBuf,
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "leave")]
+/// Take this machine out of its cluster.
+pub(super) struct Leave {
+    /// delete the node's object, too
+    #[argh(switch)]
+    pub(super) delete_node: bool,
+    /// where kubeconfigs are (default /etc/kubernetes)
+    #[argh(option, default = "PathBuf::from(KUBERNETES_DIR)")]
+    pub(super) kubernetes_dir: PathBuf,
+    /// the agent's state (default /var/lib/kubelet)
+    #[argh(option, default = "PathBuf::from(ROOT_DIR)")]
+    pub(super) root_dir: PathBuf,
+    /// leave the agent as it runs
+    #[argh(switch)]
+    pub(super) no_restart: bool,
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "pods")]
 /// Show the pods of this node.
 pub(super) struct Pods {
@@ -168,6 +223,10 @@ pub(super) enum StatusOutput {
 pub(super) struct Age(Duration);
 
 impl Age {
+    pub(super) fn duration(self) -> Duration {
+        self.0
+    }
+
     /// Whole seconds, as kubectl rounds them.
     pub(super) fn seconds(self) -> u64 {
         self.0.as_secs() + u64::from(self.0.subsec_nanos() > 0)
@@ -266,7 +325,8 @@ fn split(argument: &str) -> impl Iterator<Item = &str> {
     std::iter::once(name).chain(value)
 }
 
-const COMMANDS: [&str; 8] = ["describe", "events", "help", "logs", "pods", "status", "validate", "version"];
+const COMMANDS: [&str; 10] =
+    ["describe", "events", "help", "join", "leave", "logs", "pods", "status", "validate", "version"];
 
 #[cfg(test)]
 mod tests {
@@ -322,7 +382,7 @@ mod tests {
 
     #[test]
     fn each_command_has_its_help() {
-        for command in ["describe", "events", "logs", "pods", "status", "validate", "version"] {
+        for command in ["describe", "events", "join", "leave", "logs", "pods", "status", "validate", "version"] {
             let Ok(Asked::Help(text)) = parsed(&[command, "--help"]) else { panic!("{command}") };
             assert!(text.starts_with(&format!("Usage: coracle {command}")), "{text}");
             assert_eq!(parsed(&["help", command]), Ok(Asked::Help(text)));

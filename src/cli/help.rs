@@ -20,6 +20,8 @@ pub(super) fn of_command(name: &str) -> String {
     let help = match name {
         "describe" => DESCRIBE,
         "events" => EVENTS,
+        "join" => JOIN,
+        "leave" => LEAVE,
         "logs" => LOGS,
         "pods" => PODS,
         "status" => STATUS,
@@ -68,6 +70,37 @@ manifest.
   --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
 ";
 
+const JOIN: &str = "\
+Usage: coracle join HOST[:PORT] --token TOKEN --discovery-token-ca-cert-hash sha256:DIGEST [--node-name NAME]
+
+Makes this machine a node of a cluster. `kubeadm token create`, on the control plane, makes a token and can print the
+command for kubeadm, whose server, token and digest are these. Nothing is written before the cluster has proved that it is
+the one that was meant, and nothing that the agent could not use.
+
+  --token TOKEN                 good for asking for this node's own certificate
+  --discovery-token-ca-cert-hash sha256:DIGEST
+                                of the key of the cluster's authority; may be given again
+  --discovery-token-unsafe-skip-ca-verification
+                                believe whoever knows the token
+  --node-name NAME              [the host's name]
+  --no-start                    write everything, and start nothing
+  --timeout DURATION            ask a server that is away for so long  [1m]
+  --kubernetes-dir PATH         kubeconfigs and the authority's certificate  [/etc/kubernetes]
+  --root-dir PATH               the agent's state and its configuration  [/var/lib/kubelet]
+";
+
+const LEAVE: &str = "\
+Usage: coracle leave [--delete-node]
+
+Takes this machine out of its cluster: its credentials, the cluster's configuration and the node's lease go. Pods from
+manifests go on; pods of the cluster end when the agent starts anew without it.
+
+  --delete-node                 delete the node's object, too
+  --no-restart                  leave the agent as it runs
+  --kubernetes-dir PATH         kubeconfigs and the authority's certificate  [/etc/kubernetes]
+  --root-dir PATH               the agent's state and its configuration  [/var/lib/kubelet]
+";
+
 const PODS: &str = "\
 Usage: coracle pods [-o wide|json|yaml] [-n NAMESPACE]
 
@@ -109,6 +142,8 @@ Usage:
   coracle logs [-f] POD       what a container has written
   coracle events [POD]        what has happened of late
   coracle validate FILE...    check manifests before they are put in place
+  coracle join HOST[:PORT]    make this machine a node of a cluster
+  coracle leave               take it out again
   coracle version
 
 Pods:
@@ -151,6 +186,12 @@ Node and network:
                                         resolver of pods that want the cluster's
   --leave-kernel-parameters             do not set vm.overcommit_memory, kernel.panic and the like
   --resolv-conf PATH                    resolver settings that pods inherit  [/etc/resolv.conf]
+
+Cluster:
+  --kubeconfig PATH                     the node's own credentials; pods of the cluster run, too  [none]
+  --bootstrap-kubeconfig PATH           credentials to ask for its own ones with  [none]
+  --rotate-certificates                 replace the node's certificate before it expires
+  --cert-dir DIR                        its certificates and keys  [pki, in the state]
 
 Control groups:
   --cgroup-driver cgroupfs|systemd      [cgroupfs; the runtime's own where it tells]

@@ -10,10 +10,14 @@ mod describe;
 mod events;
 mod find_pod;
 mod help;
+mod join;
+mod layout;
+mod leave;
 mod logs;
 mod pod_name;
 mod pod_row;
 mod pods;
+mod service;
 mod status;
 mod table;
 mod validate;
@@ -37,6 +41,8 @@ pub fn main() -> ExitCode {
         Ok(Asked::Command(command)) => match command {
             Command::Describe(command) => describe::run(&command),
             Command::Events(command) => events::run(&command),
+            Command::Join(command) => join::run(&command),
+            Command::Leave(command) => leave::run(&command),
             Command::Logs(command) => logs::run(&command),
             Command::Pods(command) => pods::run(&command),
             Command::Status(command) => status::run(&command),

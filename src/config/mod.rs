@@ -124,6 +124,11 @@ fn node_name(given: Option<&str>, warnings: &mut Warnings) -> Result<String, Err
     Ok(name)
 }
 
+/// The name of a node that is called so; `None` if it cannot be.
+pub(crate) fn given_node_name(text: &str) -> Option<String> {
+    node_name::from_override(text)
+}
+
 /// The node's name where no flag gives one.
 pub(crate) fn host_node_name() -> io::Result<String> {
     hostname().map(|hostname| node_name::from_host(&hostname))

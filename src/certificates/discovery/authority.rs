@@ -120,7 +120,15 @@ mod tests {
 
     #[test]
     fn what_is_no_digest_is_refused() {
-        for text in ["", "sha256", "sha256:", "sha1:4f71", &PIN[..70], &PIN.replace('f', "g"), &format!("{PIN}0")] {
+        for text in [
+            "",
+            "sha256",
+            "sha256:",
+            "sha1:4f71",
+            PIN.trim_end_matches('8'),
+            &PIN.replace('f', "g"),
+            &format!("{PIN}0"),
+        ] {
             assert_eq!(text.parse::<Pin>(), Err(BadPin), "{text}");
         }
     }

@@ -1,0 +1,137 @@
+//! Finds out what a cluster is, whether it is the one that was meant, and how its nodes are set up.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::apiserver::{Access, ApiError, Client, Kubeconfig, Pem, Request, Source, Token};
+use crate::certificates::discovery::{BootstrapToken, ClusterInfoError, Pin, check_authority, verified_kubeconfig};
+use crate::error::ErrorChain;
+use crate::net::Dialer;
+use crate::rt;
+
+/// What was asked for.
+#[derive(Debug)]
+pub(super) struct Question {
+    /// `https://host:port`.
+    pub(super) server: String,
+    pub(super) token: BootstrapToken,
+    /// Empty: whoever knows the token is believed.
+    pub(super) pins: Vec<Pin>,
+    pub(super) node_name: String,
+    /// A server that is away, or has not signed with the token yet, is asked again for so long.
+    pub(super) patience: Duration,
+}
+
+/// What a node of the cluster needs.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    /// With the token.
+    pub(super) kubeconfig: Kubeconfig,
+    /// The authority's certificates, in PEM.
+    pub(super) authority: Vec<u8>,
+    /// The KubeletConfiguration of its nodes.
+    pub(super) kubelet_config: String,
+}
+
+const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
+const KUBELET_CONFIG: &str = "/api/v1/namespaces/kube-system/configmaps/kubelet-config";
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// Asks; `say` gets a line where it takes longer.
+pub(super) async fn discover(question: &Question, say: &dyn Fn(&str)) -> Result<Cluster, String> {
+    let (kubeconfig, authority) = meet(question, say).await?;
+    let kubeconfig = Kubeconfig { token: Some(Token::Data(question.token.reveal())), ..kubeconfig };
+    let client = client(&kubeconfig)?;
+    let id = question.token.id();
+    let config = client.send(&Request::get(KUBELET_CONFIG)).await.and_then(|answer| answer.json());
+    let config = config.map_err(|error| match error.code() {
+        Some(401) => format!("the API server does not take token {id:?} as a login, or it has expired"),
+        _ => format!("read the cluster's kubelet-config: {}", ErrorChain(&error)),
+    })?;
+    let kubelet_config = config.pointer("/data/kubelet").and_then(Value::as_str);
+    let kubelet_config = kubelet_config.ok_or("the cluster's kubelet-config has no configuration in it")?.to_owned();
+    check_name(&client, &question.node_name).await?;
+    Ok(Cluster { kubeconfig, authority, kubelet_config })
+}
+
+/// The cluster and its authority, once they are known to be the right ones.
+async fn meet(question: &Question, say: &dyn Fn(&str)) -> Result<(Kubeconfig, Vec<u8>), String> {
+    let unknown = Kubeconfig::of_server(&question.server);
+    let anybody = client(&Kubeconfig { insecure: true, ..unknown.clone() })?;
+    let text = patiently(question, say, &anybody).await?;
+    let kubeconfig = Kubeconfig::of_only_cluster(text.as_bytes()).map_err(|error| format!("cluster-info: {error}"))?;
+    let Some(Pem::Data(authority)) = kubeconfig.authority.clone() else {
+        return Err("cluster-info: expected certificate-authority-data, found nothing".to_owned());
+    };
+    check_authority(&authority, &question.pins).map_err(|error| error.to_string())?;
+    if !question.pins.is_empty() {
+        // Who has answered so far may have passed on what another has signed.
+        let known = client(&Kubeconfig { authority: Some(Pem::Data(authority.clone())), ..unknown })?;
+        let again = known.send(&Request::get(CLUSTER_INFO)).await.and_then(|answer| answer.json());
+        let again = again.map_err(|error| ErrorChain(&error).to_string())?;
+        if again.pointer("/data/kubeconfig").and_then(Value::as_str) != Some(&text) {
+            return Err("the server has shown two different cluster-infos: try again".to_owned());
+        }
+    }
+    Ok((kubeconfig, authority))
+}
+
+/// The kubeconfig in the cluster-info. The cluster signs with a new token a moment after it was made.
+async fn patiently(question: &Question, say: &dyn Fn(&str), client: &Client) -> Result<String, String> {
+    let end = Instant::now() + question.patience;
+    let mut said = String::new();
+    loop {
+        let (why, may_pass) = match client.send(&Request::get(CLUSTER_INFO)).await.and_then(|answer| answer.json()) {
+            Ok(info) => match verified_kubeconfig(&info, &question.token) {
+                Ok(kubeconfig) => return Ok(kubeconfig),
+                Err(error) => (error.to_string(), matches!(error, ClusterInfoError::NoSuchToken { .. })),
+            },
+            Err(error) => (told(&error), error.is_retryable()),
+        };
+        if !may_pass || Instant::now() + AGAIN >= end {
+            return Err(why);
+        }
+        if said != why {
+            say(&format!("waiting: {why}"));
+            said = why;
+        }
+        rt::sleep(AGAIN).await;
+    }
+}
+
+fn told(error: &ApiError) -> String {
+    match error.code() {
+        Some(404) => ClusterInfoError::NoKubeconfig.to_string(),
+        Some(401 | 403) => "the API server does not show its cluster-info to who has not logged in".to_owned(),
+        _ => ErrorChain(error).to_string(),
+    }
+}
+
+/// Two nodes of one name would undo each other's work (kubeadm asks the same).
+async fn check_name(client: &Client, name: &str) -> Result<(), String> {
+    let node = match client.send(&Request::get(format!("/api/v1/nodes/{name}"))).await {
+        Ok(answer) => answer.json().map_err(|error| ErrorChain(&error).to_string())?,
+        // Who may not know has to hope.
+        Err(error) if error.is_not_found() || error.is_forbidden() => return Ok(()),
+        Err(error) => return Err(format!("ask for node {name}: {}", ErrorChain(&error))),
+    };
+    let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
+    let is_ready = conditions.into_iter().flatten().any(|condition| {
+        condition.get("type").is_some_and(|kind| kind == "Ready")
+            && condition.get("status").is_some_and(|is| is == "True")
+    });
+    match is_ready {
+        true => Err(format!(
+            "the cluster has a node {name} that is ready: choose another name (--node-name), or delete it \
+             (kubectl delete node {name})"
+        )),
+        false => Ok(()),
+    }
+}
+
+fn client(kubeconfig: &Kubeconfig) -> Result<Client, String> {
+    let access = Access::new(kubeconfig, Path::new("cluster-info")).map_err(|error| ErrorChain(&error).to_string())?;
+    Ok(Client::new(Source::Given(Box::new(access)), Dialer::new()))
+}

@@ -1,0 +1,221 @@
+//! `coracle join`: makes this machine a node of a cluster, with a bootstrap token as kubeadm makes them.
+
+mod discover;
+mod staged;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use discover::{Cluster, Question, discover};
+use staged::Staged;
+
+use super::commands::Join;
+use super::layout::Layout;
+use super::service::{self, Service};
+use super::{failed, misused, print};
+use crate::certificates::kubeconfig_of_token;
+use crate::config;
+use crate::error::ErrorChain;
+use crate::host::file_watch::FileWatch;
+use crate::rt;
+
+/// kubeadm waits so long for the node's own credentials.
+const CREDENTIALS: Duration = Duration::from_secs(300);
+
+pub(super) fn run(command: &Join) -> ExitCode {
+    let question = match question(command) {
+        Ok(question) => question,
+        Err(line) => return misused(&format!("join: {line}")),
+    };
+    let layout = Layout { kubernetes_dir: command.kubernetes_dir.clone(), root_dir: command.root_dir.clone() };
+    match join(command, &question, &layout) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(line) => failed(&format!("join: {line}")),
+    }
+}
+
+fn question(command: &Join) -> Result<Question, String> {
+    let skips = command.discovery_token_unsafe_skip_ca_verification;
+    if command.discovery_token_ca_cert_hash.is_empty() && !skips {
+        return Err("expected --discovery-token-ca-cert-hash sha256:DIGEST, or \
+                    --discovery-token-unsafe-skip-ca-verification, found neither"
+            .to_owned());
+    }
+    let name = match &command.node_name {
+        Some(name) => config::given_node_name(name).ok_or_else(|| {
+            format!("--node-name: expected a DNS name of letters, digits, '-' and '.', found {name:?}")
+        })?,
+        None => config::host_node_name().map_err(|error| format!("read the host name: {error}"))?,
+    };
+    Ok(Question {
+        server: server(&command.server),
+        token: command.token.parse().map_err(|fault| format!("--token: {fault}"))?,
+        pins: if skips { Vec::new() } else { command.discovery_token_ca_cert_hash.clone() },
+        node_name: name,
+        patience: command.timeout.duration(),
+    })
+}
+
+/// `host`, `host:port` or an address of the API; 6443 is kubeadm's port.
+fn server(given: &str) -> String {
+    let host = given.trim_start_matches("https://").trim_end_matches('/');
+    let after_brackets = host.rsplit(']').next().unwrap_or(host);
+    let has_port = after_brackets.contains(':') && (host.starts_with('[') || host.matches(':').count() == 1);
+    match (has_port, host.contains(':') && !host.starts_with('[')) {
+        (true, _) => format!("https://{host}"),
+        (false, true) => format!("https://[{host}]:6443"),
+        (false, false) => format!("https://{host}:6443"),
+    }
+}
+
+fn join(command: &Join, question: &Question, layout: &Layout) -> Result<(), String> {
+    for path in [layout.kubeconfig(), layout.bootstrap_kubeconfig()] {
+        if path.exists() {
+            return Err(format!("{} is there already: this node has joined a cluster (coracle leave)", path.display()));
+        }
+    }
+    let cluster = rt::block_on(discover(question, &say))?;
+    say(&format!("this is the cluster that was meant: {}", cluster.kubeconfig.server));
+    let name = command.node_name.as_ref().map(|_| question.node_name.as_str());
+    for path in write(&cluster, question, layout, name)? {
+        say(&format!("written: {}", path.display()));
+    }
+    let begin = format!("coracle {}", layout.agent_flags(name));
+    if command.no_start {
+        say(&format!("not started; start it with: {begin}"));
+        return Ok(());
+    }
+    match service::restart() {
+        Service::Restarted => say("started: coracle.service"),
+        Service::None => {
+            say(&format!("there is no service of systemd here; start it with: {begin}"));
+            return Ok(());
+        }
+        Service::Failed(error) => return Err(format!("everything is written, but the service did not start: {error}")),
+    }
+    rt::block_on(wait_for_credentials(layout))?;
+    // The token has served.
+    let _ = fs::remove_file(layout.bootstrap_kubeconfig());
+    say(&format!("joined: node {}", question.node_name));
+    Ok(())
+}
+
+/// Writes everything, or nothing.
+fn write(
+    cluster: &Cluster,
+    question: &Question,
+    layout: &Layout,
+    node_name: Option<&str>,
+) -> Result<Vec<PathBuf>, String> {
+    let authority = String::from_utf8_lossy(&cluster.authority);
+    let mut staged = Staged::default();
+    match fs::read_to_string(layout.authority()) {
+        Ok(there) if there.trim() == authority.trim() => {}
+        Ok(_) => {
+            return Err(format!("{} is that of another cluster (coracle leave)", layout.authority().display()));
+        }
+        Err(_) => staged.add(&layout.authority(), 0o644, &authority)?,
+    }
+    let text = with_resolver(&cluster.kubelet_config, Path::new("/"));
+    staged.add(&layout.config(), 0o644, &text)?;
+    check_config(&layout.config())?;
+    let flags = format!("# Written by coracle join.\nCORACLE_CLUSTER_ARGS=\"{}\"\n", layout.agent_flags(node_name));
+    staged.add(&layout.flags(), 0o644, &flags)?;
+    let bootstrap = kubeconfig_of_token(&cluster.kubeconfig, &question.token.reveal());
+    staged.add(&layout.bootstrap_kubeconfig(), 0o600, &bootstrap)?;
+    staged.put()
+}
+
+/// What the agent would refuse is better known now.
+fn check_config(place: &Path) -> Result<(), String> {
+    let staged = Staged::path(place).display().to_string();
+    match config::load(&[format!("--config={staged}"), "--hostname-override=node".to_owned()]) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let why = ErrorChain(&error).to_string().replace(&format!("{staged}: "), "");
+            Err(format!("the cluster's configuration of its kubelets cannot be used here: {why}"))
+        }
+    }
+}
+
+/// Where systemd-resolved answers on an address of this host, pods get the name servers behind it, as kubeadm has it.
+fn with_resolver(config: &str, root: &Path) -> String {
+    let behind = "run/systemd/resolve/resolv.conf";
+    let is_set = config.lines().any(|line| line.starts_with("resolvConf:"));
+    let resolver = fs::canonicalize(root.join("etc/resolv.conf")).unwrap_or_default();
+    let is_resolved = resolver.ends_with("run/systemd/resolve/stub-resolv.conf") && root.join(behind).exists();
+    if is_set || !is_resolved {
+        return config.to_owned();
+    }
+    format!("{}\nresolvConf: /{behind}\n", config.trim_end())
+}
+
+async fn wait_for_credentials(layout: &Layout) -> Result<(), String> {
+    let path = layout.kubeconfig();
+    let wait = async {
+        loop {
+            let watch = FileWatch::new(std::slice::from_ref(&path));
+            if path.exists() {
+                return;
+            }
+            match watch {
+                Ok(watch) if watch.changed().await.is_ok() => {}
+                _ => rt::sleep(Duration::from_secs(1)).await,
+            }
+        }
+    };
+    let minutes = CREDENTIALS.as_secs() / 60;
+    rt::deadline(CREDENTIALS, wait).await.map_err(|rt::Elapsed| {
+        format!(
+            "no certificate for this node within {minutes} minutes; coracle goes on asking (coracle status; on the \
+             control plane: kubectl get csr)"
+        )
+    })
+}
+
+fn say(line: &str) {
+    // Who does not read on is told by the exit code.
+    let _ = print(&format!("{line}\n"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_may_be_given_as_host_or_address_with_and_without_its_port() {
+        for (given, url) in [
+            ("10.0.0.1:6443", "https://10.0.0.1:6443"),
+            ("10.0.0.1", "https://10.0.0.1:6443"),
+            ("https://api.example.com/", "https://api.example.com:6443"),
+            ("api.example.com:443", "https://api.example.com:443"),
+            ("[fd00::1]:443", "https://[fd00::1]:443"),
+            ("[fd00::1]", "https://[fd00::1]:6443"),
+            ("fd00::1", "https://[fd00::1]:6443"),
+        ] {
+            assert_eq!(server(given), url, "{given}");
+        }
+    }
+
+    #[test]
+    fn pods_get_the_name_servers_behind_the_stub_of_systemd() {
+        let root = std::env::temp_dir().join(format!("coracle-resolver-{}", std::process::id()));
+        let resolve = root.join("run/systemd/resolve");
+        fs::create_dir_all(&resolve).unwrap();
+        fs::create_dir_all(root.join("etc")).unwrap();
+        let config = "kind: KubeletConfiguration\n";
+        let plain = with_resolver(config, &root);
+        for name in ["resolv.conf", "stub-resolv.conf"] {
+            fs::write(resolve.join(name), "").unwrap();
+        }
+        std::os::unix::fs::symlink("../run/systemd/resolve/stub-resolv.conf", root.join("etc/resolv.conf")).unwrap();
+        let behind = with_resolver(config, &root);
+        let own = with_resolver("resolvConf: /other\n", &root);
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(plain, config);
+        assert_eq!(behind, "kind: KubeletConfiguration\nresolvConf: /run/systemd/resolve/resolv.conf\n");
+        assert_eq!(own, "resolvConf: /other\n");
+    }
+}

@@ -1,0 +1,170 @@
+//! Several files, written all or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::host::directories;
+
+/// Files that stand beside their places, whole and on the disk, until all of them are put there. What was not put there
+/// goes when this is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Staged {
+    /// The places. The files stand under another name beside them.
+    places: Vec<PathBuf>,
+}
+
+impl Staged {
+    pub(super) fn add(&mut self, place: &Path, mode: u32, text: &str) -> Result<(), String> {
+        self.places.push(place.to_owned());
+        let write = || {
+            if let Some(folder) = place.parent() {
+                directories::make(folder, 0o755)?;
+            }
+            let staged = beside(place, "new");
+            let _ = fs::remove_file(&staged);
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(staged)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        };
+        write().map_err(|error| format!("write {}: {error}", place.display()))
+    }
+
+    /// Where the file for `place` stands until it is put there.
+    pub(super) fn path(place: &Path) -> PathBuf {
+        beside(place, "new")
+    }
+
+    /// Puts every file at its place. If one cannot be put there, none is.
+    pub(super) fn put(mut self) -> Result<Vec<PathBuf>, String> {
+        let places = std::mem::take(&mut self.places);
+        let mut done: Vec<&Path> = Vec::new();
+        for place in &places {
+            if let Err(error) = put_one(place) {
+                done.iter().for_each(|place| take_back(place));
+                self.places = places.clone();
+                return Err(format!("write {}: {error}", place.display()));
+            }
+            done.push(place);
+        }
+        for place in &places {
+            let _ = fs::remove_file(beside(place, "old"));
+            // A file that is there without its folder being on the disk comes with the next sync.
+            let _ = place.parent().and_then(|folder| File::open(folder).ok()).map(|folder| folder.sync_all());
+        }
+        Ok(places)
+    }
+}
+
+/// Keeps what is there until all is done.
+fn put_one(place: &Path) -> io::Result<()> {
+    match fs::rename(place, beside(place, "old")) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::rename(beside(place, "new"), place).inspect_err(|_| take_back(place))
+}
+
+fn take_back(place: &Path) {
+    let old = beside(place, "old");
+    // What cannot be taken back is said by the error that is on its way.
+    let _ = if old.exists() { fs::rename(old, place) } else { fs::remove_file(place) };
+}
+
+fn beside(place: &Path, kind: &str) -> PathBuf {
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    place.with_file_name(format!(".{name}.{kind}"))
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        for place in &self.places {
+            let _ = fs::remove_file(beside(place, "new"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("coracle-staged-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        fn files(&self) -> Vec<(String, String)> {
+            let mut files: Vec<_> = fs::read_dir(&self.0)
+                .unwrap()
+                .map(|entry| entry.unwrap().path())
+                .filter(|path| path.is_file())
+                .map(|path| {
+                    let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                    (name, fs::read_to_string(path).unwrap())
+                })
+                .collect();
+            files.sort();
+            files
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
+        list.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+    }
+
+    #[test]
+    fn nothing_is_at_its_place_before_everything_is_and_nothing_is_left_beside() {
+        let folder = Folder::new("put");
+        fs::write(folder.0.join("b"), "before").unwrap();
+        let mut staged = Staged::default();
+        staged.add(&folder.0.join("a"), 0o600, "secret").unwrap();
+        staged.add(&folder.0.join("b"), 0o644, "after").unwrap();
+        assert_eq!(fs::read_to_string(folder.0.join("b")).unwrap(), "before");
+        assert!(!folder.0.join("a").exists());
+        staged.put().unwrap();
+        assert_eq!(folder.files(), pairs(&[("a", "secret"), ("b", "after")]));
+        assert_eq!(fs::metadata(folder.0.join("a")).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn what_is_given_up_leaves_nothing() {
+        let folder = Folder::new("dropped");
+        fs::write(folder.0.join("b"), "before").unwrap();
+        let mut staged = Staged::default();
+        staged.add(&folder.0.join("a"), 0o600, "secret").unwrap();
+        staged.add(&folder.0.join("b"), 0o644, "after").unwrap();
+        assert!(staged.add(&folder.0.join("b/c"), 0o644, "").is_err());
+        drop(staged);
+        assert_eq!(folder.files(), pairs(&[("b", "before")]));
+    }
+
+    #[test]
+    fn one_that_cannot_be_put_takes_the_others_back() {
+        let folder = Folder::new("back");
+        fs::write(folder.0.join("b"), "before").unwrap();
+        // Nothing can be moved over a directory that holds something.
+        fs::create_dir_all(folder.0.join(".c.old/full")).unwrap();
+        fs::write(folder.0.join("c"), "before").unwrap();
+        let mut staged = Staged::default();
+        for name in ["a", "b", "c"] {
+            staged.add(&folder.0.join(name), 0o644, "after").unwrap();
+        }
+        let error = staged.put().unwrap_err();
+        assert!(error.starts_with(&format!("write {}/c: ", folder.0.display())), "{error}");
+        assert_eq!(folder.files(), pairs(&[("b", "before"), ("c", "before")]));
+    }
+}

@@ -1,0 +1,40 @@
+//! The service that runs the agent, where systemd does.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What became of the service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Service {
+    Restarted,
+    /// There is none here: somebody else starts the agent.
+    None,
+    /// One line.
+    Failed(String),
+}
+
+const UNIT: &str = "coracle.service";
+
+/// Has the service run with what stands in its files now, and at each boot.
+pub(super) fn restart() -> Service {
+    if !Path::new("/run/systemd/system").is_dir() || systemctl(&["cat", UNIT]).is_err() {
+        return Service::None;
+    }
+    match systemctl(&["enable", UNIT]).and_then(|()| systemctl(&["restart", UNIT])) {
+        Ok(()) => Service::Restarted,
+        Err(error) => Service::Failed(error),
+    }
+}
+
+fn systemctl(arguments: &[&str]) -> Result<(), String> {
+    let line = format!("systemctl {}", arguments.join(" "));
+    let output = Command::new("systemctl").args(arguments).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("{line}: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(format!("{line}: {}", said.lines().next().unwrap_or("it failed")))
+        }
+    }
+}
