@@ -7,6 +7,7 @@
     reason = "a test: a panic here is its failure"
 )]
 
+mod certificates;
 mod events;
 #[path = "../fake_api/mod.rs"]
 #[expect(dead_code, reason = "other tests use other parts of the fake server")]
@@ -15,6 +16,7 @@ mod fake_api;
 #[expect(dead_code, reason = "other tests use other parts of the fake runtime")]
 mod fake_cri;
 mod joined;
+mod joining;
 mod lease;
 #[path = "../faults/node.rs"]
 #[expect(dead_code, unused_imports, reason = "other tests ask for other things")]

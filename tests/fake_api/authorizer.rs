@@ -30,6 +30,7 @@ pub(crate) fn authorize(world: &World, request: &Attributes<'_>) -> Result<(), A
     let Some(target) = request.target else { return authorize_path(request) };
     let decision = match identity.node_name() {
         Some(node) => authorize_node(world, node, target, request),
+        _ if is_public(target, request.verb) => Ok(()),
         None if identity.is_in("system:bootstrappers") => for_bootstrap(target, request.verb),
         None => Err(String::new()),
     };
@@ -64,9 +65,21 @@ fn authorize_path(request: &Attributes<'_>) -> Result<(), ApiError> {
     Err(ApiError::forbidden_path(&format!("User {user:?} cannot {verb} path {path:?}")))
 }
 
+/// What a cluster of kubeadm shows to everybody.
+fn is_public(target: &Target, verb: &str) -> bool {
+    let is_info = (&*target.namespace, &*target.name) == ("kube-public", "cluster-info");
+    verb == "get" && target.resource.is("", "configmaps") && is_info
+}
+
 fn for_bootstrap(target: &Target, verb: &str) -> Decision {
     let is_request = target.resource.is("certificates.k8s.io", "certificatesigningrequests");
-    let may = is_request && target.subresource.is_empty() && ["create", "get", "list", "watch"].contains(&verb);
+    // The rules that kubeadm makes for who joins.
+    let is_config = target.resource.is("", "configmaps")
+        && target.namespace == "kube-system"
+        && ["kubelet-config", "kubeadm-config"].contains(&&*target.name);
+    let reads = verb == "get" && (is_config || target.resource.is("", "nodes"));
+    let asks = is_request && target.subresource.is_empty() && ["create", "get", "list", "watch"].contains(&verb);
+    let may = reads || asks;
     if may { Ok(()) } else { Err(String::new()) }
 }
 

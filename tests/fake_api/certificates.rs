@@ -75,9 +75,12 @@ impl fmt::Debug for Authority {
 }
 
 impl Authority {
-    pub(crate) fn new() -> Self {
+    /// A day old.
+    pub(crate) fn new(now: Timestamp) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
+        let hours = SignedDuration::from_hours;
+        valid(&mut params, Validity { not_before: now - hours(24), not_after: now + hours(10 * 365 * 24) });
         name(&mut params, "kubernetes", &[]);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages =

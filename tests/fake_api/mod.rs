@@ -60,7 +60,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use certificates::Authority;
@@ -96,6 +96,8 @@ pub(crate) struct Options {
     pub sign: bool,
     /// How long certificates last that it signs, unless a request asks for less.
     pub certificate_lifetime: SignedDuration,
+    /// How far the server's clock is ahead of the true one, or behind, from before its certificates were made.
+    pub clock_ahead: SignedDuration,
 }
 
 impl Default for Options {
@@ -110,6 +112,7 @@ impl Default for Options {
             approve: false,
             sign: true,
             certificate_lifetime: SignedDuration::from_hours(365 * 24),
+            clock_ahead: SignedDuration::ZERO,
         }
     }
 }
@@ -126,7 +129,7 @@ pub(crate) struct FakeApi {
 impl FakeApi {
     pub(crate) fn start(options: Options) -> Self {
         let (port, address) = network::reserve_port(options.address);
-        let authority = Arc::new(Authority::new());
+        let authority = Arc::new(Authority::new(Timestamp::now() + options.clock_ahead));
         let has_tls = options.tls;
         let world = World::new(options, Arc::clone(&authority));
         let own = network::own_certificate(&authority, address.ip(), world.now());

@@ -103,7 +103,7 @@ impl FakeApi {
         let certificate = match which {
             ServerCertificate::Right | ServerCertificate::Renewed => own_certificate(&authority, address, now),
             ServerCertificate::Expired => authority.issue_server(address, NAMES, Validity::expired(now)),
-            ServerCertificate::OfOtherAuthority => own_certificate(&Authority::new(), address, now),
+            ServerCertificate::OfOtherAuthority => own_certificate(&Authority::new(now), address, now),
             ServerCertificate::OfOtherName => authority.issue_server(other, &["elsewhere"], Validity::a_day(now)),
         };
         self.shared.tls.as_ref().expect("a server that speaks TLS").set_certificate(&certificate);

@@ -1,0 +1,343 @@
+//! The node's client certificate: asked for, kept, replaced; and what goes on without a good one.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::fake_api::certificates::Validity;
+use super::fake_api::identity::Identity;
+use super::fake_api::kubeconfig::Credentials;
+use super::fake_api::{FakeApi, Options};
+use super::joined::{Joined, LEASE};
+use super::node::{Manifest, NODE_NAME, Node};
+
+const TOKEN: &str = "abcdef.0123456789abcdef";
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+const ROTATES: &str = "runtimeRequestTimeout: 1s\nimageGCHighThresholdPercent: 100\nevictionHard: {}\nrotateCertificates: true\n\
+                       nodeLeaseDurationSeconds: 4\n";
+
+/// A node with places for credentials, and nothing in them.
+struct Newcomer(Joined);
+
+impl Newcomer {
+    fn new(options: Options) -> Self {
+        let api = FakeApi::start(options);
+        api.add_token(TOKEN, &Identity::bootstrap("abcdef"));
+        let node = Node::new();
+        node.configure(ROTATES);
+        Self(Joined { node, api })
+    }
+
+    /// Of a cluster that approves what nodes ask for.
+    fn approved() -> Self {
+        Self::new(Options { approve: true, ..Options::default() })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.node.folder().join(name)
+    }
+
+    fn pki(&self, name: &str) -> PathBuf {
+        self.path("pods/pki").join(name)
+    }
+
+    fn give_bootstrap_credentials(&self) {
+        fs::create_dir_all(self.path("bootstrap")).unwrap();
+        self.0.api.kubeconfig(&self.path("bootstrap"), &Credentials::Token(TOKEN.to_owned()));
+    }
+
+    /// A certificate of the node as an earlier agent has left it, with the kubeconfig that leads to it.
+    fn give_certificate(&self, validity: Validity) {
+        let certified = self.0.api.client_certificate(&Identity::node(NODE_NAME), validity);
+        let (file, link) = (self.pki("kubelet-client-2026-01-02-03-04-05.pem"), self.pki("kubelet-client-current.pem"));
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, certified.certificate_pem() + &certified.key_pem()).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let user = format!("client-certificate: {0}\n    client-key: {0}\n", link.display());
+        let text = fs::read_to_string(self.0.api.kubeconfig(self.0.node.folder(), &Credentials::Token("x".to_owned())));
+        fs::write(self.path("kubelet.conf"), text.unwrap().replace("token: x\n", &user)).unwrap();
+    }
+
+    fn start(&mut self) {
+        let (kubeconfig, bootstrap) = (self.path("kubelet.conf"), self.path("bootstrap/kubeconfig"));
+        self.0.node.start_agent_with(|command| {
+            command.arg("--kubeconfig").arg(kubeconfig).arg("--bootstrap-kubeconfig").arg(bootstrap);
+        });
+    }
+
+    /// The requests for certificates, by name.
+    fn requests(&self) -> Vec<Value> {
+        self.0.api.list(REQUESTS)
+    }
+
+    #[track_caller]
+    fn wait_for_a_request(&self) -> String {
+        self.0.api.wait_for("a request for a certificate", |world| {
+            world.requests_of("create", REQUESTS).any(|request| request.status.is_some())
+        });
+        name_of(&self.requests()[0])
+    }
+
+    #[track_caller]
+    fn wait_until_renewed(&self) {
+        self.0.api.wait_for("the lease to be renewed by the node itself", |world| {
+            world.requests_of("patch", LEASE).any(|request| request.identity.user == "system:node:node-a")
+        });
+    }
+
+    /// As `coracle status` shows it.
+    fn shown(&self) -> Value {
+        self.0.node.status()["certificates"][0].clone()
+    }
+
+    #[track_caller]
+    fn wait_until_shown(&self, what: &str, claim: impl Fn(&Value) -> bool) -> Value {
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            let shown = self.shown();
+            if claim(&shown) {
+                return shown;
+            }
+            assert!(Instant::now() < end, "waited in vain for {what}: {shown:#}\n{}", self.0.node.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Nothing secret is in anything that the agent has said.
+    #[track_caller]
+    fn assert_that_nothing_secret_was_said(&self) {
+        let log = self.0.node.log();
+        let (_, secret) = TOKEN.split_once('.').unwrap();
+        assert!(!log.contains(secret), "{log}");
+        let key = fs::read_to_string(self.pki("kubelet-client-current.pem")).unwrap_or_default();
+        for line in key.lines().filter(|line| !line.starts_with("-----")) {
+            assert!(!log.contains(line), "{log}");
+        }
+        assert!(!log.contains("PRIVATE KEY"), "{log}");
+    }
+}
+
+fn name_of(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// So long before now, and so long after.
+fn around_now(before: SignedDuration, after: SignedDuration) -> Validity {
+    let now = Timestamp::now();
+    Validity { not_before: now - before, not_after: now + after }
+}
+
+const fn hours(hours: i64) -> SignedDuration {
+    SignedDuration::from_hours(hours)
+}
+
+const YEARS: i64 = 10 * 365 * 24;
+
+#[test]
+fn a_node_gets_its_first_certificate_with_bootstrap_credentials_and_is_itself_from_then_on() {
+    let mut newcomer = Newcomer::approved();
+    newcomer.give_bootstrap_credentials();
+    newcomer.start();
+    newcomer.wait_until_renewed();
+    let requests = newcomer.requests();
+    assert_eq!(requests.len(), 1);
+    assert!(name_of(&requests[0]).starts_with("node-csr-"));
+    assert_eq!(requests[0]["spec"]["username"], "system:bootstrap:abcdef");
+    let (kubeconfig, link) = (newcomer.path("kubelet.conf"), newcomer.pki("kubelet-client-current.pem"));
+    assert_eq!((mode(&kubeconfig), mode(&link)), (0o600, 0o600));
+    let target = fs::read_link(&link).unwrap();
+    assert!(target.file_name().unwrap().to_str().unwrap().starts_with("kubelet-client-20"), "{target:?}");
+    let text = fs::read_to_string(&kubeconfig).unwrap();
+    assert!(text.contains(&format!("client-certificate: {}", link.display())) && !text.contains("token"), "{text}");
+    assert!(!newcomer.pki("kubelet-client.key.tmp").exists());
+    assert_eq!(newcomer.shown()["state"], "Good");
+    newcomer.assert_that_nothing_secret_was_said();
+}
+
+#[test]
+fn a_restart_before_the_answer_asks_for_nothing_new() {
+    let mut newcomer = Newcomer::new(Options::default());
+    newcomer.give_bootstrap_credentials();
+    newcomer.start();
+    let name = newcomer.wait_for_a_request();
+    let key = newcomer.pki("kubelet-client.key.tmp");
+    assert_eq!(mode(&key), 0o600);
+    let cached = fs::read(&key).unwrap();
+    newcomer.0.node.kill_agent();
+    newcomer.start();
+    newcomer.0.api.wait_for_requests("create", REQUESTS, 2);
+    assert_eq!(fs::read(&key).unwrap(), cached);
+    newcomer.0.api.approve(&name);
+    newcomer.wait_until_renewed();
+    assert_eq!(newcomer.requests().len(), 1);
+    assert!(!key.exists());
+    newcomer.assert_that_nothing_secret_was_said();
+}
+
+#[test]
+fn a_request_that_is_denied_is_told_and_made_anew_with_another_key() {
+    let mut newcomer = Newcomer::new(Options::default());
+    newcomer.give_bootstrap_credentials();
+    newcomer.start();
+    let denied = newcomer.wait_for_a_request();
+    newcomer.0.api.deny(&denied);
+    newcomer.wait_until_shown("the denial", |shown| {
+        shown["message"].as_str().is_some_and(|text| text.contains("is denied"))
+    });
+    newcomer.0.api.wait_for("another request", |world| world.requests_of("create", REQUESTS).count() >= 2);
+    newcomer.0.api.wait_for_requests("create", REQUESTS, 2);
+    let other = newcomer.requests().iter().map(name_of).find(|name| *name != denied).unwrap();
+    newcomer.0.api.approve(&other);
+    newcomer.wait_until_renewed();
+    let events = newcomer.0.node.ask(&["events"]).unwrap();
+    assert!(events.contains("CertificateRequestFailed") && events.contains("CertificateIssued"), "{events}");
+}
+
+#[test]
+fn a_certificate_that_is_due_is_replaced_by_the_node_itself_and_the_one_before_stays() {
+    let mut newcomer = Newcomer::approved();
+    newcomer.give_certificate(around_now(hours(95), hours(5)));
+    let kubeconfig = fs::read(newcomer.path("kubelet.conf")).unwrap();
+    let link = newcomer.pki("kubelet-client-current.pem");
+    let before = fs::read_link(&link).unwrap();
+    newcomer.start();
+    newcomer.wait_until_shown("the new certificate", |shown| shown["state"] == "Good");
+    let requests = newcomer.requests();
+    assert_eq!(requests.len(), 1);
+    assert_eq!(requests[0]["spec"]["username"], "system:node:node-a");
+    assert_ne!(fs::read_link(&link).unwrap(), before);
+    assert!(before.exists());
+    // Nothing about the cluster has changed.
+    assert_eq!(fs::read(newcomer.path("kubelet.conf")).unwrap(), kubeconfig);
+    newcomer.wait_until_renewed();
+}
+
+#[test]
+fn a_certificate_that_is_young_is_left_alone() {
+    let mut newcomer = Newcomer::approved();
+    newcomer.give_bootstrap_credentials();
+    newcomer.give_certificate(around_now(hours(60), hours(40)));
+    newcomer.start();
+    newcomer.wait_until_renewed();
+    assert_eq!(newcomer.0.api.count("create", REQUESTS), 0);
+    assert_eq!(newcomer.shown()["state"], "Good");
+}
+
+#[test]
+fn an_expired_certificate_ends_nothing_and_new_credentials_are_taken_up_when_they_come() {
+    let mut newcomer = Newcomer::approved();
+    newcomer.give_certificate(around_now(hours(400), hours(-1)));
+    newcomer.0.node.apply(&Manifest::new("own").container("main", "sleep 100000"));
+    newcomer.start();
+    newcomer.0.node.wait_until_ready("own");
+    let shown = newcomer.wait_until_shown("why there is no other", |shown| shown["message"] != "");
+    assert_eq!(shown["state"], "Expired");
+    let events = newcomer.0.node.ask(&["events"]).unwrap();
+    assert!(events.contains("CertificateExpired") && events.contains("CertificateRequestFailed"), "{events}");
+    // A second later or an hour: what comes is noticed.
+    newcomer.give_bootstrap_credentials();
+    newcomer.wait_until_renewed();
+    assert_eq!(newcomer.requests()[0]["spec"]["username"], "system:bootstrap:abcdef");
+    assert!(newcomer.0.node.seen("own").is_exactly(&[("main", 0)]));
+}
+
+#[test]
+fn whom_the_server_does_not_know_any_more_begins_again() {
+    let mut newcomer = Newcomer::approved();
+    newcomer.give_certificate(around_now(hours(1), hours(99)));
+    newcomer.give_bootstrap_credentials();
+    newcomer.start();
+    newcomer.wait_until_renewed();
+    newcomer.0.api.on("*", "*").of_user("system:node:node-a").answer(401);
+    newcomer.0.api.wait_for_requests("create", REQUESTS, 1);
+    newcomer.0.api.wait_for("a request with the token", |world| {
+        world.requests_of("create", REQUESTS).any(|request| request.identity.user == "system:bootstrap:abcdef")
+    });
+    newcomer.0.api.clear_faults();
+    let renewals = newcomer.0.api.count("patch", LEASE);
+    newcomer.0.api.wait_for_requests("patch", LEASE, renewals + 2);
+    assert_eq!(newcomer.shown()["state"], "Good");
+}
+
+#[test]
+fn a_clock_that_is_years_behind_keeps_nobody_from_the_cluster_and_replaces_nothing() {
+    let mut newcomer = Newcomer::new(Options { approve: true, clock_ahead: hours(YEARS), ..Options::default() });
+    newcomer.give_bootstrap_credentials();
+    newcomer.start();
+    newcomer.wait_until_renewed();
+    assert_eq!(newcomer.shown()["state"], "Good");
+    newcomer.0.node.kill_agent();
+    newcomer.start();
+    let renewals = newcomer.0.api.count("patch", LEASE);
+    newcomer.0.api.wait_for_requests("patch", LEASE, renewals + 2);
+    assert_eq!((newcomer.shown()["state"].as_str(), newcomer.requests().len()), (Some("Good"), 1));
+}
+
+/// Each start asks once, as the certificate seems to have expired; what was issued to this process is known to be new.
+#[test]
+fn a_clock_that_is_years_ahead_does_not_have_one_certificate_after_the_other_replaced() {
+    let mut newcomer = Newcomer::approved();
+    newcomer.0.api.set_clock_ahead(-hours(YEARS));
+    newcomer.give_bootstrap_credentials();
+    for starts in 1..=2 {
+        newcomer.start();
+        newcomer.wait_until_shown("a certificate", |shown| shown["state"] == "Good");
+        let renewals = newcomer.0.api.count("patch", LEASE);
+        newcomer.0.api.wait_for_requests("patch", LEASE, renewals + 3);
+        assert_eq!(newcomer.requests().len(), starts);
+        newcomer.0.node.kill_agent();
+    }
+}
+
+#[test]
+fn a_kubeconfig_that_was_half_written_is_made_anew_from_what_is_there() {
+    for broken in [Some("apiVersion: v1\nkind: Con"), Some(""), None] {
+        let mut newcomer = Newcomer::approved();
+        newcomer.give_certificate(around_now(hours(1), hours(99)));
+        newcomer.give_bootstrap_credentials();
+        match broken {
+            Some(text) => fs::write(newcomer.path("kubelet.conf"), text).unwrap(),
+            None => fs::remove_file(newcomer.path("kubelet.conf")).unwrap(),
+        }
+        newcomer.start();
+        newcomer.wait_until_renewed();
+        assert_eq!(newcomer.0.api.count("create", REQUESTS), 0);
+        assert_eq!(newcomer.path("kubelet.conf.corrupt").exists(), broken.is_some());
+    }
+}
+
+#[test]
+fn credentials_that_stand_in_the_kubeconfig_itself_are_replaced_and_go_out_of_it() {
+    let mut newcomer = Newcomer::approved();
+    let made = newcomer.0.api.kubeconfig(newcomer.0.node.folder(), &Credentials::of_node(NODE_NAME));
+    fs::rename(made, newcomer.path("kubelet.conf")).unwrap();
+    newcomer.start();
+    newcomer.0.api.wait_for_requests("create", REQUESTS, 1);
+    newcomer.wait_until_renewed();
+    let end = Instant::now() + Duration::from_secs(20);
+    while fs::read_to_string(newcomer.path("kubelet.conf")).unwrap().contains("client-key-data") {
+        assert!(Instant::now() < end, "{}", newcomer.0.node.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(newcomer.requests().len(), 1);
+    newcomer.assert_that_nothing_secret_was_said();
+}
+
+#[test]
+fn without_any_credentials_the_nodes_own_pods_run_and_what_comes_is_taken_up() {
+    let mut newcomer = Newcomer::approved();
+    newcomer.0.node.apply(&Manifest::new("own").container("main", "sleep 100000"));
+    newcomer.start();
+    newcomer.0.node.wait_until_ready("own");
+    assert_eq!(newcomer.shown()["state"], "Missing");
+    newcomer.give_bootstrap_credentials();
+    newcomer.wait_until_renewed();
+}

@@ -1,0 +1,307 @@
+//! `coracle join` and `coracle leave`: the program itself, a fake API server set up as kubeadm sets one up.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use ring::{digest, hmac};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use serde_json::json;
+
+use super::fake_api::certificates::Authority;
+use super::fake_api::identity::Identity;
+use super::fake_api::world::Network;
+use super::fake_api::{FakeApi, Options};
+use super::joined::{LEASE, NODE};
+use super::node::{Manifest, NODE_NAME, Node};
+
+const TOKEN: &str = "abcdef.0123456789abcdef";
+const INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
+
+/// A cluster that can be joined, and a machine.
+struct Fleet {
+    api: FakeApi,
+    node: Node,
+}
+
+struct Said {
+    code: i32,
+    out: String,
+    error: String,
+}
+
+impl Fleet {
+    fn new() -> Self {
+        let api = FakeApi::start(Options { approve: true, ..Options::default() });
+        let node = Node::new();
+        api.add_token(TOKEN, &Identity::bootstrap("abcdef"));
+        let kubeconfig = format!(
+            "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: {}\n    server: {}\n  name: \"\"\n\
+             contexts: null\ncurrent-context: \"\"\nkind: Config\nusers: null\n",
+            STANDARD.encode(api.authority_pem()),
+            api.url()
+        );
+        api.create(&json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "cluster-info", "namespace": "kube-public" },
+            "data": { "kubeconfig": kubeconfig, "jws-kubeconfig-abcdef": signature(&kubeconfig, TOKEN) },
+        }));
+        let fleet = Self { api, node };
+        fleet.set_configuration(
+            "failSwapOn: false\ncgroupsPerQOS: false\nenforceNodeAllocatable: [none]\nhealthzPort: 0\nrotateCertificates: true\n",
+        );
+        fleet
+    }
+
+    fn set_configuration(&self, fields: &str) {
+        const PATH: &str = "/api/v1/namespaces/kube-system/configmaps/kubelet-config";
+        let text = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{fields}");
+        if self.api.get(PATH).is_some() {
+            self.api.patch(PATH, &json!({ "data": { "kubelet": text } }));
+            return;
+        }
+        self.api.create(&json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "kubelet-config", "namespace": "kube-system" },
+            "data": { "kubelet": text },
+        }));
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.node.folder().join(name)
+    }
+
+    fn pin(&self) -> String {
+        pin(&self.api.authority_pem())
+    }
+
+    fn join_with(&self, token: &str, pin: &str, more: &[&str]) -> Said {
+        let server = self.api.address().to_string();
+        let pin = ["--discovery-token-ca-cert-hash", pin];
+        let name = ["--node-name", NODE_NAME];
+        self.run(
+            &[&["join", &server, "--token", token, "--no-start", "--timeout", "1s"], &pin[..], &name, more].concat(),
+        )
+    }
+
+    fn run(&self, line: &[&str]) -> Said {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
+        command.args(line).arg("--kubernetes-dir").arg(self.path("etc")).arg("--root-dir").arg(self.path("pods"));
+        let output = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Said { code: output.status.code().unwrap(), out: text(output.stdout), error: text(output.stderr) }
+    }
+
+    /// Every file that joining writes, or that stands beside one.
+    fn written(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for folder in ["etc", "etc/pki", "pods", "pods/pki"] {
+            let Ok(entries) = fs::read_dir(self.path(folder)) else { continue };
+            let files = entries.map(|entry| entry.unwrap().path()).filter(|path| !path.is_dir());
+            found.extend(files.map(|path| path.strip_prefix(self.node.folder()).unwrap().display().to_string()));
+        }
+        found.sort();
+        found
+    }
+
+    /// Starts the agent as the service does.
+    fn start(&mut self) {
+        let flags = fs::read_to_string(self.path("pods/coracle-flags.env")).unwrap();
+        let flags =
+            flags.lines().find_map(|line| line.strip_prefix("CORACLE_CLUSTER_ARGS=\"")?.strip_suffix('"')).unwrap();
+        let (resolver, manifests) = (self.path("resolv.conf"), self.path("manifests"));
+        self.node.start_agent_with(|command| {
+            command.args(flags.split_whitespace()).arg("--resolv-conf").arg(resolver);
+            command.arg("--pod-manifest-path").arg(manifests);
+        });
+    }
+}
+
+fn signature(content: &str, token: &str) -> String {
+    let (id, secret) = token.split_once('.').unwrap();
+    let header = URL_SAFE_NO_PAD.encode(json!({ "alg": "HS256", "kid": id }).to_string());
+    let signed = format!("{header}.{}", URL_SAFE_NO_PAD.encode(content));
+    let mac = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), signed.as_bytes());
+    format!("{header}..{}", URL_SAFE_NO_PAD.encode(mac))
+}
+
+/// The digest of the key in a certificate of an authority.
+fn pin(pem: &str) -> String {
+    let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+    let key = coracle::wire::x509::Certificate::read(&der).unwrap().public_key;
+    let digits: Vec<String> =
+        digest::digest(&digest::SHA256, &key).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{}", digits.concat())
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn a_machine_joins_runs_its_own_pods_and_leaves_again() {
+    let mut fleet = Fleet::new();
+    let said = fleet.join_with(TOKEN, &fleet.pin(), &[]);
+    assert_eq!((said.code, said.error.as_str()), (0, ""), "{}", said.out);
+    assert!(!said.out.contains("0123456789abcdef"), "{}", said.out);
+    let joined = ["etc/bootstrap-kubelet.conf", "etc/pki/ca.crt", "pods/config.yaml", "pods/coracle-flags.env"];
+    assert_eq!(fleet.written(), joined);
+    assert_eq!(mode(&fleet.path("etc/bootstrap-kubelet.conf")), 0o600);
+    assert_eq!(fs::read_to_string(fleet.path("etc/pki/ca.crt")).unwrap(), fleet.api.authority_pem());
+
+    fleet.node.apply(&Manifest::new("own").container("main", "sleep 100000"));
+    fleet.start();
+    fleet.node.wait_until_ready("own");
+    fleet.api.wait(LEASE, "the lease", |lease| lease["spec"]["holderIdentity"] == NODE_NAME);
+    assert!(fleet.api.get(NODE).is_some());
+    let again = fleet.join_with(TOKEN, &fleet.pin(), &[]);
+    assert_eq!(again.code, 1);
+    assert!(again.error.contains("kubelet.conf is there already: this node has joined a cluster"), "{}", again.error);
+
+    fleet.node.kill_agent();
+    let left = fleet.run(&["leave", "--no-restart"]);
+    assert_eq!((left.code, left.error.as_str()), (0, ""), "{}", left.out);
+    assert!(left.out.contains("deleted in the cluster: lease node-a"), "{}", left.out);
+    assert!(left.out.contains("kubectl delete node node-a"), "{}", left.out);
+    assert_eq!(fleet.api.get(LEASE), None);
+    assert_eq!(fleet.written(), Vec::<String>::new());
+    fleet.node.start_agent();
+    fleet.node.wait_until_ready("own");
+    assert!(fleet.node.seen("own").is_exactly(&[("main", 0)]));
+    let nothing = fleet.run(&["leave", "--no-restart"]);
+    assert_eq!(nothing.code, 1);
+    assert!(nothing.error.contains("this machine is no node of a cluster"), "{}", nothing.error);
+}
+
+#[test]
+fn a_cluster_that_is_not_the_one_that_was_meant_is_refused_and_nothing_is_written() {
+    let fleet = Fleet::new();
+    let other = pin(&Authority::new(jiff::Timestamp::now()).pem());
+    for (token, pin, line) in [
+        (TOKEN, &other, format!("the cluster's authority is not the expected one: expected {other}, found {}", fleet.pin())),
+        (
+            "abcdef.0123456789abcdee",
+            &fleet.pin(),
+            "the server does not prove that it knows token \"abcdef\": another secret, or not the cluster that was meant"
+                .to_owned(),
+        ),
+        (
+            "aaaaaa.0123456789abcdef",
+            &fleet.pin(),
+            "the cluster does not know token \"aaaaaa\", or it has expired (kubeadm token create, on the control plane, \
+             makes a new one)"
+                .to_owned(),
+        ),
+    ] {
+        let said = fleet.join_with(token, pin, &[]);
+        assert_eq!((said.code, said.error), (1, format!("coracle: join: {line}\n")));
+        assert_eq!(fleet.written(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn what_the_command_line_does_not_say_right_is_told_before_anybody_is_asked() {
+    let fleet = Fleet::new();
+    for (token, pin, line) in [
+        ("abcdef", &*fleet.pin(), "--token: expected six lower-case letters or digits, a dot and sixteen more of them"),
+        (TOKEN, "sha256:12", "expected sha256: and 64 hexadecimal digits"),
+    ] {
+        let said = fleet.join_with(token, pin, &[]);
+        assert_eq!(said.code, 2);
+        assert!(said.error.trim_end().ends_with(line), "{}", said.error);
+    }
+    let said = fleet.run(&["join", "10.0.0.1", "--token", TOKEN]);
+    assert_eq!(said.code, 2);
+    assert!(said.error.contains("found neither"), "{}", said.error);
+    assert_eq!(fleet.api.connections_so_far(), 0);
+}
+
+#[test]
+fn whoever_answers_in_the_place_of_the_server_is_found_out() {
+    let fleet = Fleet::new();
+    // It passes on what the cluster has signed, and has a certificate of its own.
+    fleet.api.on("get", INFO).skip(1).times(1).answer(200).body(&json!({ "data": { "kubeconfig": "other" } }));
+    let said = fleet.join_with(TOKEN, &fleet.pin(), &[]);
+    assert_eq!(
+        (said.code, said.error.as_str()),
+        (1, "coracle: join: the server has shown two different cluster-infos: try again\n")
+    );
+    assert_eq!(fleet.written(), Vec::<String>::new());
+}
+
+#[test]
+fn a_server_that_is_away_is_told_in_one_line() {
+    let fleet = Fleet::new();
+    fleet.api.set_network(Network::Refused);
+    let said = fleet.join_with(TOKEN, &fleet.pin(), &[]);
+    assert_eq!(said.code, 1);
+    let address = fleet.api.address();
+    assert!(said.error.contains(&format!("connect to the API server {address}")), "{}", said.error);
+    assert_eq!(said.error.lines().count(), 1);
+    assert_eq!(fleet.written(), Vec::<String>::new());
+}
+
+#[test]
+fn a_token_that_is_no_login_and_a_configuration_that_cannot_be_used_are_told_and_nothing_is_written() {
+    let fleet = Fleet::new();
+    fleet.set_configuration("maxPods: many\n");
+    let said = fleet.join_with(TOKEN, &fleet.pin(), &[]);
+    let line = "coracle: join: the cluster's configuration of its kubelets cannot be used here: maxPods: ";
+    assert!(said.code == 1 && said.error.starts_with(line), "{}", said.error);
+    assert_eq!(fleet.written(), Vec::<String>::new());
+    fleet.api.remove_token(TOKEN);
+    let said = fleet.join_with(TOKEN, &fleet.pin(), &[]);
+    let line = "coracle: join: the API server does not take token \"abcdef\" as a login, or it has expired\n";
+    assert_eq!((said.code, said.error.as_str()), (1, line));
+    assert_eq!(fleet.written(), Vec::<String>::new());
+}
+
+#[test]
+fn a_name_that_a_living_node_has_is_not_taken() {
+    let fleet = Fleet::new();
+    let ready = json!([{ "type": "Ready", "status": "True" }]);
+    fleet.api.create(&json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": NODE_NAME } }));
+    fleet.api.patch(&format!("{NODE}/status"), &json!({ "status": { "conditions": ready } }));
+    let said = fleet.join_with(TOKEN, &fleet.pin(), &[]);
+    assert!(said.code == 1 && said.error.contains("the cluster has a node node-a that is ready"), "{}", said.error);
+    assert_eq!(fleet.written(), Vec::<String>::new());
+}
+
+#[test]
+fn without_a_digest_who_knows_the_token_is_believed_if_that_was_asked_for() {
+    let fleet = Fleet::new();
+    let server = fleet.api.address().to_string();
+    let skip = "--discovery-token-unsafe-skip-ca-verification";
+    let said = fleet.run(&["join", &server, "--token", TOKEN, skip, "--no-start", "--node-name", NODE_NAME]);
+    assert_eq!((said.code, said.error.as_str()), (0, ""));
+    assert_eq!(fleet.written().len(), 4);
+}
+
+#[test]
+fn an_authority_of_another_cluster_is_not_written_over() {
+    let fleet = Fleet::new();
+    fs::create_dir_all(fleet.path("etc/pki")).unwrap();
+    fs::write(fleet.path("etc/pki/ca.crt"), "other").unwrap();
+    let said = fleet.join_with(TOKEN, &fleet.pin(), &[]);
+    assert!(said.code == 1 && said.error.contains("ca.crt is that of another cluster"), "{}", said.error);
+    assert_eq!(fleet.written(), ["etc/pki/ca.crt"]);
+}
+
+#[test]
+fn who_leaves_a_cluster_that_cannot_be_reached_is_told_what_stays_there() {
+    let mut fleet = Fleet::new();
+    assert_eq!(fleet.join_with(TOKEN, &fleet.pin(), &[]).code, 0);
+    fleet.start();
+    fleet.api.wait(LEASE, "the lease", |lease| lease["spec"]["holderIdentity"] == NODE_NAME);
+    fleet.node.kill_agent();
+    fleet.api.set_network(Network::Refused);
+    let said = fleet.run(&["leave", "--no-restart", "--delete-node"]);
+    assert_eq!(said.code, 1);
+    assert!(said.error.contains("lease node-a is left in the cluster: "), "{}", said.error);
+    assert!(said.out.contains("node node-a is left in the cluster: "), "{}", said.out);
+    assert_eq!(fleet.written(), Vec::<String>::new());
+}
