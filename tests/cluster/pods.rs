@@ -214,6 +214,9 @@ fn a_token_is_mounted_and_neither_it_nor_a_secret_is_ever_logged() {
     assert_eq!(joined.volume_file("kubernetes.io~projected", "p").as_deref(), Some("hidden-value"));
     let log = joined.node.log();
     assert!(!log.contains(&token) && !log.contains("hidden-value") && !log.contains("aGlkZGVu"));
+    joined.api.delete(WEB);
+    joined.api.wait_gone(WEB);
+    joined.node.wait_until_nothing_is_left();
 }
 
 #[test]

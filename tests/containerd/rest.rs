@@ -29,7 +29,7 @@ fn at_rest_the_agent_sleeps_writes_nothing_and_stays_small() {
     let done = Activity::of(pid).since(&before);
     assert!(done.wakes <= WATCHED.as_secs(), "woken {} times in {WATCHED:?}", done.wakes);
     assert_eq!(done.written, 0, "something was written to disk");
-    // The benchmark has the promise for the release build; this one is larger, but not by much.
+    // The benchmark has the promise for the release build; of this one the code alone takes several times as much.
     let Memory { rss, pss } = Memory::of(pid);
-    assert!(rss > 0 && rss <= 16 << 10, "{rss} KiB are resident, {pss} of them its own");
+    assert!(rss > 0 && rss <= 24 << 10, "{rss} KiB are resident, {pss} of them its own");
 }

@@ -228,6 +228,13 @@ impl Drop for Node {
             let calls = self.fake.calls().iter().map(|call| call.method.clone()).collect::<Vec<_>>();
             eprintln!("--- the agent's log:\n{}--- the calls: {}", self.log(), calls.join(" "));
         }
+        // A test that has failed may leave volumes in memory behind.
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        for place in mounts.lines().filter_map(|line| line.split(' ').nth(1)) {
+            if Path::new(place).starts_with(&self.folder) {
+                let _ = nix::mount::umount2(place, nix::mount::MntFlags::MNT_DETACH);
+            }
+        }
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
