@@ -1,6 +1,6 @@
 //! The pods of this node as the API server has them, and the mirrors of its own pods among them. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -20,7 +20,12 @@ pub(super) struct ApiPods {
     /// Pods that cannot be read, by namespace and name. What was known of such a pod stays.
     unread: BTreeMap<String, SourceProblem>,
     away: Option<SourceProblem>,
+    /// Pods that were deleted of late: what comes of them afterwards is older.
+    deleted: VecDeque<PodUid>,
 }
+
+/// Deleted pods that are remembered.
+const DELETED: usize = 64;
 
 /// What is shown as the place that these pods come from.
 const ORIGIN: &str = "API server";
@@ -35,21 +40,37 @@ impl ApiPods {
             Change::Replaced(all) => {
                 self.synced = true;
                 self.unread.clear();
+                // A list counts whatever its versions: the server may have another history now.
+                self.deleted.clear();
                 let before = std::mem::take(&mut self.pods);
                 for object in all {
                     self.apply(object, &before, now);
                 }
             }
+            Change::Applied(object) if self.is_older(&object) => {}
             Change::Applied(object) => {
                 let before = self.pods.clone();
                 self.apply(object, &before, now);
             }
             Change::Deleted(object) => {
                 self.unread.remove(&name_of(&object));
-                self.pods.remove(uid_of(&object));
+                let uid = PodUid::from(uid_of(&object));
+                self.pods.remove(&uid);
+                if self.deleted.len() == DELETED {
+                    self.deleted.pop_front();
+                }
+                self.deleted.push_back(uid);
             }
             Change::Away(why) => self.away = Some(problem(ORIGIN, why, now)),
         }
+    }
+
+    /// Something newer is known of the pod.
+    fn is_older(&self, object: &Value) -> bool {
+        let uid = uid_of(object);
+        let known = self.pods.get(uid).map(|pod| version(&pod.metadata.resource_version));
+        self.deleted.iter().any(|deleted| deleted.as_str() == uid)
+            || known.is_some_and(|known| known > version(version_of(object)))
     }
 
     fn apply(&mut self, object: Value, before: &BTreeMap<PodUid, Arc<Pod>>, now: Timestamp) {
@@ -106,6 +127,15 @@ fn uid_of(object: &Value) -> &str {
     object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default()
 }
 
+fn version_of(object: &Value) -> &str {
+    object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Versions of one server can be compared as numbers; one that cannot is as new as any.
+fn version(text: &str) -> u64 {
+    text.parse().unwrap_or(u64::MAX)
+}
+
 fn name_of(object: &Value) -> String {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
     format!("pod {}/{}", text("/metadata/namespace"), text("/metadata/name"))
@@ -149,6 +179,23 @@ mod tests {
         pods.take_in(Change::Deleted(pod("a", json!("i"))), at(2));
         assert_eq!(names(&pods.update().unwrap().pods), ["b"]);
         assert!(pods.update().is_none());
+    }
+
+    #[test]
+    fn what_is_older_than_what_is_known_is_passed_over() {
+        let in_version = |image: &str, version: &str| {
+            let mut object = pod("a", json!(image));
+            object["metadata"]["resourceVersion"] = json!(version);
+            object
+        };
+        let mut pods = ApiPods::default();
+        pods.take_in(Change::Replaced(vec![in_version("i", "9")]), at(1));
+        pods.take_in(Change::Applied(in_version("k", "11")), at(1));
+        pods.take_in(Change::Applied(in_version("j", "10")), at(1));
+        assert_eq!(pods.update().unwrap().pods[0].pod.spec.containers[0].image, "k");
+        pods.take_in(Change::Deleted(in_version("k", "12")), at(1));
+        pods.take_in(Change::Applied(in_version("j", "10")), at(1));
+        assert!(pods.update().unwrap().pods.is_empty());
     }
 
     #[test]
