@@ -95,7 +95,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         client,
         profile,
         reporting: config.reporting.clone(),
-        news,
+        news: Rc::clone(&news),
         images: image_service,
         inbox: sender.clone(),
     });
@@ -116,7 +116,8 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let mut tasks = vec![rt::spawn(sync_loop.run()), rt::spawn(local.serve(Rc::new(view)))];
     tasks.extend(config.healthz.map(|address| rt::spawn(health::serve(address, health))));
     tasks.extend(node_keeper.into_iter().flat_map(NodeKeeper::start));
-    let api_source = |client| rt::spawn(pod_sources::api::run(client, config.node_name.clone(), sender.clone()));
+    let api_source =
+        |client| rt::spawn(pod_sources::api::run(client, config.node_name.clone(), Rc::clone(&news), sender.clone()));
     tasks.extend(cluster.clone().map(api_source));
     let keep = |client| client_certificate(&config, client, dialer, certificates, sender.clone());
     tasks.extend(cluster.map(keep));

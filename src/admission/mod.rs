@@ -12,6 +12,7 @@ mod this_node;
 
 use crate::api::{HUGE_PAGES_PREFIX, Pod, PodUid, Quantity, Reason, ResourceList, SupplementalGroupsPolicy};
 use crate::config::Config;
+use crate::pods::NodeTerms;
 
 pub(crate) use pressure::check_pressure;
 
@@ -51,6 +52,11 @@ impl Admission {
         }
     }
 
+    /// The cluster has told what it has of the node.
+    pub(crate) fn in_cluster(&mut self, terms: NodeTerms) {
+        self.node.in_cluster(terms);
+    }
+
     /// Whether the pod is taken beside `others`, which are all that have been and have not ended. Gives those that have
     /// to end for it. `strict_groups` tells whether the runtime can keep to the groups that a pod names.
     pub(crate) fn admit(&self, pod: &Pod, others: &[&Pod], strict_groups: bool) -> Result<Vec<PodUid>, Rejection> {
@@ -87,6 +93,8 @@ impl Admission {
             (Reason::NODE_NAME, "node(s) didn't match the requested node name")
         } else if host_ports::conflict(pod, others) {
             (Reason::NODE_PORTS, "node(s) didn't have free ports for the requested pod ports")
+        } else if !self.node.is_tolerated(pod) {
+            (Reason::TAINT_TOLERATION, "node(s) had taints that the pod didn't tolerate")
         } else {
             return None;
         };

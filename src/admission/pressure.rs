@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Rejection;
-use crate::api::{Pod, QosClass, Reason, TaintEffect, Toleration, TolerationOperator, qos_class};
+use crate::api::{Pod, QosClass, Reason, TaintEffect, Toleration, qos_class};
 use crate::pods::Pressure;
 
 /// The taint of a node under memory pressure.
@@ -16,7 +16,7 @@ pub(crate) fn check_pressure(pod: &Pod, held: &BTreeSet<Pressure>, spared: bool)
     }
     let only_memory = held.iter().eq([&Pressure::Memory]);
     let asks_for_something = qos_class(pod) != QosClass::BestEffort;
-    if only_memory && (asks_for_something || pod.spec.tolerations.iter().any(tolerates)) {
+    if only_memory && (asks_for_something || pod.spec.tolerations.iter().any(tolerates_memory_pressure)) {
         return Ok(());
     }
     let held: Vec<&str> = held.iter().map(|pressure| pressure.as_str()).collect();
@@ -24,18 +24,14 @@ pub(crate) fn check_pressure(pod: &Pod, held: &BTreeSet<Pressure>, spared: bool)
     Err(Rejection { reason: Reason::EVICTED, message })
 }
 
-fn tolerates(toleration: &Toleration) -> bool {
-    let effect = toleration.effect.is_none_or(|effect| effect == TaintEffect::NoSchedule);
-    let exists = toleration.operator == Some(TolerationOperator::Exists);
-    let key = toleration.key == MEMORY_PRESSURE || toleration.key.is_empty() && exists;
-    // The taint has no value.
-    effect && key && (exists || toleration.value.is_empty())
+fn tolerates_memory_pressure(toleration: &Toleration) -> bool {
+    toleration.tolerates(MEMORY_PRESSURE, "", TaintEffect::NoSchedule.as_str())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Container, MEMORY};
+    use crate::api::{Container, MEMORY, TolerationOperator};
 
     fn pod(request: bool, tolerations: Vec<Toleration>) -> Pod {
         let mut container = Container::default();

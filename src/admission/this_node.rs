@@ -1,13 +1,15 @@
 //! Whether a pod is meant for this node: by its operating system, by the node's name and labels. Pure.
 
 use super::Rejection;
-use crate::api::{Map, Pod, Reason};
+use crate::api::{Map, Pod, Reason, Taint, TaintEffect};
+use crate::pods::NodeTerms;
 
 /// What pods may ask of a node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ThisNode {
     name: String,
     labels: Map<String>,
+    taints: Vec<Taint>,
 }
 
 const OS_LABEL: &str = "kubernetes.io/os";
@@ -25,7 +27,13 @@ impl ThisNode {
         let mut labels: Map<String> = all.map(|(key, value)| (key, value.to_owned())).collect();
         // No word makes it another system.
         labels.insert(OS_LABEL, OS.to_owned());
-        Self { name: name.to_owned(), labels }
+        Self { name: name.to_owned(), labels, taints: Vec::new() }
+    }
+
+    /// What the cluster has of the node counts, whoever gave it.
+    pub(super) fn in_cluster(&mut self, NodeTerms { labels, taints }: NodeTerms) {
+        self.labels = labels;
+        self.taints = taints;
     }
 
     /// Nothing that becomes free could help a pod that is for another system.
@@ -48,6 +56,15 @@ impl ThisNode {
         let required = affinity.and_then(|nodes| nodes.required_during_scheduling_ignored_during_execution.as_ref());
         pod.spec.node_selector.iter().all(|(key, value)| self.labels.get(key) == Some(value))
             && required.is_none_or(|selector| selector.selects(&self.name, &self.labels))
+    }
+
+    /// Only a taint that ends pods keeps one away that was placed here; the node's own pods it does not concern.
+    pub(super) fn is_tolerated(&self, pod: &Pod) -> bool {
+        let no_execute = TaintEffect::NoExecute.as_str();
+        let mut taints = self.taints.iter().filter(|taint| taint.effect == no_execute);
+        let tolerates =
+            |taint: &Taint| pod.spec.tolerations.iter().any(|one| one.tolerates(&taint.key, &taint.value, no_execute));
+        pod.is_static() || taints.all(tolerates)
     }
 
     pub(super) fn is_named(&self, pod: &Pod) -> bool {
@@ -97,6 +114,43 @@ mod tests {
             (json!({"kubernetes.io/arch": "arm64"}), true),
         ] {
             assert_eq!(node().is_selected(&pod(json!({"nodeSelector": selector}))), expected, "{selector}");
+        }
+    }
+
+    #[test]
+    fn what_the_cluster_has_of_the_node_counts() {
+        let mut node = node();
+        let labels: Map<String> = [("zone", "c".to_owned()), ("disk", "ssd".to_owned())].into_iter().collect();
+        node.in_cluster(NodeTerms { labels, taints: Vec::new() });
+        let selected = |selector: Value| node.is_selected(&pod(json!({"nodeSelector": selector})));
+        assert!(selected(json!({"zone": "c", "disk": "ssd"})));
+        assert!(!selected(json!({"zone": "a"})));
+    }
+
+    #[test]
+    fn a_taint_that_ends_pods_keeps_those_away_that_do_not_tolerate_it() {
+        let taint = |value: &str, effect: &'static str| Taint {
+            key: "broken".to_owned(),
+            value: value.to_owned(),
+            effect: effect.into(),
+            ..Taint::default()
+        };
+        for (taints, tolerations, expected) in [
+            (vec![taint("", "NoSchedule"), taint("", "PreferNoSchedule")], json!([]), true),
+            (vec![taint("x", "NoExecute")], json!([]), false),
+            (vec![taint("x", "NoExecute")], json!([{"key": "broken", "operator": "Exists"}]), true),
+            (vec![taint("x", "NoExecute")], json!([{"operator": "Exists"}]), true),
+            (vec![taint("x", "NoExecute")], json!([{"key": "broken", "value": "x", "effect": "NoExecute"}]), true),
+            (vec![taint("x", "NoExecute")], json!([{"key": "broken", "value": "y"}]), false),
+            (vec![taint("x", "NoExecute")], json!([{"key": "broken", "value": "x", "effect": "NoSchedule"}]), false),
+            (vec![taint("1", "NoExecute")], json!([{"key": "broken", "operator": "Lt", "value": "2"}]), false),
+        ] {
+            let mut node = node();
+            node.in_cluster(NodeTerms { labels: Map::default(), taints });
+            let mut pod = pod(json!({"tolerations": tolerations}));
+            assert_eq!(node.is_tolerated(&pod), expected, "{tolerations}");
+            pod.metadata.annotations.insert(crate::api::annotations::CONFIG_SOURCE, "file".to_owned());
+            assert!(node.is_tolerated(&pod), "the node's own pods stay");
         }
     }
 

@@ -186,6 +186,20 @@ words! {
     }
 }
 
+impl Toleration {
+    /// Whether it lets the pod be where the node has this taint. Numbers are not compared, as upstream does not unless
+    /// it is asked to.
+    pub fn tolerates(&self, key: &str, value: &str, effect: &str) -> bool {
+        self.effect.is_none_or(|tolerated| tolerated.as_str() == effect)
+            && (self.key.is_empty() || self.key == key)
+            && match self.operator.unwrap_or(TolerationOperator::Equal) {
+                TolerationOperator::Exists => true,
+                TolerationOperator::Equal => self.value == value,
+                TolerationOperator::Gt | TolerationOperator::Lt => false,
+            }
+    }
+}
+
 impl PodSpec {
     /// What the containers are given to stop; where nothing was said, the API's default.
     pub fn termination_grace(&self) -> Duration {

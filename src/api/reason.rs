@@ -89,6 +89,7 @@ reasons! {
     POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH = "PodOSSelectorNodeLabelDoesNotMatch";
     SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED = "SupplementalGroupsPolicyNotSupported";
     SYSCTL_FORBIDDEN = "SysctlForbidden";
+    TAINT_TOLERATION = "TaintToleration";
     TERMINATED = "Terminated";
     TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError";
     UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError";

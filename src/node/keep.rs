@@ -16,7 +16,7 @@ use crate::config::Reporting;
 use crate::cri::ImageService;
 use crate::error::ErrorChain;
 use crate::host::clock;
-use crate::pods::SyncEvent;
+use crate::pods::{NodeTerms, SyncEvent};
 use crate::rt;
 
 /// Who is told, of what, and how it is heard of.
@@ -57,6 +57,7 @@ impl NodeKeeper {
         let mut own = OwnNode::new(self.profile.clone(), register, status_period, Instant::now());
         let mut talk = Talk::default();
         let mut images = Vec::new();
+        let mut terms = None;
         loop {
             let seen = self.news.changed.changes();
             while let Ok(change) = changes.try_recv() {
@@ -78,6 +79,7 @@ impl NodeKeeper {
                 // Nothing depends on it: when the inbox is full it is dropped.
                 let _ = self.inbox.try_send(SyncEvent::NodeHappened(event));
             }
+            self.tell_terms(&own, &mut terms).await;
             self.news.set_uid(own.server().map_or("", |node| node.metadata.uid.as_str()));
             match step {
                 Step::Wait(until) => {
@@ -90,6 +92,19 @@ impl NodeKeeper {
                     own.done(outcome, Instant::now(), rt::random());
                 }
             }
+        }
+    }
+
+    /// Pods of the cluster come only after this: whether the node takes them depends on it.
+    async fn tell_terms(&self, own: &OwnNode, told: &mut Option<NodeTerms>) {
+        let terms = own.terms();
+        if let Some(terms) = terms.filter(|terms| told.as_ref() != Some(terms)) {
+            *told = Some(terms.clone());
+            // Nobody listens any more when the agent ends.
+            let _ = self.inbox.send(SyncEvent::NodeHeard(terms)).await;
+        }
+        if told.is_some() || own.is_left_to_others() {
+            self.news.set_heard();
         }
     }
 

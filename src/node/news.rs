@@ -16,6 +16,8 @@ pub(crate) struct NodeNews {
     pub(super) shuts_down: Cell<bool>,
     /// Of the node's object; empty while there is none, or none is known.
     uid: RefCell<String>,
+    /// What pods may ask of the node is known, so far as there is somebody who can tell it.
+    heard: Cell<bool>,
     /// Of anything of it.
     pub(super) changed: Signal,
 }
@@ -30,6 +32,23 @@ impl NodeNews {
         if *self.pressures.borrow() != conditions {
             self.pressures.replace(conditions);
             self.changed.notify();
+        }
+    }
+
+    pub(super) fn set_heard(&self) {
+        if !self.heard.replace(true) {
+            self.changed.notify();
+        }
+    }
+
+    /// Waits until pods of the cluster can be asked whether they may be on the node.
+    pub(crate) async fn heard(&self) {
+        loop {
+            let seen = self.changed.changes();
+            if self.heard.get() {
+                return;
+            }
+            self.changed.beyond(seen).await;
         }
     }
 

@@ -22,7 +22,7 @@ use crate::node::patch::{Occasion, StatusPatch};
 use crate::node::report_times::ReportTimes;
 use crate::node::status::READY;
 use crate::node::{NodeProfile, NodeSight};
-use crate::pods::NodeEvent;
+use crate::pods::{NodeEvent, NodeTerms};
 use crate::time::{Backoff, TokenBucket};
 
 #[derive(Debug)]
@@ -155,6 +155,25 @@ impl OwnNode {
     /// The object as the server has it; `None` while there is none, or none is known.
     pub(crate) fn server(&self) -> Option<&Node> {
         matches!(self.place, Place::Unreconciled | Place::Registered).then_some(&self.server)
+    }
+
+    /// What the cluster has of the node: with what the node itself wants to be called, until that is there too.
+    pub(crate) fn terms(&self) -> Option<NodeTerms> {
+        let Node { metadata, spec, .. } = self.server()?;
+        let mut labels = metadata.labels.clone();
+        if self.place == Place::Unreconciled {
+            for (name, value) in self.profile.metadata.labels.iter() {
+                if labels.get(name).is_none() {
+                    labels.insert(name, value.clone());
+                }
+            }
+        }
+        Some(NodeTerms { labels, taints: spec.taints.clone() })
+    }
+
+    /// There is no object, and it is not this node's to make one.
+    pub(crate) fn is_left_to_others(&self) -> bool {
+        self.place == Place::Deleted || self.place == Place::Absent && !self.registers
     }
 
     /// The whole status is told next: what takes long to find out is worth finding out.

@@ -1,6 +1,6 @@
 //! What reaches the sync loop: everything that can change what is done next. Pure.
 
-use crate::api::{NodeFeatures, NodeRuntimeHandler, PodUid};
+use crate::api::{Map, NodeFeatures, NodeRuntimeHandler, PodUid, Taint};
 use crate::objects::ObjectNews;
 use crate::pods::{
     Look, MirrorDone, NodeEvent, ObservedPod, OomKill, PodEvent, PressureLook, ProbeResult, ReportDone, SourceUpdate,
@@ -26,6 +26,8 @@ pub(crate) enum SyncEvent {
     Happened(PodEvent),
     /// The same of the node itself.
     NodeHappened(NodeEvent),
+    /// What the cluster has of the node, for pods to ask of it.
+    NodeHeard(NodeTerms),
     /// The kernel has killed a process for want of memory.
     OomKilled(OomKill),
     /// This sandbox of the pod runs, and the pod's control group is not there.
@@ -42,6 +44,13 @@ pub(crate) enum SyncEvent {
     Mirrored(MirrorDone),
     /// The watchdog asks whether the loop moves: taking it out is the answer.
     Beat,
+}
+
+/// What pods may ask of a node, and have to bear with there.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct NodeTerms {
+    pub(crate) labels: Map<String>,
+    pub(crate) taints: Vec<Taint>,
 }
 
 /// One pod as the runtime showed it.

@@ -16,7 +16,7 @@ mod report;
 mod source_update;
 mod waiting;
 
-pub(crate) use event::{Observation, Relist, RuntimeState, SyncEvent, WorkDone, WorkResult};
+pub(crate) use event::{NodeTerms, Observation, Relist, RuntimeState, SyncEvent, WorkDone, WorkResult};
 pub(crate) use event_ring::{EventObject, EventRing, Sent, Told, Unsent, UnsentWhat};
 pub(crate) use observed::{
     ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, ObservedUser, SandboxState,

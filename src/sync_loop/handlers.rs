@@ -35,6 +35,7 @@ impl SyncLoop {
             SyncEvent::Probed(result) => self.on_probed(result),
             SyncEvent::Happened(event) => self.on_happened(event, now),
             SyncEvent::NodeHappened(event) => self.on_node_happened(event, now),
+            SyncEvent::NodeHeard(terms) => self.admission.in_cluster(terms),
             SyncEvent::OomKilled(kill) => self.on_oom_kill(kill, now),
             SyncEvent::Groupless(uid, sandbox) => self.workers.found_groupless(&uid, sandbox),
             SyncEvent::MemoryStalled => self.node_watch.stalled(),
@@ -460,8 +461,11 @@ fn doing(event: &SyncEvent) -> Doing {
         SyncEvent::Runtime(_) => Doing::Runtime,
         SyncEvent::WorkDone(_) => Doing::WorkDone,
         SyncEvent::Probed(_) => Doing::Probed,
-        SyncEvent::Happened(_) | SyncEvent::NodeHappened(_) | SyncEvent::OomKilled(_) => Doing::Happened,
-        SyncEvent::MemoryStalled | SyncEvent::PressureLooked(_) | SyncEvent::Groupless(..) => Doing::Happened,
+        SyncEvent::Happened(_) | SyncEvent::NodeHappened(_) | SyncEvent::NodeHeard(_) => Doing::Happened,
+        SyncEvent::OomKilled(_)
+        | SyncEvent::MemoryStalled
+        | SyncEvent::PressureLooked(_)
+        | SyncEvent::Groupless(..) => Doing::Happened,
         SyncEvent::Object(_) | SyncEvent::Reported(_) | SyncEvent::Mirrored(_) => Doing::Happened,
         SyncEvent::Beat => Doing::Waiting,
     }

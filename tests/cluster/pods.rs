@@ -117,6 +117,37 @@ fn conditions_of_others_stay() {
 }
 
 #[test]
+fn labels_that_others_gave_the_node_count_for_its_pods() {
+    let mut joined = Joined::new();
+    joined.api.create(&json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a", "labels": {"example.com/site": "harbour"}}
+    }));
+    joined
+        .api
+        .create(&pod("web", &json!({"nodeSelector": {"example.com/site": "harbour", "kubernetes.io/os": "linux"}})));
+    joined.start("", &[]);
+    joined.wait_until_web_is_ready();
+}
+
+#[test]
+fn a_pod_that_does_not_tolerate_what_ends_pods_on_the_node_is_refused() {
+    let mut joined = Joined::new();
+    joined.start("", &[]);
+    joined.wait_until_ready();
+    let taints = json!({"spec": {"taints": [{"key": "example.com/broken", "effect": "NoExecute"}]}});
+    joined.api.patch("/api/v1/nodes/node-a", &taints);
+    joined.api.create(&pod("web", &json!({"tolerations": [{"key": "example.com/broken", "operator": "Exists"}]})));
+    joined.wait_until_web_is_ready();
+    joined.api.create(&pod("other", &json!({})));
+    let path = "/api/v1/namespaces/default/pods/other";
+    let refused = joined.api.wait(path, "the pod to be refused", |pod| pod["status"]["phase"] == "Failed");
+    assert_eq!(refused["status"]["reason"], "TaintToleration");
+    let message = "Pod was rejected: Predicate TaintToleration failed: \
+                   node(s) had taints that the pod didn't tolerate";
+    assert_eq!(refused["status"]["message"], message);
+}
+
+#[test]
 fn a_readiness_gate_that_opens_makes_the_pod_ready() {
     let mut joined = Joined::new();
     joined.start("", &[]);
