@@ -110,6 +110,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         health: health.clone(),
         watchdog: watchdog_shown,
         pulls,
+        cluster: cluster.clone(),
         certificates: Rc::clone(&certificates),
         started,
     };

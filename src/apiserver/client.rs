@@ -37,6 +37,8 @@ struct Inner {
     backoff: RefCell<Backoff>,
     /// No try to connect before this moment.
     not_before: Cell<Option<Instant>>,
+    /// Host and port of the last try.
+    server: RefCell<String>,
     /// Why the last try failed; nothing once one has not.
     failure: RefCell<Option<ApiError>>,
     /// One for each connection that is not closed: those that the server is leaving still have requests to end.
@@ -98,6 +100,7 @@ impl Client {
             place: RefCell::new(Place::Away),
             backoff: RefCell::new(Backoff::new(BACKOFF_FIRST, BACKOFF_MOST)),
             not_before: Cell::new(None),
+            server: RefCell::default(),
             failure: RefCell::new(None),
             tasks: RefCell::new(Vec::new()),
             traffic: Rc::default(),
@@ -202,6 +205,11 @@ impl Client {
     /// Each time that the server does not know who asks.
     pub(crate) fn unauthorized(&self) -> &Signal {
         &self.inner.unauthorized
+    }
+
+    /// Host and port; empty before the first try.
+    pub(crate) fn server(&self) -> String {
+        self.inner.server.borrow().clone()
     }
 
     pub(crate) fn is_connected(&self) -> bool {
@@ -331,6 +339,7 @@ async fn run(client: Weak<Inner>, attempt: Rc<Attempt>) {
             return attempt.finish(Err(error));
         }
     };
+    inner.server.replace(access.url.authority());
     let unreachable = |why: &dyn fmt::Display| {
         ApiError::Unreachable(format!("connect to the API server {}: {why}", access.url.authority()).into())
     };

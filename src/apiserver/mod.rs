@@ -4,8 +4,6 @@
 //! no thread, and no timer but those of who asks. A request whose outcome is not known is repeated only where that is
 //! the same as once.
 
-#![expect(dead_code, reason = "some of it is for what the node tells of itself, which is not there yet")]
-
 mod access;
 mod client;
 mod connect;

@@ -41,10 +41,6 @@ impl Request {
         Self::new("POST", path.into(), Some(("application/json", object.to_string().into_bytes())))
     }
 
-    pub(crate) fn put(path: impl Into<String>, object: &Value) -> Self {
-        Self::new("PUT", path.into(), Some(("application/json", object.to_string().into_bytes())))
-    }
-
     pub(crate) fn patch(path: impl Into<String>, kind: Patch, patch: &Value) -> Self {
         let kind = match kind {
             Patch::Merge => "application/merge-patch+json",
@@ -125,12 +121,6 @@ impl Request {
     pub(super) fn is_idempotent(&self) -> bool {
         self.method != "POST"
     }
-
-    /// As logs and errors name it. The query of a watch says nothing new.
-    pub(crate) fn name(&self) -> String {
-        let path = self.path.split('?').next().unwrap_or_default();
-        format!("{} {path}", self.method)
-    }
 }
 
 /// Who asks whom, as every request of a connection says it.
@@ -165,7 +155,6 @@ mod tests {
         let request =
             Request::get("/api/v1/pods").with_query("fieldSelector", "spec.nodeName=a b").with_query("limit", "5");
         assert_eq!(request.path, "/api/v1/pods?fieldSelector=spec.nodeName%3Da%20b&limit=5");
-        assert_eq!(request.name(), "GET /api/v1/pods");
     }
 
     #[test]

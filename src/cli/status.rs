@@ -11,7 +11,8 @@ use super::{failed, print};
 use crate::api::to_yaml;
 use crate::error::ErrorChain;
 use crate::server::{
-    CertificateState, CertificateStatus, ConditionStatus, NodeStatus, RuntimeStatus, Stall, WatchdogStatus,
+    ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, NodeStatus, RuntimeStatus, Stall,
+    WatchdogStatus,
 };
 
 pub(super) fn run(command: &Status) -> ExitCode {
@@ -39,8 +40,9 @@ fn text(status: &NodeStatus) -> String {
         format!("Network:  {}", if status.runtime.network_ready { "ready" } else { "not ready" }),
         format!("Pressure: {}", pressure(&status.conditions)),
         format!("Pods:     {}", status.pods),
-        "Sources:".to_owned(),
     ];
+    lines.extend(status.api_server.as_ref().map(|server| format!("Cluster:  {}", api_server(server))));
+    lines.push("Sources:".to_owned());
     for source in &status.sources {
         let seen = if source.ready { format!("{} pods", source.pods) } else { "not read yet".to_owned() };
         lines.push(format!("  {}: {seen}", source.name));
@@ -82,6 +84,32 @@ fn runtime(runtime: &RuntimeStatus) -> String {
     let ready = if runtime.ready { "ready" } else { "not ready" };
     let why = if runtime.message.is_empty() { String::new() } else { format!(": {}", runtime.message) };
     format!("{name} at {}, {ready}{why}", runtime.endpoint)
+}
+
+fn api_server(status: &ApiServerStatus) -> String {
+    let ApiServerStatus { server, connected, message, connections, sent_bytes, received_bytes } = status;
+    let server = if server.is_empty() { "no server known" } else { server };
+    let connected = if *connected { "connected" } else { "not connected" };
+    let why = if message.is_empty() { String::new() } else { format!(" ({message})") };
+    let (sent, received) = (si_bytes(*sent_bytes), si_bytes(*received_bytes));
+    let noun = if *connections == 1 { "connection" } else { "connections" };
+    format!("{server}, {connected}{why}; {sent} sent, {received} received over {connections} {noun}")
+}
+
+/// Three digits or so: `950 B`, `8.2 MB`.
+fn si_bytes(bytes: u64) -> String {
+    let (mut whole, mut tenths) = (bytes, 0);
+    for unit in ["B", "kB", "MB", "GB"] {
+        if whole < 1000 {
+            return if unit == "B" || whole >= 100 {
+                format!("{whole} {unit}")
+            } else {
+                format!("{whole}.{tenths} {unit}")
+            };
+        }
+        (whole, tenths) = (whole / 1000, whole % 1000 / 100);
+    }
+    format!("{whole} TB")
 }
 
 fn certificate_line(certificate: &CertificateStatus) -> String {
@@ -168,6 +196,7 @@ mod tests {
             }],
             pods: 2,
             pulls: Vec::new(),
+            api_server: None,
             certificates: Vec::new(),
             errors: vec![RecentError { time: "2026-11-20T20:24:00Z".to_owned(), message: "pull failed".to_owned() }],
         };
@@ -209,6 +238,25 @@ Last errors:
         let pulls =
             "Pulls:\n  a:1 for web_default: under way for 75s\n  b:1 for web_default: waits for its turn since 75s\n";
         assert!(page.contains(pulls), "{page}");
+    }
+
+    #[test]
+    fn the_way_to_the_cluster_is_told_with_what_it_has_cost() {
+        let mut server = ApiServerStatus {
+            server: "10.0.0.1:6443".to_owned(),
+            connected: true,
+            connections: 1,
+            sent_bytes: 950,
+            received_bytes: 8_249_999,
+            ..ApiServerStatus::default()
+        };
+        assert_eq!(api_server(&server), "10.0.0.1:6443, connected; 950 B sent, 8.2 MB received over 1 connection");
+        (server.connected, server.message) = (false, "connect to the API server: refused".to_owned());
+        (server.connections, server.received_bytes) = (2, 123_456_000_000_000);
+        let page = text(&NodeStatus { api_server: Some(server), ..NodeStatus::default() });
+        let line = "Cluster:  10.0.0.1:6443, not connected (connect to the API server: refused); \
+                    950 B sent, 123 TB received over 2 connections\n";
+        assert!(page.contains(line), "{page}");
     }
 
     #[test]

@@ -73,6 +73,9 @@ pub(crate) struct NodeStatus {
     pub(crate) pods: u64,
     /// Images on their way, in the order in which they were asked for.
     pub(crate) pulls: Vec<PullStatus>,
+    /// None without a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) api_server: Option<ApiServerStatus>,
     /// Those that the node shows to its cluster; none away from one.
     pub(crate) certificates: Vec<CertificateStatus>,
     /// The last errors, oldest first.
@@ -129,6 +132,22 @@ pub(crate) struct PullStatus {
     pub(crate) begun: bool,
     /// Since it began, or since it was asked for.
     pub(crate) seconds: u64,
+}
+
+/// The way to the API server, since this process began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ApiServerStatus {
+    /// Host and port; empty until the kubeconfig could be read.
+    pub(crate) server: String,
+    pub(crate) connected: bool,
+    /// Why it is not connected; empty where no try has failed.
+    pub(crate) message: String,
+    /// Connections that were made.
+    pub(crate) connections: u64,
+    /// What went over them with TLS, without the headers of TCP and below.
+    pub(crate) sent_bytes: u64,
+    pub(crate) received_bytes: u64,
 }
 
 /// One of the node's own certificates.

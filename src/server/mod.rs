@@ -13,8 +13,8 @@ mod watchdog;
 pub(crate) use health::SyncHealth;
 pub(crate) use http::parse_response;
 pub(crate) use local::{
-    CertificateState, CertificateStatus, ConditionStatus, LocalApi, LocalServer, LogSource, NodeStatus, PodEntry,
-    PullStatus, RecentError, RuntimeStatus, SourceStatus,
+    ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, LocalApi, LocalServer, LogSource,
+    NodeStatus, PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus,
 };
 pub(crate) use log_query::LogQuery;
 pub(crate) use pulse::Doing;

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::api::{self, Event, Pod, PodStatus, PodUid, Time};
+use crate::apiserver::Client;
 use crate::certificates::{CertificateBook, CertificateEntry, Standing, Which};
 use crate::config::Config;
 use crate::images::{PullUnderWay, PullsUnderWay};
 use crate::pod_sources::merge::{SourceView, Sources};
 use crate::pods::{EventRing, NodePressures, ObservedCache, PodDirs, PressureCondition, RuntimeState};
 use crate::server::{
-    CertificateState, CertificateStatus, ConditionStatus, LocalApi, LogQuery, LogSource, NodeStatus, PodEntry,
-    PullStatus, RecentError, RuntimeStatus, SourceStatus, SyncHealth, Watchdog,
+    ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, LocalApi, LogQuery, LogSource, NodeStatus,
+    PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus, SyncHealth, Watchdog,
 };
 use crate::status::{StatusBook, run_to_read};
 use crate::sync_loop::followers::Followers;
@@ -88,6 +89,8 @@ pub(crate) struct LocalBooks {
     pub(crate) health: SyncHealth,
     pub(crate) watchdog: Watchdog,
     pub(crate) pulls: PullsUnderWay,
+    /// `None` without a cluster.
+    pub(crate) cluster: Option<Client>,
     pub(crate) certificates: Rc<CertificateBook>,
     pub(crate) started: Instant,
 }
@@ -116,6 +119,7 @@ impl LocalApi for LocalBooks {
             sources: books.sources.views().map(source_status).collect(),
             pods: u64::try_from(books.sources.pods().count()).unwrap_or(u64::MAX),
             pulls: self.pulls.list().iter().map(pull_status).collect(),
+            api_server: self.cluster.as_ref().map(api_server_status),
             certificates: self.certificates.entries().map(certificate_status).collect(),
             errors: books.errors.iter().cloned().collect(),
         }
@@ -160,6 +164,18 @@ fn pull_status(pull: &PullUnderWay) -> PullStatus {
         pod: pull.pod.clone(),
         begun: pull.begun.is_some(),
         seconds: pull.begun.unwrap_or(pull.asked).elapsed().as_secs(),
+    }
+}
+
+fn api_server_status(client: &Client) -> ApiServerStatus {
+    let traffic = client.traffic();
+    ApiServerStatus {
+        server: client.server(),
+        connected: client.is_connected(),
+        message: client.failure().map(|error| error.to_string()).unwrap_or_default(),
+        connections: traffic.connections(),
+        sent_bytes: traffic.bytes_sent(),
+        received_bytes: traffic.bytes_received(),
     }
 }
 

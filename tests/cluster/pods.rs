@@ -90,6 +90,18 @@ fn a_pod_is_run_and_what_becomes_of_it_is_told() {
 }
 
 #[test]
+fn the_status_page_tells_of_the_server_and_of_what_it_cost_to_speak_to_it() {
+    let joined = Joined::with_web(&json!({}));
+    let server = || joined.node.status()["apiServer"].clone();
+    let told = server();
+    assert_eq!((&told["connected"], &told["connections"]), (&json!(true), &json!(1)), "{told}");
+    assert!(told["sentBytes"].as_u64() > Some(1000) && told["receivedBytes"].as_u64() > Some(1000), "{told}");
+    joined.api.set_network(Network::Refused);
+    joined.node.wait_until("the server to be missed", |_| server()["connected"] == false);
+    joined.node.wait_until("the reason", |_| server()["message"].as_str().is_some_and(|why| why.contains("refused")));
+}
+
+#[test]
 fn a_pod_that_is_deleted_is_stopped_and_given_back() {
     let joined = Joined::with_web(&json!({}));
     joined.api.delete(WEB);
