@@ -31,7 +31,7 @@ impl ThisNode {
     }
 
     /// What the cluster has of the node counts, whoever gave it.
-    pub(super) fn in_cluster(&mut self, NodeTerms { labels, taints }: NodeTerms) {
+    pub(super) fn in_cluster(&mut self, NodeTerms { labels, taints, .. }: NodeTerms) {
         self.labels = labels;
         self.taints = taints;
     }
@@ -121,7 +121,7 @@ mod tests {
     fn what_the_cluster_has_of_the_node_counts() {
         let mut node = node();
         let labels: Map<String> = [("zone", "c".to_owned()), ("disk", "ssd".to_owned())].into_iter().collect();
-        node.in_cluster(NodeTerms { labels, taints: Vec::new() });
+        node.in_cluster(NodeTerms { labels, ..NodeTerms::default() });
         let selected = |selector: Value| node.is_selected(&pod(json!({"nodeSelector": selector})));
         assert!(selected(json!({"zone": "c", "disk": "ssd"})));
         assert!(!selected(json!({"zone": "a"})));
@@ -146,7 +146,7 @@ mod tests {
             (vec![taint("1", "NoExecute")], json!([{"key": "broken", "operator": "Lt", "value": "2"}]), false),
         ] {
             let mut node = node();
-            node.in_cluster(NodeTerms { labels: Map::default(), taints });
+            node.in_cluster(NodeTerms { taints, ..NodeTerms::default() });
             let mut pod = pod(json!({"tolerations": tolerations}));
             assert_eq!(node.is_tolerated(&pod), expected, "{tolerations}");
             pod.metadata.annotations.insert(crate::api::annotations::CONFIG_SOURCE, "file".to_owned());

@@ -25,7 +25,7 @@ pub(super) enum MirrorStep {
 }
 
 /// What brings the mirrors to what the pods are. `complete`: these are all pods of the node's own; a mirror of no pod is
-/// nobody's then. `node_uid` is that of the node's object.
+/// nobody's then. `node_uid` is that of the node's object; as long as it is not known there are no mirrors to be made.
 pub(super) fn steps(
     own: &[Arc<Pod>],
     mirrors: &[Arc<Pod>],
@@ -43,7 +43,8 @@ pub(super) fn steps(
         name: mirror.metadata.name.clone(),
         uid: mirror.metadata.uid.to_string(),
     };
-    let missing = own.iter().filter(|pod| !mirrors.iter().any(|mirror| same_name(pod, mirror)));
+    let known = own.iter().filter(|_| !node_uid.is_empty());
+    let missing = known.filter(|pod| !mirrors.iter().any(|mirror| same_name(pod, mirror)));
     let create = |pod: &Arc<Pod>| MirrorStep::Create {
         namespace: pod.metadata.namespace.clone(),
         name: pod.metadata.name.clone(),
@@ -99,6 +100,10 @@ mod tests {
 
     /// As `-name` and `+name`.
     fn steps_of(own: &[Arc<Pod>], mirrors: &[Arc<Pod>], complete: bool) -> Vec<String> {
+        steps_on("nu", own, mirrors, complete)
+    }
+
+    fn steps_on(node_uid: &str, own: &[Arc<Pod>], mirrors: &[Arc<Pod>], complete: bool) -> Vec<String> {
         let word = |step| match step {
             MirrorStep::Delete { name, uid, .. } => {
                 assert_eq!(uid, "of-the-server");
@@ -106,7 +111,7 @@ mod tests {
             }
             MirrorStep::Create { name, .. } => format!("+{name}"),
         };
-        steps(own, mirrors, complete, "n", "nu").into_iter().map(word).collect()
+        steps(own, mirrors, complete, "n", node_uid).into_iter().map(word).collect()
     }
 
     #[test]
@@ -114,6 +119,11 @@ mod tests {
         let (own, mirrors) = ([pod("a", "1"), pod("b", "1")], [mirror_of("b", "1"), mirror_of("c", "1")]);
         assert_eq!(steps_of(&own, &mirrors, true), ["-c", "+a"]);
         assert_eq!(steps_of(&own, &mirrors, false), ["+a"]);
+    }
+
+    #[test]
+    fn nobody_has_a_mirror_before_the_node_is_known() {
+        assert_eq!(steps_on("", &[pod("a", "1")], &[mirror_of("c", "1")], true), ["-c"]);
     }
 
     #[test]

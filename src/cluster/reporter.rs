@@ -22,8 +22,8 @@ pub(crate) struct Reporter {
     node: String,
     inbox: Sender<SyncEvent>,
     reports: Reports,
-    /// Of the node's object, once it is known.
-    node_uid: Option<String>,
+    /// Of the node's object; empty until it is known. Without it no mirror can be made.
+    node_uid: String,
     /// The pods of the node's own whose mirrors are being made or removed, or were, and until when nothing more is tried.
     mirrored: BTreeMap<String, Mirrored>,
     own: Vec<Arc<Pod>>,
@@ -43,7 +43,6 @@ enum Mirrored {
 /// Until the watch has shown a mirror.
 const SETTLES: Duration = Duration::from_secs(10);
 const RETRY_MIRROR: Duration = Duration::from_secs(20);
-const RETRY_NODE: Duration = Duration::from_secs(2);
 
 impl Reporter {
     pub(crate) fn new(client: Client, node: &str, inbox: Sender<SyncEvent>) -> Self {
@@ -52,13 +51,18 @@ impl Reporter {
             node: node.to_owned(),
             inbox,
             reports: Reports::default(),
-            node_uid: None,
+            node_uid: String::new(),
             mirrored: BTreeMap::new(),
             own: Vec::new(),
             own_complete: false,
             mirrors: Vec::new(),
             tasks: Vec::new(),
         }
+    }
+
+    /// The node's object is this one. Mirrors of an earlier one are the cluster's to remove; others take their place.
+    pub(crate) fn node_is(&mut self, uid: &str) {
+        uid.clone_into(&mut self.node_uid);
     }
 
     /// The server shows this pod so.
@@ -125,23 +129,17 @@ impl Reporter {
             Mirrored::UnderWay => true,
             Mirrored::Settles(moment) | Mirrored::Failed(moment) => *moment > now,
         });
-        let uid = self.node_uid.clone().unwrap_or_default();
-        for step in mirrors::steps(&self.own, &self.mirrors, self.own_complete, &self.node, &uid) {
+        for step in mirrors::steps(&self.own, &self.mirrors, self.own_complete, &self.node, &self.node_uid) {
             let (MirrorStep::Delete { namespace, name, .. } | MirrorStep::Create { namespace, name, .. }) = &step;
             let name = crate::api::full_name(name, namespace);
             if self.mirrored.contains_key(&name) {
                 continue;
             }
             self.mirrored.insert(name.clone(), Mirrored::UnderWay);
-            let (client, inbox, node) = (self.client.clone(), self.inbox.clone(), self.node.clone());
-            let node_uid = self.node_uid.clone();
+            let (client, inbox) = (self.client.clone(), self.inbox.clone());
             self.tasks.push(rt::spawn(async move {
-                let done = carry_out(&client, &node, node_uid, step).await;
-                let (node_uid, failure) = match done {
-                    Ok(node_uid) => (node_uid, None),
-                    Err(error) => (None, Some(error.to_string())),
-                };
-                let _ = inbox.send(SyncEvent::Mirrored(MirrorDone { name, node_uid, failure })).await;
+                let failure = carry_out(&client, step).await.err().map(|error| error.to_string());
+                let _ = inbox.send(SyncEvent::Mirrored(MirrorDone { name, failure })).await;
             }));
         }
     }
@@ -154,16 +152,11 @@ impl Reporter {
     }
 
     pub(crate) fn mirrored(&mut self, done: MirrorDone, now: Instant) {
-        if done.node_uid.is_some() {
-            self.node_uid = done.node_uid;
-        }
         let state = match done.failure {
             None => Mirrored::Settles(now + SETTLES),
             Some(why) => {
                 log!(warn, "mirror pod not as it should be", pod = done.name, error = why);
-                // As long as the node is not known to the server its mirrors cannot be.
-                let wait = if self.node_uid.is_none() { RETRY_NODE } else { RETRY_MIRROR };
-                Mirrored::Failed(now + jitter(wait, 0.5, rt::random()))
+                Mirrored::Failed(now + jitter(RETRY_MIRROR, 0.5, rt::random()))
             }
         };
         self.mirrored.insert(done.name, state);
@@ -208,42 +201,22 @@ fn delete_options(uid: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": {"uid": uid}})
 }
 
-/// The uid of the node's object, if it was asked for.
-async fn carry_out(
-    client: &Client,
-    node: &str,
-    node_uid: Option<String>,
-    step: MirrorStep,
-) -> Result<Option<String>, ApiError> {
+/// What is there already, or gone, is as it should be.
+async fn carry_out(client: &Client, step: MirrorStep) -> Result<(), ApiError> {
     match step {
         MirrorStep::Delete { namespace, name, uid } => {
             let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
             match client.send(&Request::delete(path, &delete_options(&uid)).for_metadata()).await {
-                Ok(_) => Ok(None),
-                Err(error) if error.is_not_found() || error.is_conflict() => Ok(None),
-                Err(error) => Err(error),
+                Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
+                _ => Ok(()),
             }
         }
-        MirrorStep::Create { namespace, mut object, .. } => {
-            let node_uid = match node_uid {
-                Some(uid) => uid,
-                None => uid_of_node(client, node).await?,
-            };
-            if let Some(owner) = object.pointer_mut("/metadata/ownerReferences/0/uid") {
-                *owner = json!(node_uid);
-            }
+        MirrorStep::Create { namespace, object, .. } => {
             let request = Request::post(format!("/api/v1/namespaces/{namespace}/pods"), &object).for_metadata();
             match client.send(&request).await {
-                Ok(_) => Ok(Some(node_uid)),
-                Err(error) if error.is_already_exists() => Ok(Some(node_uid)),
-                Err(error) => Err(error),
+                Err(error) if !error.is_already_exists() => Err(error),
+                _ => Ok(()),
             }
         }
     }
-}
-
-async fn uid_of_node(client: &Client, node: &str) -> Result<String, ApiError> {
-    let answer = client.send(&Request::get(format!("/api/v1/nodes/{node}")).for_metadata()).await?.json()?;
-    let uid = answer.pointer("/metadata/uid").and_then(Value::as_str);
-    uid.map(str::to_owned).ok_or_else(|| ApiError::Malformed("a node without a uid".into()))
 }

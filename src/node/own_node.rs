@@ -168,7 +168,7 @@ impl OwnNode {
                 }
             }
         }
-        Some(NodeTerms { labels, taints: spec.taints.clone() })
+        Some(NodeTerms { uid: metadata.uid.to_string(), labels, taints: spec.taints.clone() })
     }
 
     /// There is no object, and it is not this node's to make one.

@@ -49,6 +49,8 @@ pub(crate) enum SyncEvent {
 /// What pods may ask of a node, and have to bear with there.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NodeTerms {
+    /// Of the node's object.
+    pub(crate) uid: String,
     pub(crate) labels: Map<String>,
     pub(crate) taints: Vec<Taint>,
 }

@@ -25,8 +25,6 @@ pub(crate) enum ReportOutcome {
 pub(crate) struct MirrorDone {
     /// `name_namespace`.
     pub(crate) name: String,
-    /// Of the node's object, where it was asked for.
-    pub(crate) node_uid: Option<String>,
     /// One line.
     pub(crate) failure: Option<String>,
 }

@@ -7,7 +7,7 @@ use crate::api::{Pod, PodStatus, PodUid};
 use crate::host::clock;
 use crate::objects::{ObjectNews, Topic};
 use crate::pod_workers::{State, Worker};
-use crate::pods::{MirrorDone, ReportDone};
+use crate::pods::{MirrorDone, NodeTerms, ReportDone};
 use crate::status::terminated;
 use crate::sync_loop::SyncLoop;
 
@@ -22,6 +22,13 @@ impl SyncLoop {
         if let Some(reporter) = &mut self.reporter {
             reporter.mirrored(done, now);
         }
+    }
+
+    pub(super) fn on_node_heard(&mut self, terms: NodeTerms) {
+        if let Some(reporter) = &mut self.reporter {
+            reporter.node_is(&terms.uid);
+        }
+        self.admission.in_cluster(terms);
     }
 
     /// What the server shows of a pod counts before anything is told of it.

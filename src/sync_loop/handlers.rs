@@ -35,7 +35,7 @@ impl SyncLoop {
             SyncEvent::Probed(result) => self.on_probed(result),
             SyncEvent::Happened(event) => self.on_happened(event, now),
             SyncEvent::NodeHappened(event) => self.on_node_happened(event, now),
-            SyncEvent::NodeHeard(terms) => self.admission.in_cluster(terms),
+            SyncEvent::NodeHeard(terms) => self.on_node_heard(terms),
             SyncEvent::OomKilled(kill) => self.on_oom_kill(kill, now),
             SyncEvent::Groupless(uid, sandbox) => self.workers.found_groupless(&uid, sandbox),
             SyncEvent::MemoryStalled => self.node_watch.stalled(),

@@ -9,6 +9,7 @@ use coracle::cri::v1::ContainerState;
 
 const PODS: &str = "/api/v1/pods";
 const WEB: &str = "/api/v1/namespaces/default/pods/web";
+const NODE: &str = "/api/v1/nodes/node-a";
 const MIRROR: &str = "/api/v1/namespaces/default/pods/own-node-a";
 
 fn pod(name: &str, spec: &Value) -> Value {
@@ -147,7 +148,7 @@ fn a_pod_that_does_not_tolerate_what_ends_pods_on_the_node_is_refused() {
     joined.start("", &[]);
     joined.wait_until_ready();
     let taints = json!({"spec": {"taints": [{"key": "example.com/broken", "effect": "NoExecute"}]}});
-    joined.api.patch("/api/v1/nodes/node-a", &taints);
+    joined.api.patch(NODE, &taints);
     joined.api.create(&pod("web", &json!({"tolerations": [{"key": "example.com/broken", "operator": "Exists"}]})));
     joined.wait_until_web_is_ready();
     joined.api.create(&pod("other", &json!({})));
@@ -300,12 +301,19 @@ fn a_pod_of_the_nodes_own_has_a_mirror_that_comes_back_and_goes_with_it() {
     );
     let mirror = joined.api.wait(MIRROR, "the mirror to be ready", is_ready);
     let owner = &mirror["metadata"]["ownerReferences"][0];
+    let uid_of_node = || joined.api.get(NODE).unwrap()["metadata"]["uid"].clone();
     assert_eq!((&owner["kind"], &owner["name"]), (&json!("Node"), &json!("node-a")));
+    assert_eq!(owner["uid"], uid_of_node());
     let before = joined.running();
+    // Somebody makes the node's object anew, and the cluster removes what belonged to the old one.
+    joined.api.delete(NODE);
+    joined.api.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"}}));
+    joined.node.wait_until("the new object to be the node's", |_| joined.api.get(NODE).unwrap()["status"].is_object());
     joined.api.delete_with_grace(MIRROR, 0);
-    joined
+    let again = joined
         .api
         .wait(MIRROR, "another mirror", |pod| pod["metadata"]["uid"] != mirror["metadata"]["uid"] && is_ready(pod));
+    assert_eq!(again["metadata"]["ownerReferences"][0]["uid"], uid_of_node());
     assert_eq!(joined.running(), before);
     joined.node.remove_manifest("own");
     joined.api.wait_gone(MIRROR);
