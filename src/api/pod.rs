@@ -259,12 +259,12 @@ impl Pod {
 
     /// Its priority is that of the system's own pods.
     pub fn has_critical_priority(&self) -> bool {
-        self.spec.priority.is_some_and(|priority| priority >= SYSTEM_CRITICAL)
+        self.spec.priority.is_some_and(|priority| priority >= SYSTEM_CRITICAL_PRIORITY)
     }
 }
 
 /// The lowest priority of the classes `system-cluster-critical` and `system-node-critical`.
-const SYSTEM_CRITICAL: i32 = 2_000_000_000;
+pub const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
 /// The names of the annotations that a kubelet reads or writes.
 pub mod annotations {

@@ -3,13 +3,13 @@
 //! What is only written to the files of a slice is undone by systemd when its units are read again, so that it has to
 //! be told. This speaks with it directly, on the socket that `systemctl` uses too: no bus is needed for that.
 
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use super::values::{Limit, Values};
-use crate::wire::dbus::{self, Body, Call, FIXED_HEADER, Message, Variant};
+use crate::dbus::{CallError, Connection};
+use crate::wire::dbus::{Body, Call, Value, Variant};
 
 pub(super) const SOCKET: &str = "/run/systemd/private";
 /// systemd does what is asked here within milliseconds.
@@ -18,42 +18,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A conversation with systemd.
 #[derive(Debug)]
 pub(super) struct Systemd {
-    stream: UnixStream,
-    serial: u32,
-    /// Jobs that have ended, and how, while something else was waited for.
-    ended: Vec<(String, String)>,
+    connection: Connection,
 }
 
 impl Systemd {
     pub(super) fn connect(socket: &Path) -> io::Result<Self> {
-        let stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        let mut systemd = Self { stream, serial: 0, ended: Vec::new() };
-        systemd.authenticate()?;
+        let mut systemd = Self { connection: Connection::with_peer(socket, PATIENCE)? };
         // Without this it does not tell of the ends of jobs.
         systemd.call("Subscribe", "", &Body::default())?;
         Ok(systemd)
-    }
-
-    /// As the user that the kernel says we are (D-Bus specification, "Authentication Protocol").
-    fn authenticate(&mut self) -> io::Result<()> {
-        let user: String = nix::unistd::geteuid().to_string().bytes().map(|digit| format!("{digit:02x}")).collect();
-        // With the last line at once: of what comes in one read with it, systemd looks at no more until more comes.
-        self.stream.write_all(format!("\0AUTH EXTERNAL {user}\r\nBEGIN\r\n").as_bytes())?;
-        let mut line = Vec::new();
-        while !line.ends_with(b"\r\n") {
-            let mut byte = [0];
-            self.stream.read_exact(&mut byte)?;
-            line.extend_from_slice(&byte);
-            if line.len() > 512 {
-                return Err(io::Error::other("systemd does not speak D-Bus"));
-            }
-        }
-        if !line.starts_with(b"OK ") {
-            return Err(io::Error::other("systemd refuses to speak with us"));
-        }
-        Ok(())
     }
 
     /// Starts a slice with these limits; one that runs is given them.
@@ -79,7 +52,7 @@ impl Systemd {
         body.no_structures();
         match self.call("StartTransientUnit", "ssa(sv)a(sa(sv))", &body) {
             Ok(job) => self.wait_for(&job, unit),
-            Err(Failure::Refused { name, .. }) if name.ends_with(".UnitExists") => self.set(unit, values),
+            Err(CallError::Refused { name, .. }) if name.ends_with(".UnitExists") => self.set(unit, values),
             Err(failure) => Err(failure.into()),
         }
     }
@@ -106,34 +79,28 @@ impl Systemd {
         body.text("replace");
         match self.call("StopUnit", "ss", &body) {
             Ok(job) => self.wait_for(&job, unit),
-            Err(Failure::Refused { name, .. }) if name.ends_with(".NoSuchUnit") => Ok(()),
+            Err(CallError::Refused { name, .. }) if name.ends_with(".NoSuchUnit") => Ok(()),
             Err(failure) => Err(failure.into()),
         }
     }
 
     fn wait_for(&mut self, job: &str, unit: &str) -> io::Result<()> {
         loop {
-            if let Some((_, result)) = self.ended.iter().find(|(ended, _)| ended == job) {
-                let done = result == "done";
-                let failed = || io::Error::other(format!("systemd's job for {unit} ended as {result:?}"));
-                return if done { Ok(()) } else { Err(failed()) };
-            }
-            let message = self.receive()?;
-            self.note(message);
-        }
-    }
-
-    fn note(&mut self, message: Message) {
-        if let Message::Signal { member, arguments } = message {
-            if let ("JobRemoved", [job, _, result]) = (member.as_str(), arguments.as_slice()) {
-                self.ended.push((job.clone(), result.clone()));
+            let signal = self.connection.signal()?;
+            if let ("JobRemoved", [Value::U32(_), Value::Text(ended), Value::Text(_), Value::Text(result)]) =
+                (signal.member.as_str(), signal.arguments.as_slice())
+            {
+                match result == "done" {
+                    _ if ended != job => {}
+                    true => return Ok(()),
+                    false => return Err(io::Error::other(format!("systemd's job for {unit} ended as {result:?}"))),
+                }
             }
         }
     }
 
     /// The first text of the answer.
-    fn call(&mut self, member: &str, signature: &str, body: &Body) -> Result<String, Failure> {
-        self.serial = self.serial.wrapping_add(1).max(1);
+    fn call(&mut self, member: &str, signature: &str, body: &Body) -> Result<String, CallError> {
         let call = Call {
             destination: "org.freedesktop.systemd1",
             path: "/org/freedesktop/systemd1",
@@ -141,46 +108,12 @@ impl Systemd {
             member,
             signature,
         };
-        self.stream.write_all(&dbus::call(&call, self.serial, body))?;
-        loop {
-            match self.receive()? {
-                Message::Return { to, text } if to == self.serial => return Ok(text),
-                Message::Error { to, name, text } if to == self.serial => return Err(Failure::Refused { name, text }),
-                other => self.note(other),
-            }
-        }
-    }
-
-    fn receive(&mut self) -> io::Result<Message> {
-        let malformed = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-        let mut header = [0; FIXED_HEADER];
-        self.stream.read_exact(&mut header)?;
-        let mut message = header.to_vec();
-        message.resize(dbus::message_length(&header).map_err(malformed)?, 0);
-        let (_, rest) = message.split_at_mut_checked(FIXED_HEADER).ok_or(io::ErrorKind::InvalidData)?;
-        self.stream.read_exact(rest)?;
-        dbus::read(&message).map_err(malformed)
-    }
-}
-
-/// Why a call had no answer, or which one.
-enum Failure {
-    Refused { name: String, text: String },
-    Io(io::Error),
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<Failure> for io::Error {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Refused { name, text } => Self::other(format!("systemd refuses: {text} ({name})")),
-            Failure::Io(error) => error,
-        }
+        let answer = self.connection.call(&call, body)?;
+        let text = answer.arguments.into_iter().find_map(|value| match value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        });
+        Ok(text.unwrap_or_default())
     }
 }
 

@@ -101,6 +101,11 @@ impl Reporter {
         self.reports.forget(pod);
     }
 
+    /// A pod's status is on its way.
+    pub(crate) fn is_telling(&self) -> bool {
+        self.reports.are_under_way()
+    }
+
     pub(crate) fn due(&self) -> Option<Instant> {
         let mirrored = self.mirrored.values().filter_map(|state| match state {
             Mirrored::UnderWay => None,

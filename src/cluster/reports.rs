@@ -125,6 +125,10 @@ impl Reports {
         due.filter_map(|(pod, report)| report.next(pod)).take(room).collect()
     }
 
+    pub(super) fn are_under_way(&self) -> bool {
+        self.pods.values().any(|report| report.under_way.is_some())
+    }
+
     /// The moment of the next request that no event asks for.
     pub(super) fn due(&self) -> Option<Instant> {
         let has_news = |report: &&Report| report.news && !report.unknown && report.under_way.is_none();

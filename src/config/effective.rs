@@ -13,6 +13,7 @@ use super::fields::Fields;
 use super::flags::Given;
 use super::identity::{self, Identity};
 use super::reporting::{self, Reporting};
+use super::shutdown::{self, ShutdownPhase};
 use crate::api::Map as Labels;
 use crate::api::{Quantity, ResourceList};
 
@@ -124,7 +125,8 @@ pub(crate) struct Config {
     /// `None`: no health endpoint.
     pub(crate) healthz: Option<SocketAddr>,
     pub(crate) oom_score_adj: i32,
-    pub(crate) shutdown_grace: ShutdownGrace,
+    /// In the order of their priorities; none: nothing is done when the node shuts down.
+    pub(crate) shutdown_phases: Vec<ShutdownPhase>,
     pub(crate) verbosity: u8,
 }
 
@@ -192,14 +194,6 @@ impl Default for ImageGc {
     }
 }
 
-/// How long pods have when the node shuts down; zero means that nothing is done then.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ShutdownGrace {
-    pub(crate) total: Duration,
-    /// The last part of `total`, kept for critical pods.
-    pub(crate) critical: Duration,
-}
-
 impl Default for Config {
     /// The kubelet's own defaults, but for the manifest directory, which it leaves unset.
     fn default() -> Self {
@@ -262,7 +256,7 @@ impl Default for Config {
             container_log_monitor_interval: Duration::from_secs(10),
             healthz: Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10248)),
             oom_score_adj: -999,
-            shutdown_grace: ShutdownGrace::default(),
+            shutdown_phases: Vec::new(),
             verbosity: 0,
         }
     }
@@ -514,13 +508,8 @@ impl Config {
         if let Some(score) = fields.int("oomScoreAdj").and_then(|score| i32::try_from(score).ok()) {
             self.oom_score_adj = score;
         }
-        fields.replace("shutdownGracePeriod", Fields::duration, &mut self.shutdown_grace.total);
-        fields.replace("shutdownGracePeriodCriticalPods", Fields::duration, &mut self.shutdown_grace.critical);
+        self.shutdown_phases = shutdown::read(fields)?;
         self.verbosity = fields.int("logging.verbosity").map_or(0, |level| u8::try_from(level).unwrap_or(u8::MAX));
-        if self.shutdown_grace.critical > self.shutdown_grace.total {
-            let fault = "expected no more than shutdownGracePeriod".to_owned();
-            return Err(conflict("shutdownGracePeriodCriticalPods", fault));
-        }
         Ok(())
     }
 }

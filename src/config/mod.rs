@@ -18,6 +18,7 @@ mod node_labels;
 mod node_name;
 mod reporting;
 mod schema;
+mod shutdown;
 mod taints;
 
 use std::fmt;
@@ -40,6 +41,7 @@ pub(crate) use flags::is_flag;
 pub(crate) use identity::{Identity, ServingIdentity};
 pub(crate) use nearest::nearest;
 pub(crate) use reporting::Reporting;
+pub(crate) use shutdown::ShutdownPhase;
 
 use check::Problem;
 

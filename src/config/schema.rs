@@ -195,9 +195,9 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("logging", Kind::Object(LOGGING)),
     later("enableSystemLogHandler", Kind::Bool),
     later("enableSystemLogQuery", Kind::Bool),
-    later("shutdownGracePeriod", DURATION),
-    later("shutdownGracePeriodCriticalPods", DURATION),
-    later("shutdownGracePeriodByPodPriority", Kind::List(&Kind::Object(SHUTDOWN_BY_PRIORITY))),
+    used("shutdownGracePeriod", DURATION),
+    used("shutdownGracePeriodCriticalPods", DURATION),
+    used("shutdownGracePeriodByPodPriority", Kind::List(&Kind::Object(SHUTDOWN_BY_PRIORITY))),
     used("crashLoopBackOff", Kind::Object(CRASH_LOOP_BACK_OFF)),
     later("reservedMemory", Kind::List(&Kind::Object(RESERVED_MEMORY))),
     later("enableProfilingHandler", Kind::Bool),
@@ -271,7 +271,7 @@ const LOGGING: &[Field] = &[
 const LOG_BUFFER: &[Field] = &[later("splitStream", Kind::Bool), later("infoBufferSize", Kind::Quantity)];
 
 const SHUTDOWN_BY_PRIORITY: &[Field] =
-    &[later("priority", INT32), later("shutdownGracePeriodSeconds", Kind::Int(0, i64::MAX))];
+    &[used("priority", INT32), used("shutdownGracePeriodSeconds", Kind::Int(0, i64::MAX))];
 
 const CRASH_LOOP_BACK_OFF: &[Field] =
     &[used("maxContainerRestartPeriod", Kind::Duration(Duration::from_secs(1), Duration::from_secs(300)))];

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::effective::ShutdownGrace;
+use super::shutdown::ShutdownPhase;
 use super::{
     Amount, CgroupDriver, Config, Enforced, Eviction, Identity, KernelParameters, Reporting, Request, ServingIdentity,
     Signal, SwapBehavior, Threshold, load,
@@ -465,24 +465,22 @@ fn how_often_upstream_looks_at_its_node_says_nothing_of_how_often_it_is_told() {
 }
 
 #[test]
-fn bounds_of_logs_are_in_force_and_those_of_a_shutdown_are_read_though_they_are_not() {
+fn bounds_of_logs_and_of_a_shutdown_are_in_force() {
     let (config, warnings) = file_loaded(
         r#""containerLogMaxSize":"1Mi","containerLogMaxFiles":3,"containerLogMaxWorkers":2,
            "containerLogMonitorInterval":"5s","shutdownGracePeriod":"30s",
            "shutdownGracePeriodCriticalPods":"10s""#,
     );
-    let shutdown_grace = ShutdownGrace { total: Duration::from_secs(30), critical: Duration::from_secs(10) };
+    let phase = |priority, seconds| ShutdownPhase { priority, grace: Duration::from_secs(seconds) };
     let expected = Config {
         container_log_max_bytes: 1 << 20,
         container_log_max_files: 3,
         container_log_max_workers: 2,
         container_log_monitor_interval: Duration::from_secs(5),
-        shutdown_grace,
+        shutdown_phases: vec![phase(0, 20), phase(2_000_000_000, 10)],
         ..defaults()
     };
-    assert_eq!(config, expected);
-    let fields = "shutdownGracePeriod, shutdownGracePeriodCriticalPods";
-    assert_eq!(warnings, [format!("not supported yet, without effect: {fields}")]);
+    assert_eq!((config, warnings), (expected, vec![]));
 }
 
 #[test]

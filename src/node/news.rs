@@ -52,6 +52,12 @@ impl NodeNews {
         }
     }
 
+    pub(crate) fn shuts_down(&self, shuts_down: bool) {
+        if self.shuts_down.replace(shuts_down) != shuts_down {
+            self.changed.notify();
+        }
+    }
+
     pub(super) fn set_uid(&self, uid: &str) {
         if *self.uid.borrow() != uid {
             uid.clone_into(&mut self.uid.borrow_mut());

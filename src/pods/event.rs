@@ -42,6 +42,8 @@ pub(crate) enum SyncEvent {
     Reported(ReportDone),
     /// The mirror of one of the node's own pods was made or removed.
     Mirrored(MirrorDone),
+    /// The machine shuts down, or does not after all.
+    NodeShutsDown(bool),
     /// The watchdog asks whether the loop moves: taking it out is the answer.
     Beat,
 }

@@ -64,6 +64,7 @@ impl SyncLoop {
         let strict_groups = self.runtime.keeps_to_groups();
         let pressed = self.admit_under_pressure(pod);
         let verdict = pressed.and_then(|()| self.admission.admit(pod, &self.others(uid), strict_groups));
+        let verdict = verdict.and_then(|victims| self.admit_in_shutdown().map(|()| victims));
         match verdict {
             Ok(victims) => {
                 self.admitted.insert(uid.clone());

@@ -43,6 +43,7 @@ impl SyncLoop {
             SyncEvent::Object(news) => self.on_object(news),
             SyncEvent::Reported(done) => self.on_reported(&done, now),
             SyncEvent::Mirrored(done) => self.on_mirrored(done, now),
+            SyncEvent::NodeShutsDown(shuts_down) => self.on_node_shuts_down(shuts_down, now),
             SyncEvent::Beat => {}
         }
     }
@@ -323,6 +324,7 @@ impl SyncLoop {
     /// Starts the work that is next everywhere, and brings the statuses up to date.
     pub(super) fn start_work(&mut self, now: Instant) {
         self.end_overdue(now);
+        self.shut_down(now);
         self.update_probes(now);
         if self.can_work() {
             loop {
@@ -353,6 +355,7 @@ impl SyncLoop {
         if let Some(reporter) = &mut self.reporter {
             reporter.start(now);
         }
+        self.let_machine_go(now);
     }
 
     /// Before the work: what is next for a pod depends on whether what runs is known to have started.
@@ -467,6 +470,7 @@ fn doing(event: &SyncEvent) -> Doing {
         | SyncEvent::PressureLooked(_)
         | SyncEvent::Groupless(..) => Doing::Happened,
         SyncEvent::Object(_) | SyncEvent::Reported(_) | SyncEvent::Mirrored(_) => Doing::Happened,
+        SyncEvent::NodeShutsDown(_) => Doing::Happened,
         SyncEvent::Beat => Doing::Waiting,
     }
 }

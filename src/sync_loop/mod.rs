@@ -14,6 +14,7 @@ mod happenings;
 mod image_garbage;
 mod oom;
 mod resizes;
+mod shutdown;
 mod strays;
 mod takeover;
 
@@ -48,6 +49,7 @@ use eviction::NodeWatch;
 use happenings::Happenings;
 use image_garbage::ImageGarbage;
 use resizes::Resizes;
+use shutdown::NodeShutdown;
 
 /// Waiting events; senders wait when it is full, as none of them may be lost.
 pub(crate) const INBOX: usize = 256;
@@ -100,6 +102,7 @@ pub(crate) struct SyncLoop {
     weigh: bool,
     image_garbage: ImageGarbage,
     node_watch: NodeWatch,
+    shutdown: NodeShutdown,
     /// `None` without a cluster.
     reporter: Option<Reporter>,
     news: Rc<NodeNews>,
@@ -135,6 +138,7 @@ impl SyncLoop {
         let follow = |log| rt::spawn(oom::follow_kernel_log(log, sender.clone()));
         let kernel_log_follower = kernel_log.clone().map(follow);
         let node_watch = NodeWatch::new(&config.eviction, sender.clone());
+        let shutdown = NodeShutdown::new(&config.shutdown_phases, sender.clone());
         let pleg = Pleg::new(Rc::clone(&runtime), config.sync_frequency, sender.clone());
         let admission = Admission::new(config, &runtime.node.allocatable, runtime.node.max_pods);
         Self {
@@ -167,6 +171,7 @@ impl SyncLoop {
             weigh: true,
             image_garbage: ImageGarbage::default(),
             node_watch,
+            shutdown,
             reporter: None,
             news: Rc::default(),
             event_sender: None,
@@ -232,7 +237,8 @@ impl SyncLoop {
         let report = self.reporter.as_ref().and_then(Reporter::due);
         // What is due waits for the runtime: it is not looked at again and again until then.
         let work = if self.can_work() { [self.workers.due(), self.node_watch.due()] } else { [None; 2] };
-        match work.into_iter().flatten().chain(deadline).chain(report).min() {
+        let shutdown = self.shutdown.due();
+        match work.into_iter().flatten().chain(deadline).chain(report).chain(shutdown).min() {
             Some(moment) => {
                 let timer = async {
                     rt::sleep_until(moment).await;

@@ -1,7 +1,7 @@
-//! D-Bus messages: as much as it takes to call a method of systemd and to read its answer. Pure.
+//! D-Bus messages: as much as it takes to call methods of systemd and logind, and to read what they say. Pure.
 //!
-//! D-Bus specification, "Message Protocol". Everything is little-endian, which a sender may choose; systemd answers in
-//! the machine's own order, and no machine that Coracle is built for has another.
+//! D-Bus specification, "Message Protocol". Everything is little-endian, which a sender may choose; systemd and logind
+//! answer in the machine's own order, and no machine that Coracle is built for has another.
 
 /// What is called.
 #[derive(Clone, Copy, Debug)]
@@ -29,15 +29,42 @@ pub enum Variant<'a> {
 
 /// What arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
-    /// The answer to the call of this number; its first argument, if that is a text.
-    Return { to: u32, text: String },
-    /// The call of this number failed.
-    Error { to: u32, name: String, text: String },
-    /// `arguments` are those of types o and s, up to the first of another type but u, which are left out.
-    Signal { member: String, arguments: Vec<String> },
+pub struct Message {
+    pub kind: Kind,
+    /// The name of the connection that it came from, as the bus says; empty where there is no bus.
+    pub sender: String,
+    /// Up to the first of a type that [`Value`] does not have. A variant is what is in it.
+    pub arguments: Vec<Value>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The answer to the call of this number.
+    Return {
+        to: u32,
+    },
+    /// The call of this number failed; the first argument says why.
+    Error {
+        to: u32,
+        name: String,
+    },
+    Signal {
+        member: String,
+    },
     /// A call to us, which nobody has a reason to make.
     Other,
+}
+
+/// An argument.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    Bool(bool),
+    /// A file descriptor came with the message; they are counted from 0.
+    Fd(u32),
+    /// Of types s and o.
+    Text(String),
+    U32(u32),
+    U64(u64),
 }
 
 /// Not a message that can be read.
@@ -103,7 +130,8 @@ pub fn read(message: &[u8]) -> Result<Message, Malformed> {
     let kind = reader.byte()?;
     reader.at = 12;
     let fields_end = reader.length()?.saturating_add(FIXED_HEADER);
-    let (mut to, mut member, mut error, mut signature) = (0, String::new(), String::new(), String::new());
+    let (mut to, mut member, mut name, mut sender, mut signature) =
+        (0, String::new(), String::new(), String::new(), String::new());
     while reader.at < fields_end {
         reader.align(8);
         if reader.at >= fields_end {
@@ -114,7 +142,8 @@ pub fn read(message: &[u8]) -> Result<Message, Malformed> {
         match (code, value.as_str()) {
             (5, "u") => to = reader.u32()?,
             (3, "s") => member = reader.text()?,
-            (4, "s") => error = reader.text()?,
+            (4, "s") => name = reader.text()?,
+            (7, "s") => sender = reader.text()?,
             (8, "g") => signature = reader.signature()?,
             (_, "s" | "o") => drop(reader.text()?),
             (_, "u") => drop(reader.u32()?),
@@ -126,19 +155,17 @@ pub fn read(message: &[u8]) -> Result<Message, Malformed> {
     reader.align(8);
     let mut arguments = Vec::new();
     for kind in signature.chars() {
-        match kind {
-            's' | 'o' => arguments.push(reader.text()?),
-            'u' => drop(reader.u32()?),
-            _ => break,
-        }
+        let inside = if kind == 'v' { reader.signature()? } else { String::from(kind) };
+        let Some(value) = reader.value(&inside)? else { break };
+        arguments.push(value);
     }
-    let first = |arguments: Vec<String>| arguments.into_iter().next().unwrap_or_default();
-    Ok(match kind {
-        METHOD_RETURN => Message::Return { to, text: first(arguments) },
-        ERROR => Message::Error { to, name: error, text: first(arguments) },
-        SIGNAL => Message::Signal { member, arguments },
-        _ => Message::Other,
-    })
+    let kind = match kind {
+        METHOD_RETURN => Kind::Return { to },
+        ERROR => Kind::Error { to, name },
+        SIGNAL => Kind::Signal { member },
+        _ => Kind::Other,
+    };
+    Ok(Message { kind, sender, arguments })
 }
 
 const METHOD_CALL: u8 = 1;
@@ -215,7 +242,7 @@ impl Body {
         }
     }
 
-    fn u32(&mut self, value: u32) {
+    pub fn u32(&mut self, value: u32) {
         self.align(4);
         self.0.extend_from_slice(&value.to_le_bytes());
     }
@@ -252,6 +279,24 @@ impl<'a> Reader<'a> {
         self.align(4);
         let bytes = self.take(4)?.first_chunk().ok_or(Malformed)?;
         Ok(u32::from_le_bytes(*bytes))
+    }
+
+    fn u64(&mut self) -> Result<u64, Malformed> {
+        self.align(8);
+        let bytes = self.take(8)?.first_chunk().ok_or(Malformed)?;
+        Ok(u64::from_le_bytes(*bytes))
+    }
+
+    /// `None` for a type that is none of [`Value`]'s.
+    fn value(&mut self, kind: &str) -> Result<Option<Value>, Malformed> {
+        Ok(Some(match kind {
+            "b" => Value::Bool(self.u32()? != 0),
+            "h" => Value::Fd(self.u32()?),
+            "s" | "o" => Value::Text(self.text()?),
+            "u" => Value::U32(self.u32()?),
+            "t" => Value::U64(self.u64()?),
+            _ => return Ok(None),
+        }))
     }
 
     fn length(&mut self) -> Result<usize, Malformed> {
@@ -351,19 +396,39 @@ mod tests {
         assert_eq!(body.0, expected);
     }
 
+    fn of(kind: Kind, sender: &str, arguments: Vec<Value>) -> Result<Message, Malformed> {
+        Ok(Message { kind, sender: sender.to_owned(), arguments })
+    }
+
+    fn text(text: &str) -> Value {
+        Value::Text(text.to_owned())
+    }
+
     #[test]
     fn answers_errors_and_signals_are_told_apart() {
         let back = answer(2, &[(7, "s", ":1.1")], 9, "o", &texts(&["/job/1"]));
-        assert_eq!(read(&back), Ok(Message::Return { to: 9, text: "/job/1".to_owned() }));
+        assert_eq!(read(&back), of(Kind::Return { to: 9 }, ":1.1", vec![text("/job/1")]));
         let wrong = answer(3, &[(4, "s", "a.Exists")], 9, "s", &texts(&["it is there"]));
-        let expected = Message::Error { to: 9, name: "a.Exists".to_owned(), text: "it is there".to_owned() };
-        assert_eq!(read(&wrong), Ok(expected));
+        let name = "a.Exists".to_owned();
+        assert_eq!(read(&wrong), of(Kind::Error { to: 9, name }, "", vec![text("it is there")]));
         let mut body = Body::default();
         body.u32(12);
         ["/job/1", "a.slice", "done"].iter().for_each(|text| body.text(text));
         let told = answer(4, &[(1, "o", "/a"), (3, "s", "JobRemoved")], 0, "uoss", &body);
-        let arguments = ["/job/1", "a.slice", "done"].map(str::to_owned).to_vec();
-        assert_eq!(read(&told), Ok(Message::Signal { member: "JobRemoved".to_owned(), arguments }));
+        let arguments = vec![Value::U32(12), text("/job/1"), text("a.slice"), text("done")];
+        assert_eq!(read(&told), of(Kind::Signal { member: "JobRemoved".to_owned() }, "", arguments));
+    }
+
+    #[test]
+    fn a_variant_is_what_is_in_it_and_what_has_no_type_here_ends_the_arguments() {
+        let mut body = Body::default();
+        body.variant(Variant::U64(5_000_000));
+        body.variant(Variant::Bool(true));
+        body.u32(0);
+        body.variant(Variant::Texts(&["a"]));
+        body.bool(true);
+        let arguments = vec![Value::U64(5_000_000), Value::Bool(true), Value::Fd(0)];
+        assert_eq!(read(&answer(2, &[], 1, "vvhvb", &body)), of(Kind::Return { to: 1 }, "", arguments));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A node that has a cluster.
 
+use std::process::Command;
+
 use serde_json::Value;
 
 use super::fake_api::kubeconfig::Credentials;
@@ -29,10 +31,18 @@ impl Joined {
 
     /// With further lines of configuration and further arguments.
     pub(crate) fn start(&mut self, configuration: &str, arguments: &[&str]) {
+        self.start_with(configuration, |command| {
+            command.args(arguments);
+        });
+    }
+
+    /// The same, with another change of its command line or environment.
+    pub(crate) fn start_with(&mut self, configuration: &str, change: impl FnOnce(&mut Command)) {
         self.node.configure(&format!("{CALM}{configuration}"));
         let kubeconfig = self.api.kubeconfig(self.node.folder(), &Credentials::of_node(NODE_NAME));
         self.node.start_agent_with(|command| {
-            command.arg("--kubeconfig").arg(kubeconfig).args(arguments);
+            command.arg("--kubeconfig").arg(kubeconfig);
+            change(command);
         });
     }
 

@@ -15,6 +15,9 @@ mod fake_api;
 #[path = "../fake_cri/mod.rs"]
 #[expect(dead_code, reason = "other tests use other parts of the fake runtime")]
 mod fake_cri;
+#[path = "../fake_logind/mod.rs"]
+#[expect(dead_code, reason = "other tests use other parts of the fake logind")]
+mod fake_logind;
 mod joined;
 mod joining;
 mod lease;
@@ -23,4 +26,5 @@ mod lease;
 mod node;
 mod pods;
 mod registration;
+mod shutdown;
 mod status;

@@ -13,6 +13,8 @@ mod exits;
 #[path = "../fake_cri/mod.rs"]
 #[expect(dead_code, reason = "other tests use other parts of the fake runtime")]
 mod fake_cri;
+#[path = "../fake_logind/mod.rs"]
+mod fake_logind;
 mod hooks;
 mod images;
 mod kills;
@@ -28,5 +30,6 @@ mod one_call;
 mod probes;
 mod resizes;
 mod runtime;
+mod shutdown;
 mod volumes;
 mod watchdog;

@@ -1,0 +1,274 @@
+//! Conversations over D-Bus: with systemd on its own socket, and with who is on the system's bus.
+//!
+//! Everything here blocks: no longer than it is given for an answer, and for as long as it takes for a signal that has
+//! begun to arrive.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, IoSliceMut, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+use crate::wire::dbus::{self, Body, Call, FIXED_HEADER, Kind, Message, Value};
+
+/// Where the bus is if `DBUS_SYSTEM_BUS_ADDRESS` does not say otherwise.
+const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
+const ADDRESS_VARIABLE: &str = "DBUS_SYSTEM_BUS_ADDRESS";
+/// Nothing that is called here gives more than one.
+const MOST_FDS: usize = 4;
+/// More signals than this while an answer is waited for: somebody floods the connection.
+const MOST_ASIDE: usize = 1000;
+
+/// One side of a conversation.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: UnixStream,
+    patience: Duration,
+    serial: u32,
+    /// Signals that came while an answer was waited for.
+    aside: VecDeque<Signal>,
+    /// Those that came with the message that was read last.
+    fds: Vec<OwnedFd>,
+}
+
+/// What somebody tells.
+#[derive(Debug)]
+pub(crate) struct Signal {
+    /// The name of who tells it, which the bus vouches for; empty where there is no bus.
+    pub(crate) sender: String,
+    pub(crate) member: String,
+    pub(crate) arguments: Vec<Value>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) sender: String,
+    pub(crate) arguments: Vec<Value>,
+    pub(crate) fd: Option<OwnedFd>,
+}
+
+/// Why a call had no answer, or which one.
+#[derive(Debug)]
+pub(crate) enum CallError {
+    Refused { by: String, name: String, text: String },
+    Io(io::Error),
+}
+
+impl Connection {
+    /// With somebody who has a socket of their own; `patience` is for each answer.
+    pub(crate) fn with_peer(socket: &Path, patience: Duration) -> io::Result<Self> {
+        Self::open(socket, patience, "")
+    }
+
+    /// With all who are on the system's bus.
+    pub(crate) fn with_system_bus(patience: Duration) -> io::Result<Self> {
+        let socket = system_bus(std::env::var(ADDRESS_VARIABLE).ok().as_deref());
+        let mut connection = Self::open(&socket, patience, "NEGOTIATE_UNIX_FD\r\n")?;
+        connection.call(&bus_call("Hello", ""), &Body::default())?;
+        Ok(connection)
+    }
+
+    fn open(socket: &Path, patience: Duration, ask: &str) -> io::Result<Self> {
+        let stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
+        let mut connection = Self { stream, patience, serial: 0, aside: VecDeque::new(), fds: Vec::new() };
+        connection.authenticate(ask)?;
+        Ok(connection)
+    }
+
+    /// As the user that the kernel says we are (D-Bus specification, "Authentication Protocol").
+    fn authenticate(&mut self, ask: &str) -> io::Result<()> {
+        let user: String = nix::unistd::geteuid().to_string().bytes().map(|digit| format!("{digit:02x}")).collect();
+        // With the last line at once: of what comes in one read with it, systemd looks at no more until more comes.
+        self.stream.write_all(format!("\0AUTH EXTERNAL {user}\r\n{ask}BEGIN\r\n").as_bytes())?;
+        if !self.line()?.starts_with(b"OK ") {
+            return Err(io::Error::other("refuses to speak with us over D-Bus"));
+        }
+        if !ask.is_empty() && self.line()? != b"AGREE_UNIX_FD\r\n" {
+            return Err(io::Error::other("passes no file descriptors over D-Bus"));
+        }
+        Ok(())
+    }
+
+    fn line(&mut self) -> io::Result<Vec<u8>> {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            let mut byte = [0];
+            self.stream.read_exact(&mut byte)?;
+            line.extend_from_slice(&byte);
+            if line.len() > 512 {
+                return Err(io::Error::other("does not speak D-Bus"));
+            }
+        }
+        Ok(line)
+    }
+
+    pub(crate) fn call(&mut self, call: &Call<'_>, body: &Body) -> Result<Answer, CallError> {
+        self.serial = self.serial.wrapping_add(1).max(1);
+        self.stream.write_all(&dbus::call(call, self.serial, body))?;
+        let until = Instant::now() + self.patience;
+        loop {
+            let Message { kind, sender, arguments } = self.receive()?;
+            match kind {
+                Kind::Return { to } if to == self.serial => {
+                    return Ok(Answer { sender, arguments, fd: self.fds.pop() });
+                }
+                Kind::Error { to, name } if to == self.serial => {
+                    let text = match arguments.into_iter().next() {
+                        Some(Value::Text(text)) => text,
+                        _ => String::new(),
+                    };
+                    return Err(CallError::Refused { by: call.destination.to_owned(), name, text });
+                }
+                Kind::Signal { member } => self.aside.push_back(Signal { sender, member, arguments }),
+                Kind::Return { .. } | Kind::Error { .. } | Kind::Other => {}
+            }
+            if self.aside.len() > MOST_ASIDE || Instant::now() > until {
+                return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+            }
+        }
+    }
+
+    /// Asks the bus for these signals (D-Bus specification, "Match Rules").
+    pub(crate) fn add_match(&mut self, rule: &str) -> Result<(), CallError> {
+        let mut body = Body::default();
+        body.text(rule);
+        self.call(&bus_call("AddMatch", "s"), &body).map(drop)
+    }
+
+    /// The next signal.
+    pub(crate) fn signal(&mut self) -> io::Result<Signal> {
+        loop {
+            if let Some(signal) = self.aside.pop_front() {
+                return Ok(signal);
+            }
+            if let Message { kind: Kind::Signal { member }, sender, arguments } = self.receive()? {
+                return Ok(Signal { sender, member, arguments });
+            }
+        }
+    }
+
+    /// The next message, if it is a signal.
+    pub(crate) fn signal_at_hand(&mut self) -> io::Result<Option<Signal>> {
+        if let Some(signal) = self.aside.pop_front() {
+            return Ok(Some(signal));
+        }
+        Ok(match self.receive()? {
+            Message { kind: Kind::Signal { member }, sender, arguments } => Some(Signal { sender, member, arguments }),
+            _ => None,
+        })
+    }
+
+    /// A signal has been read already: nothing needs to become readable for it.
+    pub(crate) fn has_signal(&self) -> bool {
+        !self.aside.is_empty()
+    }
+
+    /// For somebody who waits until there is something to read.
+    pub(crate) fn stream(&self) -> io::Result<UnixStream> {
+        self.stream.try_clone()
+    }
+
+    fn receive(&mut self) -> io::Result<Message> {
+        let malformed = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        self.fds.clear();
+        let mut header = [0; FIXED_HEADER];
+        self.fill(&mut header)?;
+        let mut message = header.to_vec();
+        message.resize(dbus::message_length(&header).map_err(malformed)?, 0);
+        let (_, rest) = message.split_at_mut_checked(FIXED_HEADER).ok_or(io::ErrorKind::InvalidData)?;
+        self.fill(rest)?;
+        dbus::read(&message).map_err(malformed)
+    }
+
+    /// Reads so many bytes, and the file descriptors that come with them.
+    fn fill(&mut self, mut place: &mut [u8]) -> io::Result<()> {
+        while !place.is_empty() {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let mut parts = [IoSliceMut::new(place)];
+            let read = match recvmsg(&self.stream, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
+                Ok(read) => read.bytes,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            for message in control.drain() {
+                if let RecvAncillaryMessage::ScmRights(fds) = message {
+                    self.fds.extend(fds);
+                }
+            }
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            place = std::mem::take(&mut place).get_mut(read..).unwrap_or_default();
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { by, name, text } => write!(f, "{by} refuses: {text} ({name})"),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CallError {}
+
+impl From<io::Error> for CallError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<CallError> for io::Error {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Io(error) => error,
+            refused @ CallError::Refused { .. } => Self::other(refused),
+        }
+    }
+}
+
+fn bus_call<'a>(member: &'a str, signature: &'a str) -> Call<'a> {
+    Call {
+        destination: "org.freedesktop.DBus",
+        path: "/org/freedesktop/DBus",
+        interface: "org.freedesktop.DBus",
+        member,
+        signature,
+    }
+}
+
+/// The socket of the first address that names a path (D-Bus specification, "Server Addresses").
+fn system_bus(addresses: Option<&str>) -> PathBuf {
+    let unix = addresses.into_iter().flat_map(|all| all.split(';')).filter_map(|one| one.strip_prefix("unix:"));
+    let path = unix.flat_map(|keys| keys.split(',')).find_map(|key| key.strip_prefix("path="));
+    PathBuf::from(path.unwrap_or(SYSTEM_BUS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bus_is_where_its_variable_says_or_where_every_system_has_it() {
+        for (given, expected) in [
+            (None, SYSTEM_BUS),
+            (Some(""), SYSTEM_BUS),
+            (Some("tcp:host=a;unix:guid=1,path=/x;unix:path=/y"), "/x"),
+            (Some("unix:abstract=z"), SYSTEM_BUS),
+        ] {
+            assert_eq!(system_bus(given), Path::new(expected), "{given:?}");
+        }
+    }
+}

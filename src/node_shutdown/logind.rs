@@ -1,0 +1,306 @@
+//! logind: it is asked to wait before the machine goes down, and it tells when that shall be.
+//!
+//! <https://systemd.io/INHIBITOR_LOCKS/>: with a lock of the kind "delay" it waits, for as long as its own configuration
+//! says at most.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use async_channel::Sender;
+
+use super::Inhibitor;
+use crate::dbus::{Answer, CallError, Connection};
+use crate::error::ErrorChain;
+use crate::pods::SyncEvent;
+use crate::rt;
+use crate::time::Backoff;
+use crate::wire::dbus::{Body, Call, Value};
+
+/// Both answer within milliseconds; logind may have to be started first.
+const PATIENCE: Duration = Duration::from_secs(10);
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_LONGEST: Duration = Duration::from_secs(60);
+const LOGIND: &str = "org.freedesktop.login1";
+const BUS: &str = "org.freedesktop.DBus";
+/// Below /run: /etc may be read-only, and each start writes it anew. It comes after the file that the upstream kubelet
+/// writes to /etc, 99-kubelet.conf.
+const DROP_INS: &str = "/run/systemd/logind.conf.d";
+const DROP_IN: &str = "99-node-shutdown.conf";
+/// logind takes a new configuration when it comes to it, and does not say when.
+const RELOADS: u32 = 20;
+const RELOAD: Duration = Duration::from_millis(100);
+
+/// Holds an inhibitor wherever there is none, and tells the sync loop of each shutdown; `wanted` is how long it may take.
+/// Ends only where there is no D-Bus.
+pub(crate) async fn follow(wanted: Duration, inhibitor: Inhibitor, inbox: Sender<SyncEvent>) {
+    let mut follower = Follower { wanted, inhibitor, inbox, told: false, met: false, failure: String::new() };
+    let mut backoff = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
+    loop {
+        let was_met = std::mem::take(&mut follower.met);
+        let Err(error) = follower.converse().await else { return };
+        if follower.met {
+            backoff.reset();
+        } else if !was_met && follower.failure.is_empty() && error.kind() == io::ErrorKind::NotFound {
+            log!(warn, "no D-Bus here: when the machine shuts down, pods are not ended in order");
+            return;
+        }
+        follower.met |= was_met;
+        follower.fail("not on the system's bus", &error);
+        rt::sleep(backoff.next_wait()).await;
+    }
+}
+
+struct Follower {
+    wanted: Duration,
+    inhibitor: Inhibitor,
+    inbox: Sender<SyncEvent>,
+    /// A shutdown has been told of, and not that it was cancelled.
+    told: bool,
+    /// The bus has been reached.
+    met: bool,
+    /// As it was logged last.
+    failure: String,
+}
+
+impl Follower {
+    /// Until the bus is gone, or the sync loop.
+    async fn converse(&mut self) -> io::Result<()> {
+        let mut logind = rt::blocking(Logind::connect).await?;
+        self.met = true;
+        let readable = rt::Async::new_nonblocking(logind.connection.stream()?)?;
+        let mut news = Some(News::Came);
+        loop {
+            let is_heard = match news {
+                None => true,
+                Some(News::ShutsDown(true)) => self.tell(true).await,
+                // The lock of before has been given up.
+                Some(News::Came | News::ShutsDown(false)) => {
+                    let wanted = self.wanted;
+                    let (back, engaged) = rt::blocking(move || {
+                        let engaged = logind.engage(wanted);
+                        (logind, engaged)
+                    })
+                    .await;
+                    logind = back;
+                    self.take(engaged).await?
+                }
+            };
+            if !is_heard {
+                return Ok(());
+            }
+            if !logind.connection.has_signal() {
+                readable.readable().await?;
+            }
+            let (back, next) = rt::blocking(move || {
+                let next = logind.next();
+                (logind, next)
+            })
+            .await;
+            logind = back;
+            news = next?;
+        }
+    }
+
+    async fn take(&mut self, engaged: Result<Engaged, CallError>) -> io::Result<bool> {
+        match engaged {
+            Ok(Engaged { lock, shuts_down, waits }) => {
+                if let Some(lock) = lock {
+                    self.inhibitor.replace(Some(lock));
+                    self.failure.clear();
+                    log!(info, "logind waits for pods when the machine shuts down", seconds = waits.as_secs());
+                }
+                if waits < self.wanted {
+                    let (waits, wanted) = (waits.as_secs(), self.wanted.as_secs());
+                    log!(warn, "logind waits for less than pods may take", seconds = waits, wanted = wanted);
+                }
+                Ok(self.tell(shuts_down).await)
+            }
+            // When it comes, the bus says so.
+            Err(error @ CallError::Refused { .. }) => {
+                self.fail("logind does not wait for pods when the machine shuts down", &error);
+                Ok(true)
+            }
+            Err(CallError::Io(error)) => Err(error),
+        }
+    }
+
+    /// False if there is nobody to tell any more.
+    async fn tell(&mut self, shuts_down: bool) -> bool {
+        let is_news = std::mem::replace(&mut self.told, shuts_down) != shuts_down;
+        !is_news || self.inbox.send(SyncEvent::NodeShutsDown(shuts_down)).await.is_ok()
+    }
+
+    fn fail(&mut self, what: &str, error: &(dyn std::error::Error + 'static)) {
+        let failure = ErrorChain(error).to_string();
+        if self.failure != failure {
+            log!(warn, what, error = failure);
+            self.failure = failure;
+        }
+    }
+}
+
+/// logind, at the other end of the system's bus.
+struct Logind {
+    connection: Connection,
+    /// The name of its connection; anybody may send a signal of its kind.
+    owner: String,
+}
+
+enum News {
+    /// logind has come, perhaps again.
+    Came,
+    ShutsDown(bool),
+}
+
+struct Engaged {
+    /// `None` while the machine shuts down already.
+    lock: Option<OwnedFd>,
+    shuts_down: bool,
+    /// As long as logind waits.
+    waits: Duration,
+}
+
+impl Logind {
+    fn connect() -> io::Result<Self> {
+        let mut connection = Connection::with_system_bus(PATIENCE)?;
+        connection.add_match(&format!(
+            "type='signal',sender='{LOGIND}',interface='{LOGIND}.Manager',member='PrepareForShutdown'"
+        ))?;
+        connection.add_match(&format!("type='signal',sender='{BUS}',member='NameOwnerChanged',arg0='{LOGIND}'"))?;
+        Ok(Self { connection, owner: String::new() })
+    }
+
+    /// The next message, if it means something.
+    fn next(&mut self) -> io::Result<Option<News>> {
+        let Some(signal) = self.connection.signal_at_hand()? else { return Ok(None) };
+        Ok(match (signal.member.as_str(), signal.arguments.as_slice()) {
+            ("PrepareForShutdown", [Value::Bool(begins)]) if signal.sender == self.owner => {
+                Some(News::ShutsDown(*begins))
+            }
+            ("NameOwnerChanged", [Value::Text(name), Value::Text(_), Value::Text(owner)])
+                if signal.sender == BUS && name == LOGIND =>
+            {
+                let came = !owner.is_empty() && *owner != self.owner;
+                self.owner.clone_from(owner);
+                came.then_some(News::Came)
+            }
+            _ => None,
+        })
+    }
+
+    /// Has it wait, for as long as is wanted.
+    fn engage(&mut self, wanted: Duration) -> Result<Engaged, CallError> {
+        let mut waits = self.delay()?;
+        if waits < wanted {
+            waits = match self.lengthen(wanted) {
+                Ok(waits) => waits,
+                Err(error) => {
+                    let error = io::Error::from(error);
+                    log!(warn, "logind not told how long pods may take", error = ErrorChain(&error));
+                    waits
+                }
+            };
+        }
+        let lock = match self.inhibit() {
+            Ok(answer) => answer.fd,
+            Err(CallError::Refused { name, .. }) if name.ends_with(".OperationInProgress") => None,
+            Err(error) => return Err(error),
+        };
+        let (_, shuts_down) = self.property("PreparingForShutdown")?;
+        Ok(Engaged { lock, shuts_down: shuts_down == Some(Value::Bool(true)), waits })
+    }
+
+    /// How long it waits at most.
+    fn delay(&mut self) -> Result<Duration, CallError> {
+        match self.property("InhibitDelayMaxUSec")? {
+            (owner, Some(Value::U64(delay))) => {
+                self.owner = owner;
+                Ok(Duration::from_micros(delay))
+            }
+            (_, other) => {
+                Err(io::Error::other(format!("logind: InhibitDelayMaxUSec: a number expected, found {other:?}")).into())
+            }
+        }
+    }
+
+    /// Gives how long it waits after that.
+    fn lengthen(&mut self, wanted: Duration) -> Result<Duration, CallError> {
+        write_drop_in(Path::new(DROP_INS), wanted)?;
+        self.reload()?;
+        let mut waits = self.delay()?;
+        for _ in 0..RELOADS {
+            if waits >= wanted {
+                break;
+            }
+            std::thread::sleep(RELOAD);
+            waits = self.delay()?;
+        }
+        Ok(waits)
+    }
+
+    fn inhibit(&mut self) -> Result<Answer, CallError> {
+        let mut body = Body::default();
+        for text in ["shutdown", "coracle", "Pods are ended in the order of their priorities", "delay"] {
+            body.text(text);
+        }
+        let (interface, member) = ("org.freedesktop.login1.Manager", "Inhibit");
+        let path = "/org/freedesktop/login1";
+        self.connection.call(&Call { destination: LOGIND, path, interface, member, signature: "ssss" }, &body)
+    }
+
+    /// By the signal that has it read its configuration; it has no method for that.
+    fn reload(&mut self) -> Result<(), CallError> {
+        const HANG_UP: u32 = 1;
+        let mut body = Body::default();
+        body.text("systemd-logind.service");
+        body.text("all");
+        body.u32(HANG_UP);
+        let call = Call {
+            destination: "org.freedesktop.systemd1",
+            path: "/org/freedesktop/systemd1",
+            interface: "org.freedesktop.systemd1.Manager",
+            member: "KillUnit",
+            signature: "ssi",
+        };
+        self.connection.call(&call, &body).map(drop)
+    }
+
+    /// Who answered, and what.
+    fn property(&mut self, name: &str) -> Result<(String, Option<Value>), CallError> {
+        let mut body = Body::default();
+        body.text("org.freedesktop.login1.Manager");
+        body.text(name);
+        let (interface, member) = ("org.freedesktop.DBus.Properties", "Get");
+        let path = "/org/freedesktop/login1";
+        let call = Call { destination: LOGIND, path, interface, member, signature: "ss" };
+        let Answer { sender, arguments, .. } = self.connection.call(&call, &body)?;
+        Ok((sender, arguments.into_iter().next()))
+    }
+}
+
+fn write_drop_in(folder: &Path, wanted: Duration) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let seconds = wanted.as_secs();
+    let text = format!(
+        "# By coracle: as long as its pods may take when the machine shuts down.\n[Login]\nInhibitDelayMaxSec={seconds}\n"
+    );
+    fs::write(folder.join(DROP_IN), text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logind_is_told_the_whole_time_in_a_file_of_its_own() {
+        let folder = std::env::temp_dir().join(format!("logind-{}", std::process::id()));
+        write_drop_in(&folder.join("conf.d"), Duration::from_secs(90)).unwrap();
+        write_drop_in(&folder.join("conf.d"), Duration::from_secs(30)).unwrap();
+        let text = fs::read_to_string(folder.join("conf.d").join(DROP_IN)).unwrap();
+        assert!(text.ends_with("\n[Login]\nInhibitDelayMaxSec=30\n"), "{text}");
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
