@@ -13,6 +13,7 @@ use super::ApiError;
 use super::access::Access;
 use super::connect::connect;
 use super::gzip;
+use super::history;
 use super::link::{Link, Ongoing};
 use super::request::{Caller, Request};
 use super::retry;
@@ -46,6 +47,8 @@ struct Inner {
     traffic: Rc<Traffic>,
     /// The server did not know who asks.
     unauthorized: Signal,
+    /// The server has begun another history of its objects.
+    histories: Signal,
 }
 
 /// Where what it takes to connect comes from.
@@ -105,6 +108,7 @@ impl Client {
             tasks: RefCell::new(Vec::new()),
             traffic: Rc::default(),
             unauthorized: Signal::default(),
+            histories: Signal::default(),
         };
         Self { inner: Rc::new(inner) }
     }
@@ -212,6 +216,16 @@ impl Client {
         self.inner.server.borrow().clone()
     }
 
+    /// The server's versions have gone back: whatever is followed is to be asked for anew.
+    pub(crate) fn begin_history(&self) {
+        self.inner.histories.notify();
+    }
+
+    /// Each time that the server has begun another history.
+    pub(super) fn histories(&self) -> &Signal {
+        &self.inner.histories
+    }
+
     pub(crate) fn is_connected(&self) -> bool {
         matches!(&*self.inner.place.borrow(), Place::Connected(link) if link.takes_calls())
     }
@@ -244,6 +258,11 @@ async fn whole(ongoing: &mut Ongoing) -> Result<Vec<u8>, ApiError> {
 impl Answer {
     pub(crate) fn json(&self) -> Result<Value, ApiError> {
         serde_json::from_slice(&self.content).map_err(|error| ApiError::Malformed(error.to_string().into()))
+    }
+
+    /// The version of the object in it, if it says one; also of an answer that nobody reads otherwise.
+    pub(crate) fn version(&self) -> Option<u64> {
+        history::version(&self.content)
     }
 
     /// The answer as a type. Fields that the type does not have are passed over.

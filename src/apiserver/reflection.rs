@@ -6,7 +6,7 @@
 //!     | the server does not do that                              v
 //!     '-> List --- the last page -----------------------------> Watch(resource version)
 //!          ^  \___ more pages: List(continue)                    |  ended, broken: again from there
-//!          '---------------- 410, or no version ----------------'
+//!          '------- 410, no version, another history ------------'
 //! ```
 
 use std::time::Duration;
@@ -167,6 +167,12 @@ impl Reflection {
             WatchEvent::Deleted(object) => Some(Change::Deleted(object)),
             WatchEvent::Bookmark(_) => None,
         }
+    }
+
+    /// The server has begun another history, in which the versions that are known mean nothing.
+    pub(super) fn begin_anew(&mut self) {
+        self.next = Next::Begin;
+        self.initial = None;
     }
 
     /// A watch has been begun.

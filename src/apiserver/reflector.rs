@@ -15,10 +15,20 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
     let path = collection.path.clone();
     let mut reflection = Reflection::new(collection);
     let mut away = false;
+    let mut history = client.histories().changes();
     while !listener.is_closed() {
+        if std::mem::replace(&mut history, client.histories().changes()) != history {
+            reflection.begin_anew();
+        }
         let done = match reflection.ask(rt::random()) {
             Ask::List(request) => list(&client, &request, &mut reflection, &listener).await,
-            Ask::Watch(request) => watch(&client, &request, &mut reflection, &listener).await,
+            Ask::Watch(request) => {
+                let begun_anew = async {
+                    client.histories().beyond(history).await;
+                    Ok(())
+                };
+                rt::either(begun_anew, watch(&client, &request, &mut reflection, &listener)).await
+            }
         };
         let wait = match done {
             Ok(()) => {

@@ -201,8 +201,9 @@ async fn keep_token(client: Client, key: TokenKey, inbox: Sender<SyncEvent>) {
         let (news, wait) = match request_token(&client, &key).await {
             Ok((token, life)) => {
                 backoff.reset();
-                let before = TOKEN_JITTER.mul_f64(f64::from(rt::random()) / f64::from(u32::MAX));
-                let wait = life.mul_f64(TOKEN_LIFE).min(DAY).saturating_sub(before);
+                let before = TOKEN_JITTER.min(life / 10).mul_f64(f64::from(rt::random()) / f64::from(u32::MAX));
+                // Whatever a server calls a life, it is not asked without a pause.
+                let wait = life.mul_f64(TOKEN_LIFE).min(DAY).saturating_sub(before).max(TOKEN_FIRST);
                 (ObjectNews::Heard(Topic::Token(key.clone()), Some(Content::Token(token))), wait)
             }
             Err(error) => {

@@ -11,7 +11,7 @@ use super::mirrors::{self, MirrorStep};
 use super::reports::{Job, Reports, Target, What};
 use crate::api::{Pod, PodStatus, PodUid, Time};
 use crate::apiserver::{ApiError, Client, Patch, Request};
-use crate::pods::{MirrorDone, ReportDone, ReportOutcome, SyncEvent};
+use crate::pods::{MirrorDone, ReportDone, ReportOutcome, SourcePod, SyncEvent};
 use crate::rt;
 use crate::status::reported;
 use crate::time::jitter;
@@ -68,6 +68,12 @@ impl Reporter {
     /// The server shows this pod so.
     pub(crate) fn see(&mut self, pod: &Pod) {
         self.reports.see(&pod.metadata.uid, target(pod), &pod.status, version(pod));
+    }
+
+    /// The server has told all of its pods anew: these, and mirrors that are seen with the next [`Self::see_mirrors`].
+    pub(crate) fn relisted(&mut self, pods: &[SourcePod]) {
+        let all = pods.iter().map(|source| &*source.pod);
+        self.reports.relisted(all.map(|pod| (&pod.metadata.uid, &pod.status, version(pod))));
     }
 
     /// The node's own pods, under the uids that they run with, and the mirrors that the server has.

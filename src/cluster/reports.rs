@@ -90,6 +90,21 @@ impl Reports {
         }
     }
 
+    /// All that the server has was told anew. That may be another history, after its store was restored: what it shows
+    /// counts even if its versions are lower, and what it was told before may be lost.
+    pub(super) fn relisted<'a>(&mut self, all: impl Iterator<Item = (&'a PodUid, &'a PodStatus, u64)>) {
+        for report in self.pods.values_mut() {
+            report.version = 0;
+        }
+        for (pod, shown, version) in all {
+            let Some(report) = self.pods.get_mut(pod) else { continue };
+            report.shown = shown.clone();
+            report.version = version;
+            report.unknown = false;
+            report.news = true;
+        }
+    }
+
     pub(super) fn shown(&self, pod: &PodUid) -> Option<&PodStatus> {
         self.pods.get(pod).map(|report| &report.shown)
     }

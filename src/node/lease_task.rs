@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::NodeNews;
 use super::lease::{Lease, LeaseOutcome, LeaseStep, NAMESPACE};
-use crate::apiserver::{ApiError, Client, Patch, Request};
+use crate::apiserver::{ApiError, Client, History, Patch, Request};
 use crate::error::ErrorChain;
 use crate::host::clock;
 use crate::rt;
@@ -21,6 +21,7 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 pub(super) async fn run(client: Client, node: String, duration: Duration, news: Rc<NodeNews>) {
     let mut lease = Lease::new(&node, duration);
     let mut retry = Backoff::new(FIRST_RETRY.min(lease.interval()), lease.interval());
+    let mut history = History::default();
     let mut fails = false;
     loop {
         let seen = news.changed.changes();
@@ -32,7 +33,15 @@ pub(super) async fn run(client: Client, node: String, duration: Duration, news: 
             continue;
         }
         let outcome = match send(&client, &node, &step, lease.interval()).await {
-            Ok(outcome) => {
+            Ok((outcome, version)) => {
+                // Nothing is written as often: within an interval it is known that the store was restored.
+                if history.breaks_at(version) {
+                    log!(
+                        warn,
+                        "the API server has gone back to another history of its objects, asking for all of them anew"
+                    );
+                    client.begin_history();
+                }
                 if std::mem::take(&mut fails) {
                     log!(info, "the node's lease is renewed again");
                 }
@@ -59,8 +68,13 @@ pub(super) async fn run(client: Client, node: String, duration: Duration, news: 
     }
 }
 
-/// An error only where the outcome says nothing else.
-async fn send(client: &Client, node: &str, step: &LeaseStep, limit: Duration) -> Result<LeaseOutcome, ApiError> {
+/// What came of it, and the version of the lease that was answered; an error only where the outcome says nothing else.
+async fn send(
+    client: &Client,
+    node: &str,
+    step: &LeaseStep,
+    limit: Duration,
+) -> Result<(LeaseOutcome, Option<u64>), ApiError> {
     let all = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
     let one = format!("{all}/{node}");
     let request = match step {
@@ -69,10 +83,12 @@ async fn send(client: &Client, node: &str, step: &LeaseStep, limit: Duration) ->
         LeaseStep::Claim(patch) | LeaseStep::Renew(patch) => Request::patch(one, Patch::Merge, patch).unread(),
     };
     match client.send(&request.within(limit)).await {
-        Ok(answer) if *step == LeaseStep::Look => Ok(LeaseOutcome::Found(renew_time(&answer.json()?))),
-        Ok(_) => Ok(LeaseOutcome::Done),
-        Err(error) if error.is_not_found() => Ok(LeaseOutcome::NotFound),
-        Err(error) if error.is_already_exists() => Ok(LeaseOutcome::Exists),
+        Ok(answer) if *step == LeaseStep::Look => {
+            Ok((LeaseOutcome::Found(renew_time(&answer.json()?)), answer.version()))
+        }
+        Ok(answer) => Ok((LeaseOutcome::Done, answer.version())),
+        Err(error) if error.is_not_found() => Ok((LeaseOutcome::NotFound, None)),
+        Err(error) if error.is_already_exists() => Ok((LeaseOutcome::Exists, None)),
         Err(error) => Err(error),
     }
 }

@@ -16,6 +16,8 @@ pub(super) struct ApiPods {
     /// All there was has been told once.
     synced: bool,
     changed: bool,
+    /// Since the last time that anything was told.
+    relisted: bool,
     pods: BTreeMap<PodUid, Arc<Pod>>,
     /// Pods that cannot be read, by namespace and name. What was known of such a pod stays.
     unread: BTreeMap<String, SourceProblem>,
@@ -39,6 +41,7 @@ impl ApiPods {
         match change {
             Change::Replaced(all) => {
                 self.synced = true;
+                self.relisted = true;
                 self.unread.clear();
                 // A list counts whatever its versions: the server may have another history now.
                 self.deleted.clear();
@@ -75,6 +78,7 @@ impl ApiPods {
 
     fn apply(&mut self, object: Value, before: &BTreeMap<PodUid, Arc<Pod>>, now: Timestamp) {
         let (name, uid) = (name_of(&object), PodUid::from(uid_of(&object)));
+        let version = version_of(&object).to_owned();
         let old = before.get(&uid);
         match read(object, old, now) {
             Ok(pod) => {
@@ -84,7 +88,10 @@ impl ApiPods {
             Err(error) => {
                 self.unread.insert(name.clone(), problem(&name, error.to_string(), now));
                 if let Some(old) = old {
-                    self.pods.insert(uid, Arc::clone(old));
+                    let mut old = Pod::clone(old);
+                    // What is older than what could not be read is still older.
+                    old.metadata.resource_version = version;
+                    self.pods.insert(uid, Arc::new(old));
                 }
             }
         }
@@ -104,6 +111,7 @@ impl ApiPods {
             mirrors,
             problems: self.unread.values().chain(&self.away).cloned().collect(),
             complete: self.synced && self.unread.is_empty(),
+            relisted: std::mem::take(&mut self.relisted),
         })
     }
 }
@@ -196,6 +204,26 @@ mod tests {
         pods.take_in(Change::Deleted(in_version("k", "12")), at(1));
         pods.take_in(Change::Applied(in_version("j", "10")), at(1));
         assert!(pods.update().unwrap().pods.is_empty());
+    }
+
+    #[test]
+    fn a_list_counts_whatever_its_versions() {
+        let in_version = |image: Value, version: &str| {
+            let mut object = pod("a", image);
+            object["metadata"]["resourceVersion"] = json!(version);
+            object
+        };
+        let mut pods = ApiPods::default();
+        pods.take_in(Change::Replaced(vec![in_version(json!("i"), "9")]), at(1));
+        assert!(pods.update().unwrap().relisted);
+        pods.take_in(Change::Applied(in_version(json!("j"), "10")), at(1));
+        assert!(!pods.update().unwrap().relisted);
+        // Another history, in which the pod cannot be read at first.
+        pods.take_in(Change::Replaced(vec![in_version(json!(7), "3")]), at(2));
+        pods.take_in(Change::Applied(in_version(json!("k"), "4")), at(2));
+        let update = pods.update().unwrap();
+        assert!(update.relisted);
+        assert_eq!(update.pods[0].pod.spec.containers[0].image, "k");
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub(crate) struct SourceUpdate {
     /// A pod of this source that is not among `pods` is not wanted. As long as something could not be read that may
     /// hold a pod unknown so far, this cannot be said, and what runs for no visible reason must be left alone.
     pub(crate) complete: bool,
+    /// The source has told all that it has anew: what it shows counts whatever it has shown before.
+    pub(crate) relisted: bool,
 }
 
 #[derive(Clone, Debug)]

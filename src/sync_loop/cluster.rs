@@ -7,7 +7,7 @@ use crate::api::{Pod, PodStatus, PodUid};
 use crate::host::clock;
 use crate::objects::{ObjectNews, Topic};
 use crate::pod_workers::{State, Worker};
-use crate::pods::{MirrorDone, NodeTerms, ReportDone};
+use crate::pods::{MirrorDone, NodeTerms, ReportDone, SourcePod};
 use crate::status::terminated;
 use crate::sync_loop::SyncLoop;
 
@@ -35,6 +35,14 @@ impl SyncLoop {
     pub(super) fn see_api_pod(&mut self, pod: &Pod) {
         if let Some(reporter) = self.reporter.as_mut().filter(|_| !pod.is_static()) {
             reporter.see(pod);
+        }
+    }
+
+    /// The server has told all that it has: that counts whatever it was told before.
+    pub(super) fn see_all_anew(&mut self, pods: &[SourcePod]) {
+        if let Some(reporter) = &mut self.reporter {
+            reporter.relisted(pods);
+            self.dirty.extend(pods.iter().map(|source| source.pod.metadata.uid.clone()));
         }
     }
 

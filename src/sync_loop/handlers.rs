@@ -76,8 +76,12 @@ impl SyncLoop {
         for problem in &update.problems {
             books.note_error(&problem.to_string(), clock::now());
         }
+        let shown = update.relisted.then(|| update.pods.clone());
         books.sources.receive(update);
         drop(books);
+        if let Some(shown) = shown {
+            self.see_all_anew(&shown);
+        }
         if self.relisted {
             self.reconcile_sources(now);
         }

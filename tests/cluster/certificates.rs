@@ -15,13 +15,13 @@ use super::fake_api::{FakeApi, Options};
 use super::joined::{Joined, LEASE};
 use super::node::{Manifest, NODE_NAME, Node};
 
-const TOKEN: &str = "abcdef.0123456789abcdef";
+pub(crate) const TOKEN: &str = "abcdef.0123456789abcdef";
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 const ROTATES: &str = "runtimeRequestTimeout: 1s\nimageGCHighThresholdPercent: 100\nevictionHard: {}\nrotateCertificates: true\n\
                        nodeLeaseDurationSeconds: 4\n";
 
 /// A node with places for credentials, and nothing in them.
-struct Newcomer(Joined);
+pub(crate) struct Newcomer(pub(crate) Joined);
 
 impl Newcomer {
     fn new(options: Options) -> Self {
@@ -33,7 +33,7 @@ impl Newcomer {
     }
 
     /// Of a cluster that approves what nodes ask for.
-    fn approved() -> Self {
+    pub(crate) fn approved() -> Self {
         Self::new(Options { approve: true, ..Options::default() })
     }
 
@@ -45,7 +45,7 @@ impl Newcomer {
         self.path("pods/pki").join(name)
     }
 
-    fn give_bootstrap_credentials(&self) {
+    pub(crate) fn give_bootstrap_credentials(&self) {
         fs::create_dir_all(self.path("bootstrap")).unwrap();
         self.0.api.kubeconfig(&self.path("bootstrap"), &Credentials::Token(TOKEN.to_owned()));
     }
@@ -63,9 +63,14 @@ impl Newcomer {
     }
 
     fn start(&mut self) {
+        self.start_with(&[]);
+    }
+
+    /// With further arguments.
+    pub(crate) fn start_with(&mut self, arguments: &[&str]) {
         let (kubeconfig, bootstrap) = (self.path("kubelet.conf"), self.path("bootstrap/kubeconfig"));
         self.0.node.start_agent_with(|command| {
-            command.arg("--kubeconfig").arg(kubeconfig).arg("--bootstrap-kubeconfig").arg(bootstrap);
+            command.arg("--kubeconfig").arg(kubeconfig).arg("--bootstrap-kubeconfig").arg(bootstrap).args(arguments);
         });
     }
 
@@ -109,7 +114,7 @@ impl Newcomer {
 
     /// Nothing secret is in anything that the agent has said.
     #[track_caller]
-    fn assert_that_nothing_secret_was_said(&self) {
+    pub(crate) fn assert_that_nothing_secret_was_said(&self) {
         let log = self.0.node.log();
         let (_, secret) = TOKEN.split_once('.').unwrap();
         assert!(!log.contains(secret), "{log}");

@@ -5,6 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::fake_api::kubeconfig::Credentials;
+use super::fake_api::request_log::Request;
 use super::fake_api::{FakeApi, Options};
 use super::node::{NODE_NAME, Node};
 
@@ -26,7 +27,18 @@ const CALM: &str = "runtimeRequestTimeout: 1s\nimageGCHighThresholdPercent: 100\
 impl Joined {
     /// No agent yet.
     pub(crate) fn new() -> Self {
-        Self { node: Node::new(), api: FakeApi::start(Options::default()) }
+        Self::beside(Options::default())
+    }
+
+    /// Beside a server of another sort.
+    pub(crate) fn beside(options: Options) -> Self {
+        Self { node: Node::new(), api: FakeApi::start(options) }
+    }
+
+    /// How often everything at a path was asked for, as a list or as a watch that begins with what there is.
+    pub(crate) fn lists(&self, path: &str) -> usize {
+        let whole = |request: &Request| request.verb == "list" || request.parameter("sendInitialEvents").is_some();
+        self.api.requests_of("GET", path).iter().filter(|request| whole(request)).count()
     }
 
     /// With further lines of configuration and further arguments.

@@ -7,6 +7,7 @@
     reason = "a test: a panic here is its failure"
 )]
 
+mod burst;
 mod certificates;
 mod events;
 #[path = "../fake_api/mod.rs"]
@@ -18,13 +19,17 @@ mod fake_cri;
 #[path = "../fake_logind/mod.rs"]
 #[expect(dead_code, reason = "other tests use other parts of the fake logind")]
 mod fake_logind;
+mod golden;
+mod histories;
 mod joined;
 mod joining;
 mod lease;
 #[path = "../faults/node.rs"]
 #[expect(dead_code, unused_imports, reason = "other tests ask for other things")]
 mod node;
+mod outages;
 mod pods;
 mod registration;
+mod secrets;
 mod shutdown;
 mod status;

@@ -1,5 +1,7 @@
 //! The pods of a cluster: run, told of, given what they need, and given back.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::fake_api::faults::WatchFault;
@@ -7,12 +9,12 @@ use super::fake_api::world::Network;
 use super::joined::Joined;
 use coracle::cri::v1::ContainerState;
 
-const PODS: &str = "/api/v1/pods";
-const WEB: &str = "/api/v1/namespaces/default/pods/web";
+pub(crate) const PODS: &str = "/api/v1/pods";
+pub(crate) const WEB: &str = "/api/v1/namespaces/default/pods/web";
+pub(crate) const MIRROR: &str = "/api/v1/namespaces/default/pods/own-node-a";
 const NODE: &str = "/api/v1/nodes/node-a";
-const MIRROR: &str = "/api/v1/namespaces/default/pods/own-node-a";
 
-fn pod(name: &str, spec: &Value) -> Value {
+pub(crate) fn pod(name: &str, spec: &Value) -> Value {
     let mut object = json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -30,7 +32,7 @@ fn pod(name: &str, spec: &Value) -> Value {
     object
 }
 
-fn mounted(volume: &Value) -> Value {
+pub(crate) fn mounted(volume: &Value) -> Value {
     let mount = json!([{"name": "v", "mountPath": "/v"}]);
     let container = json!({
         "name": "main", "image": "localhost/coracle/busybox:1", "imagePullPolicy": "IfNotPresent", "volumeMounts": mount
@@ -40,7 +42,7 @@ fn mounted(volume: &Value) -> Value {
 
 impl Joined {
     /// A node that is ready, and a pod on it that is.
-    fn with_web(spec: &Value) -> Self {
+    pub(crate) fn with_web(spec: &Value) -> Self {
         let mut joined = Self::new();
         joined.start("", &[]);
         joined.api.create(&pod("web", spec));
@@ -49,32 +51,32 @@ impl Joined {
     }
 
     #[track_caller]
-    fn wait_until_web_is_ready(&self) -> Value {
+    pub(crate) fn wait_until_web_is_ready(&self) -> Value {
         self.api.wait(WEB, "the pod to be ready", is_ready)
     }
 
     /// The ids of the containers that run.
-    fn running(&self) -> Vec<String> {
+    pub(crate) fn running(&self) -> Vec<String> {
         self.node.fake.look(|world| {
             let running = world.containers.iter().filter(|one| one.state == ContainerState::Running);
             running.map(|one| one.id.clone()).collect()
         })
     }
 
-    fn volume_file(&self, plugin: &str, file: &str) -> Option<String> {
+    pub(crate) fn volume_file(&self, plugin: &str, file: &str) -> Option<String> {
         let uid = self.api.get(WEB)?["metadata"]["uid"].as_str()?.to_owned();
         let path = self.node.folder().join(format!("pods/pods/{uid}/volumes/{plugin}/v/{file}"));
         std::fs::read_to_string(path).ok()
     }
 
     #[track_caller]
-    fn wait_for_file(&self, plugin: &str, file: &str, content: &str) {
+    pub(crate) fn wait_for_file(&self, plugin: &str, file: &str, content: &str) {
         let what = format!("{file} says {content:?}");
         self.node.wait_until(&what, |_| self.volume_file(plugin, file).as_deref() == Some(content));
     }
 }
 
-fn is_ready(pod: &Value) -> bool {
+pub(crate) fn is_ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array();
     conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
 }
@@ -204,6 +206,8 @@ fn events_that_come_twice_or_in_another_order_do_no_harm() {
         let other = "/api/v1/namespaces/default/pods/other";
         joined.api.patch(other, &json!({"metadata": {"labels": {"a": "b"}}}));
         joined.api.wait_gone(WEB);
+        assert_eq!(joined.lists(PODS), 1);
+        assert_eq!(joined.node.fake.look(|world| world.calls_of("CreateContainer")), 2);
     }
 }
 
@@ -258,6 +262,30 @@ fn a_token_is_mounted_and_neither_it_nor_a_secret_is_ever_logged() {
     assert_eq!(joined.volume_file("kubernetes.io~projected", "p").as_deref(), Some("hidden-value"));
     let log = joined.node.log();
     assert!(!log.contains(&token) && !log.contains("hidden-value") && !log.contains("aGlkZGVu"));
+    joined.api.delete(WEB);
+    joined.api.wait_gone(WEB);
+    joined.node.wait_until_nothing_is_left();
+}
+
+#[test]
+fn a_token_is_replaced_before_its_time_is_over_and_the_pod_runs_on() {
+    let mut joined = Joined::new();
+    joined.api.set_token_lifetime(Some(Duration::from_secs(4)));
+    joined.start("", &[]);
+    let account = json!({"name": "default", "namespace": "default"});
+    joined.api.create(&json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}));
+    let sources = json!([{"serviceAccountToken": {"path": "token"}}]);
+    let mut spec = mounted(&json!({"name": "v", "projected": {"sources": sources}}));
+    spec["serviceAccountName"] = json!("default");
+    joined.api.create(&pod("web", &spec));
+    joined.wait_until_web_is_ready();
+    let token = || joined.volume_file("kubernetes.io~projected", "token");
+    let (before, first) = (joined.running(), token().unwrap());
+    joined.node.wait_until("another token is there", |_| token().is_some_and(|token| token != first));
+    // One in three seconds, and not as fast as the server answers.
+    let asked = joined.api.count("create", "*/serviceaccounts/default/token");
+    assert!(asked <= 3, "{asked} tokens");
+    assert_eq!(joined.running(), before);
     joined.api.delete(WEB);
     joined.api.wait_gone(WEB);
     joined.node.wait_until_nothing_is_left();

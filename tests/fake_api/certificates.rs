@@ -94,7 +94,12 @@ impl Authority {
     }
 
     pub(crate) fn pem(&self) -> String {
-        pem("CERTIFICATE", &self.certificate)
+        self.pair().certificate_pem()
+    }
+
+    /// With its key, for a signer elsewhere.
+    pub(crate) fn pair(&self) -> Certified {
+        Certified { certificate: self.certificate.clone(), key: self.issuer.key().serialize_der() }
     }
 
     /// Something that no other server has.

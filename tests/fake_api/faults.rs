@@ -69,6 +69,8 @@ pub(crate) enum WatchFault {
     StallAfter(usize),
     /// The usual end after so many events.
     EndAfter(usize),
+    /// Events come so many bytes at a time, with a pause between them.
+    Drip { bytes: usize, pause: Duration },
 }
 
 #[derive(Clone, Debug)]

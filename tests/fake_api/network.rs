@@ -10,6 +10,7 @@ use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage,
 
 use super::certificates::{Authority, Certified, Validity};
 use super::shared::{Shared, lock};
+use super::store::Store;
 use super::world::{Network, Traffic};
 use super::{FakeApi, serve};
 
@@ -25,6 +26,10 @@ pub(crate) enum ServerCertificate {
     /// For another name and address.
     OfOtherName,
 }
+
+/// What a server has had at one moment.
+#[derive(Debug)]
+pub(crate) struct Backup(Store);
 
 const NAMES: &[&str] = &["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc.cluster.local"];
 
@@ -92,6 +97,19 @@ impl FakeApi {
     pub(crate) fn restart_at_version(&self, version: u64) {
         self.set_network(Network::Refused);
         self.change(|world| world.store.begin_anew(version));
+        self.set_network(Network::Open);
+    }
+
+    /// Everything as it is now.
+    pub(crate) fn back_up(&self) -> Backup {
+        Backup(self.look(|world| world.store.clone()))
+    }
+
+    /// The server is gone for a moment and comes back with what a backup has. Its versions go on from there, and whoever
+    /// watches from a later one is told nothing, as of an etcd that was restored.
+    pub(crate) fn restart_with(&self, backup: &Backup) {
+        self.set_network(Network::Refused);
+        self.change(|world| world.store.clone_from(&backup.0));
         self.set_network(Network::Open);
     }
 

@@ -21,7 +21,7 @@ pub(crate) struct Change {
 }
 
 /// What is stored, under one counter of versions for everything.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Store {
     objects: BTreeMap<Key, Object>,
     /// The version of the last write.

@@ -204,6 +204,12 @@ impl Teller<'_> {
                 self.exchange.body(&line[..line.len() / 2])?;
                 return Ok(Told::Cut);
             }
+            Some(WatchFault::Drip { bytes, pause }) => {
+                for part in line.chunks(*bytes) {
+                    self.exchange.body(part)?;
+                    std::thread::sleep(*pause);
+                }
+            }
             Some(WatchFault::CutAfter(0)) => return Ok(Told::Cut),
             Some(WatchFault::EndAfter(0)) => return Ok(Told::Ends),
             Some(WatchFault::StallAfter(0)) => {

@@ -230,6 +230,44 @@ fn a_new_history_has_lower_versions() {
 }
 
 #[test]
+fn a_server_that_was_restored_has_what_the_backup_has_and_tells_watches_from_later_nothing() {
+    let api = start();
+    api.create(&pod("web", Some("n1")));
+    let backup = api.back_up();
+    api.pass_versions(100);
+    let late = api.create(&pod("late", Some("n1")));
+    api.restart_with(&backup);
+    assert!(api.get(WEB).is_some() && api.list("/api/v1/pods").len() == 1);
+    let mut client = Client::admin(&api);
+    let version = late["metadata"]["resourceVersion"].as_str().unwrap();
+    client.watch(&format!("/api/v1/pods?watch=true&resourceVersion={version}"));
+    api.wait_for_watches("/api/v1/pods", 1);
+    api.create(&pod("unheard", Some("n1")));
+    api.pass_versions(200);
+    api.create(&pod("heard", Some("n1")));
+    assert_eq!(client.event().unwrap().1["metadata"]["name"], "heard");
+}
+
+#[test]
+fn a_watch_may_creep() {
+    let api = start();
+    let begun = Instant::now();
+    api.on("watch", "/api/v1/pods").watch(WatchFault::Drip { bytes: 50, pause: Duration::from_millis(2) });
+    let mut client = Client::admin(&api);
+    client.watch("/api/v1/pods?watch=true");
+    api.wait_for_watches("/api/v1/pods", 1);
+    api.create(&pod("web", Some("n1")));
+    let mut line = Vec::new();
+    while !line.ends_with(b"\n") {
+        let part = client.chunk().unwrap().unwrap();
+        assert!(part.len() <= 50);
+        line.extend(part);
+    }
+    assert!(String::from_utf8(line).unwrap().contains("web"));
+    assert!(begun.elapsed() >= Duration::from_millis(20));
+}
+
+#[test]
 fn everything_ends_with_the_server() {
     let api = start();
     let mut watching = Client::admin(&api);

@@ -48,6 +48,19 @@ fn what_there_is_comes_with_the_watch_and_the_watch_goes_on_from_there() {
 }
 
 #[test]
+fn in_another_history_everything_is_asked_for_anew() {
+    let mut reflection = Reflection::new(pods());
+    reflection.begun();
+    reflection.watched(end(5));
+    reflection.begin_anew();
+    assert_eq!((asked(&reflection).as_str(), reflection.ended()), (STREAM, Duration::ZERO));
+    reflection.begun();
+    reflection.watched(WatchEvent::Added(object("a", 3)));
+    reflection.begin_anew();
+    assert_eq!((asked(&reflection).as_str(), reflection.ended()), (STREAM, Duration::ZERO));
+}
+
+#[test]
 fn a_watch_that_breaks_goes_on_where_it_was_and_lists_nothing() {
     let mut reflection = Reflection::new(pods());
     reflection.begun();

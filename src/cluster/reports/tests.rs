@@ -64,6 +64,22 @@ fn an_echo_that_comes_late_brings_nothing_old_back() {
 }
 
 #[test]
+fn a_server_with_another_history_is_told_what_it_has_lost() {
+    let (mut reports, now) = (pending(), Instant::now());
+    reports.want(&uid(), status(PodPhase::Running));
+    told(&mut reports, now);
+    accepted(&mut reports, 900, now);
+    assert!(told(&mut reports, now).is_empty());
+    // A store that was restored: what was told is lost, and its versions are lower.
+    reports.relisted([(&uid(), &status(PodPhase::Pending), 5)].into_iter());
+    assert_eq!(told(&mut reports, now), ["Running"]);
+    accepted(&mut reports, 6, now);
+    // Somebody else writes in the new history.
+    reports.see(&uid(), target(), &status(PodPhase::Pending), 8);
+    assert_eq!(told(&mut reports, now), ["Running"]);
+}
+
+#[test]
 fn a_failure_is_tried_again_later_with_what_is_true_then() {
     let (mut reports, now) = (pending(), Instant::now());
     reports.want(&uid(), status(PodPhase::Running));

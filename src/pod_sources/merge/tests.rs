@@ -11,7 +11,7 @@ fn pod(uid: &str, name: &str) -> SourcePod {
 
 fn update(pods: Vec<SourcePod>) -> SourceUpdate {
     let (objects, mirrors, problems) = (Vec::new(), Vec::new(), Vec::new());
-    SourceUpdate { source: SourceName::File, pods, objects, mirrors, problems, complete: true }
+    SourceUpdate { source: SourceName::File, pods, objects, mirrors, problems, complete: true, relisted: false }
 }
 
 fn sources() -> Sources {

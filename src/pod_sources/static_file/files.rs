@@ -351,6 +351,7 @@ impl Files {
                 && self.problem.is_none()
                 && self.settling.is_empty()
                 && !self.files.values().any(|file| file.broken),
+            relisted: false,
         }
     }
 

@@ -1,0 +1,124 @@
+//! A server whose store was restored: what it knew is lost, and its versions begin again.
+
+use serde_json::{Value, json};
+
+use super::joined::{Joined, LEASE, NODES};
+use super::pods::{MIRROR, PODS, WEB, is_ready, mounted, pod};
+
+/// Renewed each second: it tells that the versions have gone back.
+const SHORT: &str = "nodeLeaseDurationSeconds: 4\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
+const OTHER: &str = "/api/v1/namespaces/default/pods/other";
+
+/// A node that is ready, with a pod that is.
+fn with_web(spec: &Value) -> Joined {
+    let mut joined = Joined::new();
+    joined.start(SHORT, &[]);
+    joined.api.create(&pod("web", spec));
+    joined.wait_until_web_is_ready();
+    joined
+}
+
+impl Joined {
+    /// Whatever a cluster writes in the time between a backup and the need for it; the lease is renewed in it.
+    #[track_caller]
+    fn let_versions_pass(&self) {
+        self.api.pass_versions(100_000);
+        let renewals = self.api.count("patch", LEASE);
+        // The first of these may have been under way.
+        self.api.wait_for_requests("patch", LEASE, renewals + 2);
+    }
+
+    #[track_caller]
+    fn wait_for_restarts(&self, count: u32) {
+        self.api.wait(WEB, "the restarts to be told", |pod| {
+            pod["status"]["containerStatuses"][0]["restartCount"] == count && is_ready(pod)
+        });
+    }
+}
+
+#[test]
+fn what_a_restored_server_has_forgotten_is_told_again_and_nothing_is_restarted() {
+    let joined = with_web(&json!({}));
+    joined.wait_until_ready();
+    let backup = joined.api.back_up();
+    joined.let_versions_pass();
+    joined.node.fake.exit("main", 1);
+    joined.wait_for_restarts(1);
+    let before = joined.running();
+    joined.api.restart_with(&backup);
+    joined.wait_for_restarts(1);
+    // And what is written in the new history is heard.
+    joined.api.patch(&format!("{WEB}/status"), &json!({"status": {"containerStatuses": null}}));
+    joined.wait_for_restarts(1);
+    joined.api.create(&pod("other", &json!({})));
+    joined.api.wait(OTHER, "the pod of the new history to be ready", is_ready);
+    assert!(before.iter().all(|id| joined.running().contains(id)));
+    assert_eq!((joined.lists(PODS), joined.lists(NODES)), (2, 2));
+}
+
+#[test]
+fn versions_that_only_jump_are_listed_once_too() {
+    for version in [10, 1_000_000] {
+        let joined = with_web(&json!({}));
+        let before = joined.running();
+        joined.api.restart_at_version(version);
+        joined.api.wait_for("the pods to be listed again", |world| {
+            let asked = world.requests_of("watch", PODS);
+            asked.filter(|request| request.parameter("sendInitialEvents").is_some()).count() == 2
+        });
+        joined.api.patch(&format!("{WEB}/status"), &json!({"status": {"containerStatuses": null}}));
+        joined.wait_for_restarts(0);
+        assert_eq!((joined.running(), joined.lists(PODS)), (before, 2));
+    }
+}
+
+#[test]
+fn what_came_after_the_backup_goes_and_what_was_deleted_after_it_comes_back() {
+    let joined = with_web(&json!({}));
+    let backup = joined.api.back_up();
+    joined.let_versions_pass();
+    joined.api.create(&pod("other", &json!({})));
+    joined.api.wait(OTHER, "the other pod to be ready", is_ready);
+    joined.api.delete(WEB);
+    joined.api.wait_gone(WEB);
+    joined.node.wait_until("only the other pod is left", |_| joined.running().len() == 1);
+    joined.api.restart_with(&backup);
+    let back = |pod: &Value| is_ready(pod) && pod["metadata"]["deletionTimestamp"].is_null();
+    joined.node.fake.wait_for("the other pod to be ended and web to run", |world| {
+        world.running("web/main").is_some() && world.running("other/main").is_none()
+    });
+    joined.api.wait(WEB, "web to be ready again", back);
+}
+
+#[test]
+fn mirrors_and_maps_follow_a_server_that_was_restored() {
+    let map = |value: &str| {
+        let metadata = json!({"name": "m", "namespace": "default"});
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"k": value}})
+    };
+    let file = |joined: &Joined, content: &str| joined.wait_for_file("kubernetes.io~configmap", "k", content);
+    let mut joined = Joined::new();
+    joined.api.create(&map("one"));
+    joined.start(SHORT, &[]);
+    joined.api.create(&pod("web", &mounted(&json!({"name": "v", "configMap": {"name": "m"}}))));
+    joined.wait_until_web_is_ready();
+    let backup = joined.api.back_up();
+    joined.let_versions_pass();
+    joined.api.update(&map("two"));
+    file(&joined, "two");
+    joined.node.write_manifest(
+        "own",
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: own}\nspec:\n  containers: [{name: main, image: 'localhost/coracle/busybox:1', \
+         imagePullPolicy: IfNotPresent}]\n",
+    );
+    joined.api.wait(MIRROR, "the mirror to be ready", is_ready);
+    let before = joined.running();
+    joined.api.restart_with(&backup);
+    file(&joined, "one");
+    joined.api.update(&map("three"));
+    file(&joined, "three");
+    joined.api.wait(MIRROR, "the mirror to be there again", is_ready);
+    assert_eq!(joined.running(), before);
+    joined.api.delete(WEB);
+    joined.api.wait_gone(WEB);
+}

@@ -1,0 +1,163 @@
+//! Lines that break, stall and creep, and servers that answer by halves or live on another day.
+
+use std::time::{Duration, Instant};
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::fake_api::faults::WatchFault;
+use super::fake_api::request_log::Request;
+use super::fake_api::world::{Network, WatchOrder};
+use super::joined::{Joined, LEASE, NODES};
+use super::pods::{PODS, WEB, is_ready, mounted, pod};
+
+const SHORT: &str = "nodeLeaseDurationSeconds: 4\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn map(value: &str) -> Value {
+    let metadata = json!({"name": "m", "namespace": "default"});
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"k": value}})
+}
+
+/// A pod that follows a map.
+fn with_map(mut joined: Joined) -> Joined {
+    joined.api.create(&map("one"));
+    joined.start(SHORT, &[]);
+    joined.api.create(&pod("web", &mounted(&json!({"name": "v", "configMap": {"name": "m"}}))));
+    joined.wait_until_web_is_ready();
+    joined
+}
+
+impl Joined {
+    #[track_caller]
+    fn wait_for_the_map(&self, content: &str) {
+        self.wait_for_file("kubernetes.io~configmap", "k", content);
+    }
+
+    /// The container ends and is started again while nobody hears of it.
+    fn restart_web(&self) {
+        let before = self.running();
+        self.node.fake.exit("main", 1);
+        self.node.wait_until("the container was started again", |_| {
+            let running = self.running();
+            running.len() == 1 && running != before
+        });
+    }
+
+    #[track_caller]
+    fn wait_until_the_restart_is_told(&self) {
+        let told = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"] == 1 && is_ready(pod);
+        self.api.wait(WEB, "the restart to be told", told);
+    }
+}
+
+#[test]
+fn a_history_that_goes_in_the_midst_of_the_watches_is_listed_once_each() {
+    let joined = with_map(Joined::new());
+    let before = joined.running();
+    joined.api.compact();
+    joined.api.order_watches("*", &WatchOrder::Expire);
+    joined.api.wait_for("all watches to begin anew", |world| {
+        let wholly = |request: &&Request| request.parameter("sendInitialEvents").is_some();
+        let anew = |path: &&str| world.requests_of("watch", path).filter(wholly).count() >= 2;
+        [PODS, NODES, MAPS].iter().all(anew)
+    });
+    joined.api.update(&map("two"));
+    joined.wait_for_the_map("two");
+    joined.api.create(&pod("other", &json!({})));
+    joined.api.wait("/api/v1/namespaces/default/pods/other", "another pod to be ready", is_ready);
+    assert!(before.iter().all(|id| joined.running().contains(id)));
+    assert_eq!([PODS, NODES, MAPS].map(|path| joined.lists(path)), [2, 2, 2]);
+}
+
+/// Longer than every limit of these settings: renewals have a second, and the waits between tries have grown.
+#[test]
+fn a_partition_restarts_nothing_lists_nothing_and_what_happened_in_it_is_told() {
+    for network in [Network::Blackhole, Network::Refused, Network::HungUp] {
+        let joined = with_map(Joined::new());
+        joined.api.set_network(network);
+        let begun = Instant::now();
+        joined.restart_web();
+        let during = joined.running();
+        std::thread::sleep(Duration::from_secs(3).saturating_sub(begun.elapsed()));
+        joined.api.update(&map("two"));
+        joined.api.set_network(Network::Open);
+        joined.wait_until_the_restart_is_told();
+        joined.wait_for_the_map("two");
+        let renewals = joined.api.count("patch", LEASE);
+        joined.api.wait_for_requests("patch", LEASE, renewals + 1);
+        assert_eq!(joined.running(), during);
+        assert_eq!([PODS, NODES, MAPS].map(|path| joined.lists(path)), [1, 1, 1], "{network:?}");
+    }
+}
+
+#[test]
+fn a_line_on_which_a_byte_comes_now_and_then_is_slow_and_nothing_else() {
+    let joined = Joined::new();
+    let pause = Duration::from_micros(500);
+    joined.api.on("watch", "*").watch(WatchFault::Drip { bytes: 1, pause });
+    joined.api.on("*", "*").drip(1, pause);
+    let joined = with_map(joined);
+    let before = joined.running();
+    joined.api.update(&map("two"));
+    joined.wait_for_the_map("two");
+    assert_eq!((joined.running(), joined.api.connections_so_far()), (before, 1));
+    assert_eq!([PODS, NODES, MAPS].map(|path| joined.lists(path)), [1, 1, 1]);
+    joined.api.clear_faults();
+}
+
+#[test]
+fn answers_that_are_half_written_are_neither_believed_nor_taken_for_a_refusal() {
+    let joined = Joined::new();
+    let api = &joined.api;
+    api.on("create", NODES).cut_in_answer().times(1);
+    api.on("create", "*/events").malformed().times(1);
+    api.on("watch", PODS).watch(WatchFault::CutInEvent(0)).times(1);
+    api.on("watch", MAPS).watch(WatchFault::CutInEvent(0)).times(1);
+    let status = format!("{WEB}/status");
+    api.on("patch", &status).cut_in_answer().times(1);
+    api.on("patch", &status).reset_in_answer().times(1);
+    api.on("patch", &status).malformed().times(1);
+    api.on("patch", LEASE).stall_in_answer().times(1);
+    api.on("patch", LEASE).malformed().times(1);
+    let joined = with_map(joined);
+    joined.wait_until_ready();
+    let before = joined.running();
+    joined.restart_web();
+    joined.wait_until_the_restart_is_told();
+    joined.api.update(&map("two"));
+    joined.wait_for_the_map("two");
+    let renewals = joined.api.count("patch", LEASE);
+    joined.api.wait_for_requests("patch", LEASE, renewals + 2);
+    assert_ne!(joined.running(), before);
+    assert_eq!(joined.node.fake.look(|world| world.calls_of("CreateContainer")), 2);
+    assert_eq!(joined.api.list(NODES).len(), 1);
+}
+
+#[test]
+fn a_server_that_lives_on_another_day_ends_nothing_early_and_keeps_nothing_too_long() {
+    for ahead in [SignedDuration::from_hours(24), SignedDuration::from_hours(-24)] {
+        let mut joined = Joined::new();
+        joined.api.set_clock_ahead(ahead);
+        joined.start(SHORT, &[]);
+        let account = json!({"name": "default", "namespace": "default"});
+        joined.api.create(&json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}));
+        let sources = json!([{"serviceAccountToken": {"path": "token"}}]);
+        let mut spec = mounted(&json!({"name": "v", "projected": {"sources": sources}}));
+        spec["serviceAccountName"] = json!("default");
+        // It has not run for an hour, whatever its start seems to be.
+        spec["activeDeadlineSeconds"] = json!(3600);
+        spec["terminationGracePeriodSeconds"] = json!(1);
+        joined.api.create(&pod("web", &spec));
+        joined.wait_until_web_is_ready();
+        let before = joined.running();
+        let renewals = joined.api.count("patch", LEASE);
+        joined.api.wait_for_requests("patch", LEASE, renewals + 3);
+        assert_eq!(joined.running(), before);
+        assert_eq!(joined.api.count("create", "/api/v1/namespaces/default/serviceaccounts/default/token"), 1);
+        assert_eq!([PODS, NODES].map(|path| joined.lists(path)), [1, 1]);
+        joined.api.delete(WEB);
+        joined.api.wait_gone(WEB);
+        joined.node.wait_until_nothing_is_left();
+    }
+}
