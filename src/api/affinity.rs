@@ -55,6 +55,21 @@ words! {
     }
 }
 
+object! {
+    /// Objects whose labels are as all of it says; an empty one selects every object.
+    pub struct LabelSelector {
+        match_labels: Map<String>,
+        match_expressions: Vec<NodeSelectorRequirement>,
+    }
+}
+
+impl LabelSelector {
+    pub fn selects(&self, labels: &Map<String>) -> bool {
+        self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.match_expressions.iter().all(|label| label.holds(labels.get(&label.key).map(String::as_str)))
+    }
+}
+
 /// The only field of a node that a term may be about.
 pub const NODE_NAME_FIELD: &str = "metadata.name";
 

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::affinity::LabelSelector;
 use super::container::{ObjectFieldSelector, PullPolicy, ResourceFieldSelector};
 use super::map::Map;
 use super::pod::LocalObjectReference;
@@ -145,7 +146,7 @@ pub struct VolumeProjection {
 
 one_of! {
     pub enum ProjectionSource {
-        ClusterTrustBundle(Box<Value>) = "clusterTrustBundle",
+        ClusterTrustBundle(Box<ClusterTrustBundleProjection>) = "clusterTrustBundle",
         ConfigMap(ObjectProjection) = "configMap",
         DownwardApi(DownwardApiProjection) = "downwardAPI",
         PodCertificate(Box<Value>) = "podCertificate",
@@ -155,6 +156,19 @@ one_of! {
 }
 
 one_of_object!(VolumeProjection { @one source: ProjectionSource, default None });
+
+object! {
+    /// Certificates to believe: of the bundle of this name, or of those of a signer.
+    pub struct ClusterTrustBundleProjection {
+        @always {
+            path: String,
+        }
+        name: Option<String>,
+        signer_name: Option<String>,
+        label_selector: Option<Box<LabelSelector>>,
+        optional: Option<bool>,
+    }
+}
 
 object! {
     /// A ConfigMap or a Secret in a projected volume.

@@ -10,7 +10,7 @@ use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::{AlgorithmIdentifier, PrivateKeyDer, PrivatePkcs8KeyDer, alg_id};
 use rustls::sign::{Signer, SigningKey};
 
-use super::pem::{self, NoPem};
+use crate::wire::pem::{self, NoPem};
 
 /// A private key. Nothing of it is ever shown.
 #[derive(Clone)]

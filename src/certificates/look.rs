@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use super::kubeconfig;
 use super::pair::Pair;
-use super::pem;
 use super::request::Names;
 use super::rotation::{Held, Present, Seconds, Standing};
 use super::store::{Store, StoreError};
@@ -14,6 +13,7 @@ use crate::apiserver::{Kubeconfig, Pem};
 use crate::error::ErrorChain;
 use crate::host::directories::set_aside;
 use crate::host::{clock, file};
+use crate::wire::pem;
 use crate::wire::x509::Certificate;
 
 /// Where everything is.

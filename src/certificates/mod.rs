@@ -13,7 +13,6 @@ mod key;
 mod kubeconfig;
 mod look;
 mod pair;
-mod pem;
 mod request;
 mod rotation;
 mod signing_request;

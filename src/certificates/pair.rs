@@ -7,7 +7,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::sign::CertifiedKey;
 
 use super::key::{Key, KeyError};
-use super::pem::{self, NoPem};
+use crate::wire::pem::{self, NoPem};
 use crate::wire::x509::Certificate;
 
 /// What a connection proves with who this node is.

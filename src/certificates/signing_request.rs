@@ -3,9 +3,9 @@
 use ring::digest;
 use serde_json::{Value, json};
 
-use super::pem;
 use super::request::Names;
 use crate::api::Bytes;
+use crate::wire::pem;
 
 /// Which of the node's two certificates is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

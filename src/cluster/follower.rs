@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use crate::api::{ConfigMap, DecodeError, PodUid, Secret, decode};
 use crate::apiserver::{ApiError, Change, Client, Collection, Request, reflect};
 use crate::objects::{
-    ConfigObject, Content, ObjectKey, ObjectKind, ObjectNews, PersistentVolume, Service, TokenKey, Topic, bound_volume,
-    is_bound_to,
+    BundleKey, ConfigObject, Content, ObjectKey, ObjectKind, ObjectNews, PersistentVolume, Service, TokenKey, Topic,
+    TrustBundle, bound_volume, is_bound_to,
 };
 use crate::pods::SyncEvent;
 use crate::rt;
@@ -35,6 +35,9 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// A claim that is not bound yet is asked for again after so long, and then twice as long.
 const CLAIM_FIRST: Duration = Duration::from_secs(2);
 const CLAIM_LONGEST: Duration = Duration::from_secs(60);
+/// A server that has no version of an API is asked again after so long, and then twice as long.
+const VERSION_FIRST: Duration = Duration::from_secs(2);
+const VERSION_LONGEST: Duration = Duration::from_secs(600);
 /// A token of a server that does not say how long it is valid.
 const HOUR: Duration = Duration::from_secs(3600);
 const TOKEN_JITTER: Duration = Duration::from_secs(10);
@@ -67,6 +70,7 @@ fn begin(client: Client, inbox: Sender<SyncEvent>, topic: Topic) -> rt::Task<()>
             let class = Collection { path, field_selector: format!("metadata.name={name}"), bookmarks: false };
             rt::spawn(follow(client, class, topic, inbox))
         }
+        Topic::TrustBundles(key) => rt::spawn(follow_bundles(client, key, topic, inbox)),
         Topic::Object(key) => rt::spawn(follow(client, one_object(&key), topic, inbox)),
         Topic::Services(namespace) => rt::spawn(follow(client, services(&namespace, String::new()), topic, inbox)),
         Topic::ApiServerService => {
@@ -97,6 +101,39 @@ async fn follow(client: Client, collection: Collection, topic: Topic, inbox: Sen
     drop(follower);
     // Nothing more is asked for; the task stands for what is known, until nobody needs it.
     std::future::pending::<()>().await;
+}
+
+/// Bundles of the newest version of their API that the server has.
+async fn follow_bundles(client: Client, key: BundleKey, topic: Topic, inbox: Sender<SyncEvent>) {
+    let mut backoff = Backoff::new(VERSION_FIRST, VERSION_LONGEST);
+    let path = loop {
+        let why = match bundles_path(&client).await {
+            Ok(Some(path)) => break path,
+            Ok(None) => "the server has no ClusterTrustBundles".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        if inbox.send(SyncEvent::Object(ObjectNews::Failed(topic.clone(), why))).await.is_err() {
+            return;
+        }
+        rt::sleep(jitter(backoff.next_wait(), 0.5, rt::random())).await;
+    };
+    let field_selector = match key {
+        BundleKey::Named(name) => format!("metadata.name={name}"),
+        BundleKey::Signed(signer) => format!("spec.signerName={signer}"),
+    };
+    follow(client, Collection { path, field_selector, bookmarks: false }, topic, inbox).await;
+}
+
+async fn bundles_path(client: &Client) -> Result<Option<String>, ApiError> {
+    for version in ["v1", "v1beta1", "v1alpha1"] {
+        let path = format!("/apis/certificates.k8s.io/{version}/clustertrustbundles");
+        match client.send(&Request::get(path.as_str()).with_query("limit", "1")).await {
+            Ok(_) => return Ok(Some(path)),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
 /// Until nothing more can be news.
@@ -138,6 +175,7 @@ fn news(topic: &Topic, there: &BTreeMap<String, Value>) -> ObjectNews {
             Some(Ok(Content::Services(there.values().filter_map(Service::read).collect())))
         }
         Topic::RuntimeClass(name) => there.get(name).map(|class| Ok(Content::RuntimeHandler(handler_of(class)))),
+        Topic::TrustBundles(_) => Some(Ok(Content::TrustBundles(there.values().map(TrustBundle::read).collect()))),
         Topic::Claim { .. } | Topic::Token(_) => None,
     };
     match content.transpose() {

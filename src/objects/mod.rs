@@ -9,22 +9,24 @@ mod news;
 mod persistent_volume;
 mod references;
 mod service;
+mod trust_bundle;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::api::{Pod, Time};
+use crate::api::{ClusterTrustBundleProjection, Pod, Time};
 
 pub(crate) use config_object::{ConfigObject, ObjectKey, ObjectKind};
 use needs::Known;
-pub(crate) use needs::{Lookup, TokenKey, Topic};
+pub(crate) use needs::{BundleKey, Lookup, TokenKey, Topic};
 pub(crate) use news::{Content, ObjectNews};
 pub(crate) use persistent_volume::{PersistentSource, PersistentVolume, bound_volume, is_bound_to};
 pub(crate) use references::{references, volumes_follow};
 pub(crate) use service::Service;
 #[cfg(test)]
 pub(crate) use service::ServicePort;
+pub(crate) use trust_bundle::TrustBundle;
 
 /// An object, and where it stands.
 #[derive(Clone, Debug)]
@@ -98,6 +100,24 @@ impl Objects {
     pub(crate) fn token(&self, key: TokenKey) -> Lookup<&str> {
         match self.known.get(&Topic::Token(key)) {
             Lookup::Found(Content::Token(token)) => Lookup::Found(token),
+            Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
+            Lookup::Unknown(why) => Lookup::Unknown(why),
+        }
+    }
+
+    /// What a pod is to believe, in PEM.
+    pub(crate) fn trust_anchors(&self, projection: &ClusterTrustBundleProjection) -> Lookup<String> {
+        let Some(key) = BundleKey::of(projection) else { return Lookup::Missing };
+        let is_named = matches!(key, BundleKey::Named(_));
+        match self.known.get(&Topic::TrustBundles(key)) {
+            Lookup::Found(Content::TrustBundles(bundles)) => {
+                let selector = projection.label_selector.as_deref();
+                // Without a selector none of a signer's bundles is meant, with an empty one all of them are.
+                let is_meant =
+                    |bundle: &&TrustBundle| is_named || selector.is_some_and(|selector| bundle.is_in(selector));
+                let meant: Vec<&TrustBundle> = bundles.iter().filter(is_meant).collect();
+                if meant.is_empty() { Lookup::Missing } else { Lookup::Found(trust_bundle::anchors(&meant)) }
+            }
             Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
             Lookup::Unknown(why) => Lookup::Unknown(why),
         }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ObjectKey, references};
-use crate::api::{Pod, PodUid, ProjectionSource, ServiceAccountTokenProjection, VolumeSource};
+use crate::api::{
+    ClusterTrustBundleProjection, Pod, PodUid, ProjectionSource, ServiceAccountTokenProjection, VolumeSource,
+};
 
 /// One thing of the API server that is followed for as long as a pod needs it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +22,23 @@ pub(crate) enum Topic {
     },
     /// By its name.
     RuntimeClass(String),
+    TrustBundles(BundleKey),
+}
+
+/// Which ClusterTrustBundles.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum BundleKey {
+    Named(String),
+    /// All of a signer.
+    Signed(String),
+}
+
+impl BundleKey {
+    /// `None` for a projection that names nothing, which no API server takes.
+    pub(crate) fn of(projection: &ClusterTrustBundleProjection) -> Option<Self> {
+        let signed = || projection.signer_name.clone().map(Self::Signed);
+        projection.name.clone().map(Self::Named).or_else(signed)
+    }
 }
 
 /// A token by which a pod proves who it is.
@@ -46,7 +65,11 @@ impl Topic {
         if pod.spec.enable_service_links.unwrap_or(true) {
             topics.insert(Self::Services(namespace.clone()));
         }
-        topics.extend(tokens(pod).map(|token| Self::Token(TokenKey::of(pod, token))));
+        topics.extend(projections(pod).filter_map(|projection| match projection {
+            ProjectionSource::ServiceAccountToken(token) => Some(Self::Token(TokenKey::of(pod, token))),
+            ProjectionSource::ClusterTrustBundle(bundle) => BundleKey::of(bundle).map(Self::TrustBundles),
+            _ => None,
+        }));
         topics.extend(pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
             VolumeSource::PersistentVolumeClaim(claim) => Some(Self::claim(pod, &claim.claim_name)),
             _ => None,
@@ -65,15 +88,12 @@ impl Topic {
     }
 }
 
-fn tokens(pod: &Pod) -> impl Iterator<Item = &ServiceAccountTokenProjection> {
+fn projections(pod: &Pod) -> impl Iterator<Item = &ProjectionSource> {
     let projected = pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
         VolumeSource::Projected(projected) => Some(projected),
         _ => None,
     });
-    projected.flat_map(|projected| &projected.sources).filter_map(|source| match &source.source {
-        ProjectionSource::ServiceAccountToken(token) => Some(token),
-        _ => None,
-    })
+    projected.flat_map(|projected| &projected.sources).map(|source| &source.source)
 }
 
 impl TokenKey {
@@ -185,6 +205,18 @@ mod tests {
         let wanted =
             [object("kube-root-ca.crt"), Topic::Services("ns".into()), Topic::ApiServerService, Topic::Token(key)];
         assert_eq!(topics, wanted.into_iter().collect());
+    }
+
+    #[test]
+    fn bundles_are_followed_by_their_name_or_by_their_signer() {
+        let bundle = |more: serde_json::Value| json!({"clusterTrustBundle": more});
+        let named = bundle(json!({"name": "a", "path": "a.pem"}));
+        let signed = bundle(json!({"signerName": "example.com/s", "labelSelector": {}, "path": "s.pem"}));
+        let volumes = json!([{"name": "v", "projected": {"sources": [named, signed]}}]);
+        let topics = Topic::of(&pod(json!({"enableServiceLinks": false, "volumes": volumes})));
+        let keys = [BundleKey::Named("a".into()), BundleKey::Signed("example.com/s".into())];
+        let wanted = keys.map(Topic::TrustBundles).into_iter().chain([Topic::ApiServerService]);
+        assert_eq!(topics, wanted.collect());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{ConfigObject, PersistentVolume, Service, Topic};
+use super::{ConfigObject, PersistentVolume, Service, Topic, TrustBundle};
 
 #[derive(Clone, PartialEq)]
 pub(crate) enum ObjectNews {
@@ -20,6 +20,7 @@ pub(crate) enum Content {
     Token(String),
     Volume(PersistentVolume),
     RuntimeHandler(String),
+    TrustBundles(Vec<TrustBundle>),
 }
 
 impl fmt::Debug for ObjectNews {

@@ -103,12 +103,19 @@ pub(crate) enum FilesProblem {
     NoToken {
         why: String,
     },
+    /// No bundle of this name; `None`: none that a signer and a selector ask for.
+    NoTrustBundle {
+        name: Option<String>,
+    },
     /// The API server could not be asked for an object.
     ObjectUnknown {
         kind: ObjectKind,
         why: String,
     },
     Several(Vec<FilesProblem>),
+    TrustBundleUnknown {
+        why: String,
+    },
 }
 
 impl Error {
@@ -200,6 +207,14 @@ impl fmt::Display for FilesProblem {
             }
             Self::NoSuchObject { kind, name } => write!(f, "{} {name:?} not found", kind.resource()),
             Self::NoToken { why } => write!(f, "failed to fetch token: {why}"),
+            Self::NoTrustBundle { name: Some(name) } => {
+                let what = format!("clustertrustbundle.certificates.k8s.io {name:?} not found");
+                write!(f, "while getting ClusterTrustBundle: {what}")
+            }
+            Self::NoTrustBundle { name: None } => {
+                f.write_str("combination of signerName and labelSelector matched zero ClusterTrustBundles")
+            }
+            Self::TrustBundleUnknown { why } => write!(f, "failed to sync clustertrustbundle cache: {why}"),
             Self::ObjectUnknown { kind, why } => write!(f, "failed to sync {} cache: {why}", kind.resource()),
             Self::Several(problems) => {
                 for (index, problem) in problems.iter().enumerate() {

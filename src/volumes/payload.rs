@@ -6,8 +6,8 @@ use std::path::{Component, Path, PathBuf};
 use super::SetUp;
 use super::error::FilesProblem;
 use crate::api::{
-    DownwardApiVolumeFile, KeyToPath, ObjectProjection, Pod, ProjectedVolumeSource, ProjectionSource,
-    ServiceAccountTokenProjection, VolumeSource, metadata_field, resource_field,
+    ClusterTrustBundleProjection, DownwardApiVolumeFile, KeyToPath, ObjectProjection, Pod, ProjectedVolumeSource,
+    ProjectionSource, ServiceAccountTokenProjection, VolumeSource, metadata_field, resource_field,
 };
 use crate::objects::{ConfigObject, Lookup, ObjectKind, TokenKey};
 
@@ -80,7 +80,8 @@ impl Files<'_> {
                 }
                 ProjectionSource::DownwardApi(fields) => self.add_fields(&fields.items, mode),
                 ProjectionSource::ServiceAccountToken(token) => self.add_token(token, mode),
-                ProjectionSource::ClusterTrustBundle(_) | ProjectionSource::PodCertificate(_) => {
+                ProjectionSource::ClusterTrustBundle(bundle) => self.add_trust_anchors(bundle, mode),
+                ProjectionSource::PodCertificate(_) => {
                     Err(FilesProblem::NeedsCluster { kind: projection.source.key() })
                 }
             };
@@ -118,7 +119,6 @@ impl Files<'_> {
         Ok(())
     }
 
-    /// Who the pod runs as owns its token and nobody else reads it, if that is known of all of its containers.
     fn add_token(
         &mut self,
         token: &ServiceAccountTokenProjection,
@@ -132,12 +132,33 @@ impl Files<'_> {
             Lookup::Missing => return Err(FilesProblem::NoToken { why: "the server has none".to_owned() }),
             Lookup::Unknown(why) => return Err(FilesProblem::NoToken { why }),
         };
+        self.add_own(&token.path, text.as_bytes().to_owned(), default_mode)
+    }
+
+    fn add_trust_anchors(
+        &mut self,
+        bundle: &ClusterTrustBundleProjection,
+        default_mode: Option<i32>,
+    ) -> Result<(), FilesProblem> {
+        if !self.pod.is_of_cluster() {
+            return Err(FilesProblem::NeedsCluster { kind: "clusterTrustBundle" });
+        }
+        let text = match self.with.objects.trust_anchors(bundle) {
+            Lookup::Found(text) => text,
+            Lookup::Missing if bundle.optional == Some(true) => String::new(),
+            Lookup::Missing => return Err(FilesProblem::NoTrustBundle { name: bundle.name.clone() }),
+            Lookup::Unknown(why) => return Err(FilesProblem::TrustBundleUnknown { why }),
+        };
+        self.add_own(&bundle.path, text.into_bytes(), default_mode)
+    }
+
+    /// Who the pod runs as owns the file and nobody else reads it, if that is known of all of its containers.
+    fn add_own(&mut self, path: &str, content: Vec<u8>, default_mode: Option<i32>) -> Result<(), FilesProblem> {
         let user = single_user(self.pod);
         let has_group = self.pod.spec.security_context.as_ref().is_some_and(|context| context.fs_group.is_some());
-        let mode = if user.is_some() || has_group { Some(OWN_TOKEN_MODE) } else { None };
-        let content = text.as_bytes().to_owned();
-        self.add(&token.path, content, mode, default_mode)?;
-        if let Some(file) = place(&token.path).and_then(|place| self.payload.get_mut(&place)) {
+        let mode = if user.is_some() || has_group { Some(OWN_MODE) } else { None };
+        self.add(path, content, mode, default_mode)?;
+        if let Some(file) = place(path).and_then(|place| self.payload.get_mut(&place)) {
             file.user = user;
         }
         Ok(())
@@ -200,7 +221,7 @@ fn single_user(pod: &Pod) -> Option<u32> {
 }
 
 const DEFAULT_MODE: u32 = 0o644;
-const OWN_TOKEN_MODE: i32 = 0o600;
+const OWN_MODE: i32 = 0o600;
 
 #[cfg(test)]
 mod tests;

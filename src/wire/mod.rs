@@ -6,5 +6,6 @@ pub mod grpc;
 pub mod hpack;
 pub mod http1;
 pub mod http2;
+pub mod pem;
 pub mod protobuf;
 pub mod x509;

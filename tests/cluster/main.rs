@@ -33,3 +33,4 @@ mod registration;
 mod secrets;
 mod shutdown;
 mod status;
+mod trust_bundles;

@@ -58,9 +58,8 @@ pub(super) fn check_projected(volume: &ProjectedVolumeSource, scope: &Scope<'_>,
                 take(&mut files, &token.path, &path.key("path"), faults);
             }
             ProjectionSource::ClusterTrustBundle(bundle) => {
-                let file = bundle.get("path").and_then(serde_json::Value::as_str).unwrap_or_default();
-                file_paths::in_volume(file, &path.key("path"), faults);
-                take(&mut files, file, &path.key("path"), faults);
+                file_paths::in_volume(&bundle.path, &path.key("path"), faults);
+                take(&mut files, &bundle.path, &path.key("path"), faults);
             }
             // Its paths are the business of the API server that signs it.
             ProjectionSource::PodCertificate(_) => {}

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use ring::digest::{SHA256, digest};
 
-use crate::certificates::pem;
+use crate::wire::pem;
 use crate::wire::x509::Certificate;
 
 /// `sha256:` and the SHA-256 of a public key with its algorithm (SubjectPublicKeyInfo), in hex: as `kubeadm` prints it.

@@ -5,12 +5,12 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::api::Bytes;
 
-pub(crate) const CERTIFICATE: &str = "CERTIFICATE";
-pub(crate) const CERTIFICATE_REQUEST: &str = "CERTIFICATE REQUEST";
-pub(crate) const PRIVATE_KEY: &str = "PRIVATE KEY";
+pub const CERTIFICATE: &str = "CERTIFICATE";
+pub const CERTIFICATE_REQUEST: &str = "CERTIFICATE REQUEST";
+pub const PRIVATE_KEY: &str = "PRIVATE KEY";
 
 /// The text of one section.
-pub(crate) fn encode(label: &str, der: &[u8]) -> String {
+pub fn encode(label: &str, der: &[u8]) -> String {
     const LINE: usize = 64;
     let text = Bytes(der.to_vec()).to_base64();
     let mut out = format!("-----BEGIN {label}-----\n");
@@ -25,19 +25,19 @@ pub(crate) fn encode(label: &str, der: &[u8]) -> String {
 }
 
 /// The certificates of a text, in their order; whatever else is in it is passed over.
-pub(crate) fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, NoPem> {
+pub fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, NoPem> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
     found.ok().filter(|found| !found.is_empty()).ok_or(NoPem("a certificate"))
 }
 
 /// The first private key of a text: PKCS #8, or one of the older forms that upstream's tools write.
-pub(crate) fn private_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, NoPem> {
+pub fn private_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, NoPem> {
     PrivateKeyDer::from_pem_slice(text).map_err(|_| NoPem("a private key"))
 }
 
 /// What was looked for and is not there. What there is instead is not shown: it may be a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoPem(pub(super) &'static str);
+pub struct NoPem(pub &'static str);
 
 impl std::fmt::Display for NoPem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
