@@ -1,9 +1,8 @@
 //! The client: requests to one API server, over a connection that is made when it is needed.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt;
 use std::path::PathBuf;
-use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
@@ -11,19 +10,19 @@ use serde_json::Value;
 
 use super::ApiError;
 use super::access::Access;
-use super::connect::connect;
+use super::connect::{Socket, connect};
+use super::exchange::{Exchange, Link, Ongoing, ended};
 use super::gzip;
 use super::history;
-use super::link::{Link, Ongoing};
 use super::request::{Caller, Request};
 use super::retry;
 use super::traffic::Traffic;
 use crate::api::{Decode, UriScheme, decode};
 use crate::error::ErrorChain;
 use crate::net::Dialer;
-use crate::rpc::{Signal, drive};
-use crate::rt::{self, Task};
-use crate::time::{Backoff, jitter};
+use crate::rpc::{Attempt, Connector, Signal, live};
+use crate::rt;
+use crate::time::Backoff;
 
 /// A handle on the connection to the API server; clones share it.
 #[derive(Clone)]
@@ -32,23 +31,21 @@ pub(crate) struct Client {
 }
 
 struct Inner {
-    source: Source,
-    dialer: Dialer,
-    place: RefCell<Place>,
-    backoff: RefCell<Backoff>,
-    /// No try to connect before this moment.
-    not_before: Cell<Option<Instant>>,
-    /// Host and port of the last try.
-    server: RefCell<String>,
-    /// Why the last try failed; nothing once one has not.
-    failure: RefCell<Option<ApiError>>,
-    /// One for each connection that is not closed: those that the server is leaving still have requests to end.
-    tasks: RefCell<Vec<Task<()>>>,
-    traffic: Rc<Traffic>,
+    way: Rc<Way>,
+    connector: Rc<Connector<Exchange>>,
     /// The server did not know who asks.
     unauthorized: Signal,
     /// The server has begun another history of its objects.
     histories: Signal,
+}
+
+/// What it takes to connect.
+struct Way {
+    source: Source,
+    dialer: Dialer,
+    traffic: Rc<Traffic>,
+    /// Host and port of the last try.
+    server: RefCell<String>,
 }
 
 /// Where what it takes to connect comes from.
@@ -57,20 +54,6 @@ pub(crate) enum Source {
     /// Read anew for each connection.
     Kubeconfig(PathBuf),
     Given(Box<Access>),
-}
-
-#[derive(Clone)]
-enum Place {
-    Away,
-    Connecting(Rc<Attempt>),
-    Connected(Rc<Link>),
-}
-
-/// A try to connect, for all requests that wait for it.
-#[derive(Default)]
-struct Attempt {
-    outcome: RefCell<Option<Result<Rc<Link>, ApiError>>>,
-    done: Signal,
 }
 
 /// What the server has answered to a request that it has carried out.
@@ -89,6 +72,8 @@ pub(crate) struct Stream {
 const LARGEST: usize = 32 << 20;
 const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 const BACKOFF_MOST: Duration = Duration::from_secs(20);
+/// A fleet whose server comes back does not arrive as one.
+const SPREAD: f64 = 0.5;
 /// From the name of the server to its first word.
 const CONNECT: Duration = Duration::from_secs(15);
 /// A server that knows the caller no more is asked with what stands on the disk now, so often at most.
@@ -97,16 +82,11 @@ const RENEW: Duration = Duration::from_secs(10);
 impl Client {
     /// Nothing is connected before the first request.
     pub(crate) fn new(source: Source, dialer: Dialer) -> Self {
+        let way = Way { source, dialer, traffic: Rc::default(), server: RefCell::default() };
+        let connector = Connector::new(Backoff::new(BACKOFF_FIRST, BACKOFF_MOST), SPREAD);
         let inner = Inner {
-            source,
-            dialer,
-            place: RefCell::new(Place::Away),
-            backoff: RefCell::new(Backoff::new(BACKOFF_FIRST, BACKOFF_MOST)),
-            not_before: Cell::new(None),
-            server: RefCell::default(),
-            failure: RefCell::new(None),
-            tasks: RefCell::new(Vec::new()),
-            traffic: Rc::default(),
+            way: Rc::new(way),
+            connector: Rc::new(connector),
             unauthorized: Signal::default(),
             histories: Signal::default(),
         };
@@ -167,20 +147,21 @@ impl Client {
 
     async fn begin(&self, request: &Request, left: Duration) -> Result<(Ongoing, Instant), ApiError> {
         let Ok(link) = rt::deadline(left, self.inner.link()).await else {
-            let last = self.inner.failure.borrow().clone();
-            return Err(last.unwrap_or(ApiError::NeverSent));
+            return Err(self.inner.connector.failure().unwrap_or(ApiError::NeverSent));
         };
-        let begun = Instant::now();
-        Ok((link?.begin(request)?, begun))
+        let (link, begun) = (link?, Instant::now());
+        let head = request.head(&link.caller);
+        Ok((link.begin(head, request.content().to_vec(), Exchange::default())?, begun))
     }
 
     /// Nobody waits any longer. A connection on which nothing at all has come meanwhile is dead, and with it every
     /// watch: the next request makes another.
     fn give_up(&self, ongoing: Ongoing, begun: Instant) -> ApiError {
+        let error = if ongoing.is_unseen() { ApiError::NeverSent } else { ApiError::Timeout };
         let link = Rc::clone(&ongoing.link);
-        let error = ongoing.give_up();
+        drop(ongoing);
         if link.heard.get() <= begun {
-            link.end("nothing was heard any more");
+            link.end(ApiError::Lost("nothing was heard any more".into()));
         }
         error
     }
@@ -191,19 +172,17 @@ impl Client {
             self.inner.unauthorized.notify();
         }
         if error.is_unauthorized() && link.made.elapsed() >= RENEW {
-            link.end("the server does not know this client any more");
+            link.end(ApiError::Lost("the server does not know this client any more".into()));
         }
         error
     }
 
     /// Certificate, token or address have changed: what is asked from now on is asked with the new ones.
     pub(crate) fn renew(&self) {
-        let place = self.inner.place.borrow().clone();
-        if let Place::Connected(link) = place {
-            link.end("what it takes to connect has changed");
+        if let Some(link) = self.inner.connector.connected_link() {
+            link.end(ApiError::Lost("what it takes to connect has changed".into()));
         }
-        self.inner.backoff.borrow_mut().reset();
-        self.inner.not_before.set(None);
+        self.inner.connector.renewed();
     }
 
     /// Each time that the server does not know who asks.
@@ -213,7 +192,7 @@ impl Client {
 
     /// Host and port; empty before the first try.
     pub(crate) fn server(&self) -> String {
-        self.inner.server.borrow().clone()
+        self.inner.way.server.borrow().clone()
     }
 
     /// The server's versions have gone back: whatever is followed is to be asked for anew.
@@ -227,16 +206,16 @@ impl Client {
     }
 
     pub(crate) fn is_connected(&self) -> bool {
-        matches!(&*self.inner.place.borrow(), Place::Connected(link) if link.takes_calls())
+        self.inner.connector.connected_link().is_some()
     }
 
     /// Why there is no connection, if one was tried.
     pub(crate) fn failure(&self) -> Option<ApiError> {
-        self.inner.failure.borrow().clone()
+        self.inner.connector.failure()
     }
 
     pub(crate) fn traffic(&self) -> &Traffic {
-        &self.inner.traffic
+        &self.inner.way.traffic
     }
 }
 
@@ -280,51 +259,13 @@ impl Stream {
 }
 
 impl Inner {
-    /// The connection for a request: the one there is, or the next one that comes about.
-    async fn link(self: &Rc<Self>) -> Result<Rc<Link>, ApiError> {
-        let place = self.place.borrow().clone();
-        let attempt = match place {
-            Place::Connected(link) if link.takes_calls() => return Ok(link),
-            Place::Connected(_) | Place::Away => self.connect(),
-            Place::Connecting(attempt) => attempt,
-        };
-        attempt.done.beyond(0).await;
-        let outcome = attempt.outcome.borrow().clone();
-        // `done` comes after the outcome.
-        outcome.unwrap_or(Err(ApiError::NeverSent))
+    async fn link(&self) -> Result<Rc<Link>, ApiError> {
+        let connect = |attempt| rt::spawn(run(Rc::downgrade(&self.connector), attempt, Rc::clone(&self.way)));
+        self.connector.link(connect).await
     }
+}
 
-    fn connect(self: &Rc<Self>) -> Rc<Attempt> {
-        let attempt = Rc::new(Attempt::default());
-        self.place.replace(Place::Connecting(Rc::clone(&attempt)));
-        let task = rt::spawn(run(Rc::downgrade(self), Rc::clone(&attempt)));
-        let mut tasks = self.tasks.borrow_mut();
-        tasks.retain(|task| !task.is_finished());
-        tasks.push(task);
-        attempt
-    }
-
-    fn connected(&self, link: &Rc<Link>) {
-        self.backoff.borrow_mut().reset();
-        self.failure.take();
-        self.place.replace(Place::Connected(Rc::clone(link)));
-    }
-
-    /// The waits are stretched, each by another bit: a fleet whose server comes back does not arrive as one.
-    fn failed(&self, error: &ApiError) {
-        self.failure.replace(Some(error.clone()));
-        let wait = jitter(self.backoff.borrow_mut().next_wait(), 0.5, rt::random());
-        self.not_before.set(Instant::now().checked_add(wait));
-        self.place.replace(Place::Away);
-    }
-
-    fn lost(&self, link: &Rc<Link>) {
-        let current = matches!(&*self.place.borrow(), Place::Connected(current) if Rc::ptr_eq(current, link));
-        if current {
-            self.place.replace(Place::Away);
-        }
-    }
-
+impl Way {
     async fn access(&self) -> Result<Access, ApiError> {
         match &self.source {
             Source::Given(access) => Ok(Access::clone(access)),
@@ -335,78 +276,38 @@ impl Inner {
             }
         }
     }
+
+    async fn connect(&self) -> Result<(Access, Socket), ApiError> {
+        let access = self.access().await?;
+        self.server.replace(access.url.authority());
+        let socket = rt::deadline(CONNECT, connect(&self.dialer, &access, &self.traffic)).await;
+        let socket = match socket {
+            Ok(Ok(socket)) => Ok(socket),
+            Ok(Err(error)) => Err(unreachable(&access, &ErrorChain(&error))),
+            Err(rt::Elapsed) => Err(unreachable(&access, &rt::Elapsed)),
+        };
+        Ok((access, socket?))
+    }
 }
 
-impl Attempt {
-    fn finish(&self, outcome: Result<Rc<Link>, ApiError>) {
-        *self.outcome.borrow_mut() = Some(outcome);
-        self.done.notify();
-    }
+fn unreachable(access: &Access, why: &dyn fmt::Display) -> ApiError {
+    ApiError::Unreachable(format!("connect to the API server {}: {why}", access.url.authority()).into())
 }
 
 /// The life of one connection, from the try to the loss.
-async fn run(client: Weak<Inner>, attempt: Rc<Attempt>) {
-    let not_before = client.upgrade().and_then(|client| client.not_before.take());
-    if let Some(moment) = not_before {
+async fn run(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exchange>>, way: Rc<Way>) {
+    if let Some(moment) = attempt.not_before {
         rt::sleep_until(moment).await;
     }
-    let Some(inner) = client.upgrade() else { return };
-    let access = match inner.access().await {
-        Ok(access) => access,
+    match way.connect().await {
+        // With TLS 1.3 the server's first word is also that it does not want this client's certificate.
+        Ok((access, socket)) => {
+            let silent = |cause| unreachable(&access, &ended(&cause));
+            live(&connector, &attempt, caller(&access), (socket.clone(), socket), CONNECT, silent).await;
+        }
         Err(error) => {
-            inner.failed(&error);
-            return attempt.finish(Err(error));
-        }
-    };
-    inner.server.replace(access.url.authority());
-    let unreachable = |why: &dyn fmt::Display| {
-        ApiError::Unreachable(format!("connect to the API server {}: {why}", access.url.authority()).into())
-    };
-    let link = Rc::new(Link::new(caller(&access), Instant::now()));
-    let socket = {
-        let connecting = connect(&inner.dialer, &access, &inner.traffic);
-        rt::deadline(CONNECT, connecting).await
-    };
-    drop(inner);
-    let lost = match socket {
-        Err(rt::Elapsed) => Err(unreachable(&rt::Elapsed)),
-        Ok(Err(error)) => Err(unreachable(&ErrorChain(&error))),
-        Ok(Ok(socket)) => {
-            let (mut reader, mut writer) = (socket.clone(), socket);
-            let mut driven = pin!(drive(&mut reader, &mut writer, &*link));
-            let ready = async {
-                link.ready().await;
-                None
-            };
-            let early = async { Some(driven.as_mut().await) };
-            // A server counts as connected when it has answered: a request never leaves to one that has not. With TLS
-            // 1.3 it says only now that it does not want this client's certificate.
-            match rt::deadline(CONNECT, rt::either(ready, early)).await {
-                Err(rt::Elapsed) => Err(unreachable(&rt::Elapsed)),
-                Ok(Some(Ok(()))) => Err(unreachable(&"the server has closed the connection")),
-                Ok(Some(Err(error))) => Err(unreachable(&ErrorChain(&error))),
-                Ok(None) => {
-                    if let Some(client) = client.upgrade() {
-                        client.connected(&link);
-                    }
-                    attempt.finish(Ok(Rc::clone(&link)));
-                    Ok(driven.await)
-                }
-            }
-        }
-    };
-    match lost {
-        Err(error) => {
-            if let Some(client) = client.upgrade() {
-                client.failed(&error);
-            }
-            attempt.finish(Err(error));
-        }
-        Ok(ended) => {
-            let why = ended.err().map(|error| ErrorChain(&error).to_string());
-            link.end(why.as_deref().unwrap_or("the server has closed it"));
-            if let Some(client) = client.upgrade() {
-                client.lost(&link);
+            if let Some(connector) = connector.upgrade() {
+                connector.failed(&attempt, error);
             }
         }
     }
@@ -437,6 +338,6 @@ fn agent() -> String {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Client({:?})", self.inner.source)
+        write!(f, "Client({:?})", self.inner.way.source)
     }
 }

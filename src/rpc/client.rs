@@ -1,27 +1,18 @@
 //! The client: calls to one Unix socket, over a connection that is made when it is needed.
-//!
-//! ```text
-//!          a call                    the peer's SETTINGS
-//!   Away ----------> Connecting ------------------------> Connected
-//!    ^                   | failed: the next try waits          |
-//!    |<------------------'  or for a new socket               |
-//!    '------------------- lost, or the peer goes away ---------'
-//! ```
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Error;
 use super::appearance::{self, Identity};
-use super::drive::drive;
-use super::link::{Answers, Caller, Link, Ongoing};
-use super::signal::Signal;
-use crate::rt::{self, Task, UnixStream};
+use super::call::{Answers, Call, Caller};
+use super::connector::{Attempt, Connector, live};
+use super::link::{Link, Ongoing};
+use crate::rt::{self, UnixStream};
 use crate::time::Backoff;
 use crate::wire::grpc;
 
@@ -35,32 +26,9 @@ pub struct Client {
 struct Inner {
     path: PathBuf,
     endpoint: Arc<str>,
-    place: RefCell<Place>,
-    backoff: RefCell<Backoff>,
-    /// No try to connect before this moment, unless the socket is made anew.
-    not_before: Cell<Option<Instant>>,
-    /// Why the last try failed.
-    failure: RefCell<Option<Arc<io::Error>>>,
+    connector: Rc<Connector<Call>>,
     /// The socket at the last try.
-    tried: Cell<Option<Identity>>,
-    /// One for each connection that is not closed: those that the peer is leaving still have calls to end.
-    tasks: RefCell<Vec<Task<()>>>,
-    /// Notified when a connection is made and when it is lost, in turn.
-    changed: Signal,
-}
-
-#[derive(Clone, Debug)]
-enum Place {
-    Away,
-    Connecting(Rc<Attempt>),
-    Connected(Rc<Link>),
-}
-
-/// A try to connect, for all calls that wait for it.
-#[derive(Debug, Default)]
-struct Attempt {
-    outcome: RefCell<Option<Result<Rc<Link>, Arc<io::Error>>>>,
-    done: Signal,
+    tried: Rc<Cell<Option<Identity>>>,
 }
 
 impl Client {
@@ -70,13 +38,8 @@ impl Client {
         let inner = Inner {
             path: PathBuf::from(path),
             endpoint: Arc::from(endpoint),
-            place: RefCell::new(Place::Away),
-            backoff: RefCell::new(Backoff::new(BACKOFF_FIRST, BACKOFF_MOST)),
-            not_before: Cell::new(None),
-            failure: RefCell::new(None),
-            tried: Cell::new(None),
-            tasks: RefCell::new(Vec::new()),
-            changed: Signal::default(),
+            connector: Rc::new(Connector::new(Backoff::new(BACKOFF_FIRST, BACKOFF_MOST), 0.0)),
+            tried: Rc::default(),
         };
         Self { inner: Rc::new(inner) }
     }
@@ -96,12 +59,11 @@ impl Client {
     async fn unary_once(&self, method: &'static str, request: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, Error> {
         let begun = Instant::now();
         let Ok(link) = rt::deadline(timeout, self.inner.link()).await else {
-            let last = self.inner.failure.borrow().clone();
-            return Err(self.inner.connect_error(last.unwrap_or_else(|| Arc::new(io::ErrorKind::TimedOut.into()))));
+            let timed_out = || connect_error(&self.inner.endpoint, io::ErrorKind::TimedOut.into());
+            return Err(self.inner.connector.failure().unwrap_or_else(timed_out));
         };
         let left = timeout.saturating_sub(begun.elapsed());
-        let ongoing = link?.begin(method, request, Some(left), Answers::One);
-        let mut ongoing = ongoing.map_err(|_| Error::NeverSent)?;
+        let mut ongoing = link?.call(method, request, Some(left), Answers::One)?;
         match rt::deadline(left, ongoing.only()).await {
             Ok(answer) => answer,
             Err(rt::Elapsed) => Err(ongoing.give_up()),
@@ -112,20 +74,20 @@ impl Client {
     pub async fn server_streaming(&self, method: &'static str, request: Vec<u8>) -> Result<Streaming, Error> {
         let request = grpc::frame_message(request).map_err(|_| Error::NeverSent)?;
         let link = self.inner.link().await?;
-        let ongoing = link.begin(method, request, None, Answers::Many).map_err(|_| Error::NeverSent)?;
+        let ongoing = link.call(method, request, None, Answers::Many)?;
         Ok(Streaming { ongoing, _client: self.clone() })
     }
 
     /// Sees the connection come and go from now on.
     pub fn watch(&self) -> Watch {
-        Watch { client: self.clone(), seen: self.inner.changed.changes() }
+        Watch { client: self.clone(), seen: self.inner.connector.changed.changes() }
     }
 }
 
 /// The answers of a call, one by one. Dropping it cancels the call.
 #[derive(Debug)]
 pub struct Streaming {
-    ongoing: Ongoing,
+    ongoing: Ongoing<Call>,
     /// The connection lives as long as a client does.
     _client: Client,
 }
@@ -148,7 +110,7 @@ pub struct Watch {
 impl Watch {
     /// Waits for the next change: `true` when a connection was made, `false` when it was lost.
     pub async fn changed(&mut self) -> bool {
-        self.client.inner.changed.beyond(self.seen).await;
+        self.client.inner.connector.changed.beyond(self.seen).await;
         self.seen += 1;
         // Away at first, and each change is to the other state.
         self.seen % 2 == 1
@@ -156,139 +118,51 @@ impl Watch {
 }
 
 impl Inner {
-    /// The connection for a call: the one there is, or the next one that comes about.
-    async fn link(self: &Rc<Self>) -> Result<Rc<Link>, Error> {
-        let place = self.place.borrow().clone();
-        let attempt = match place {
-            Place::Connected(link) if link.takes_calls() => return Ok(link),
-            Place::Connected(_) | Place::Away => self.connect(),
-            Place::Connecting(attempt) => attempt,
+    async fn link(&self) -> Result<Rc<Link<Call>>, Error> {
+        let connect = |attempt| {
+            let (connector, tried) = (Rc::downgrade(&self.connector), Rc::clone(&self.tried));
+            rt::spawn(run(connector, attempt, Arc::clone(&self.endpoint), self.path.clone(), tried))
         };
-        attempt.done.beyond(0).await;
-        let outcome = attempt.outcome.borrow().clone();
-        match outcome {
-            Some(Ok(link)) => Ok(link),
-            Some(Err(cause)) => Err(self.connect_error(cause)),
-            // `done` comes after the outcome.
-            None => Err(Error::NeverSent),
-        }
-    }
-
-    fn connect(self: &Rc<Self>) -> Rc<Attempt> {
-        let attempt = Rc::new(Attempt::default());
-        self.move_to(Place::Connecting(Rc::clone(&attempt)));
-        let task = rt::spawn(run(Rc::downgrade(self), Rc::clone(&attempt), self.path.clone(), self.not_before.take()));
-        let mut tasks = self.tasks.borrow_mut();
-        tasks.retain(|task| !task.is_finished());
-        tasks.push(task);
-        attempt
-    }
-
-    fn connect_error(&self, cause: Arc<io::Error>) -> Error {
-        Error::Connect { endpoint: Arc::clone(&self.endpoint), cause }
-    }
-
-    fn move_to(&self, place: Place) {
-        let is_connected = |place: &Place| matches!(place, Place::Connected(_));
-        let now = is_connected(&place);
-        let before = self.place.replace(place);
-        if is_connected(&before) != now {
-            self.changed.notify();
-        }
-    }
-
-    fn connected(&self, link: Rc<Link>) {
-        self.backoff.borrow_mut().reset();
-        self.failure.take();
-        self.move_to(Place::Connected(link));
-    }
-
-    /// The server is back: what failed before says nothing of it.
-    fn renewed(&self) {
-        self.backoff.borrow_mut().reset();
-    }
-
-    fn failed(&self, cause: &Arc<io::Error>) {
-        self.failure.replace(Some(Arc::clone(cause)));
-        self.not_before.set(Instant::now().checked_add(self.backoff.borrow_mut().next_wait()));
-        self.move_to(Place::Away);
-    }
-
-    /// Calls may already be on their way through another connection.
-    fn lost(&self, link: &Rc<Link>) {
-        let current = matches!(&*self.place.borrow(), Place::Connected(current) if Rc::ptr_eq(current, link));
-        if current {
-            self.move_to(Place::Away);
-        }
+        self.connector.link(connect).await
     }
 }
 
-impl Attempt {
-    fn finish(&self, outcome: Result<Rc<Link>, Arc<io::Error>>) {
-        *self.outcome.borrow_mut() = Some(outcome);
-        self.done.notify();
-    }
+fn connect_error(endpoint: &Arc<str>, cause: io::Error) -> Error {
+    Error::Connect { endpoint: Arc::clone(endpoint), cause: Arc::new(cause) }
 }
 
 /// The life of one connection, from the try to the loss.
-async fn run(client: Weak<Inner>, attempt: Rc<Attempt>, path: PathBuf, not_before: Option<Instant>) {
-    if let Some(moment) = not_before {
-        wait(&client, &path, moment).await;
+async fn run(
+    connector: Weak<Connector<Call>>,
+    attempt: Rc<Attempt<Call>>,
+    endpoint: Arc<str>,
+    path: PathBuf,
+    tried: Rc<Cell<Option<Identity>>>,
+) {
+    if let Some(moment) = attempt.not_before {
+        wait(&connector, &path, tried.get(), moment).await;
     }
-    if let Some(client) = client.upgrade() {
-        client.tried.set(Identity::of(&path));
-    }
-    let link = Rc::new(Link::new(Caller::to_local()));
-    let lost = match rt::deadline(CONNECT, UnixStream::connect(&path)).await {
-        Err(rt::Elapsed) => Err(io::ErrorKind::TimedOut.into()),
-        Ok(Err(error)) => Err(error),
-        Ok(Ok(stream)) => {
-            let (mut reader, mut writer) = (stream.clone(), stream);
-            let mut driven = pin!(drive(&mut reader, &mut writer, &*link));
-            let ready = async {
-                link.ready().await;
-                None
-            };
-            let early = async { Some(driven.as_mut().await) };
-            // A peer counts as connected when it has answered: a call never leaves to one that has not.
-            match rt::deadline(CONNECT, rt::either(ready, early)).await {
-                Err(rt::Elapsed) => Err(io::ErrorKind::TimedOut.into()),
-                Ok(Some(ended)) => ended.and(Err(io::ErrorKind::UnexpectedEof.into())),
-                Ok(None) => {
-                    if let Some(client) = client.upgrade() {
-                        client.connected(Rc::clone(&link));
-                    }
-                    attempt.finish(Ok(Rc::clone(&link)));
-                    Ok(driven.await)
-                }
-            }
+    tried.set(Identity::of(&path));
+    let connected = rt::deadline(CONNECT, UnixStream::connect(&path)).await;
+    match connected.unwrap_or_else(|rt::Elapsed| Err(io::ErrorKind::TimedOut.into())) {
+        Ok(stream) => {
+            let unreachable = |cause| connect_error(&endpoint, cause);
+            live(&connector, &attempt, Caller::to_local(), (stream.clone(), stream), CONNECT, unreachable).await;
         }
-    };
-    match lost {
         Err(cause) => {
-            let cause = Arc::new(cause);
-            if let Some(client) = client.upgrade() {
-                client.failed(&cause);
-            }
-            attempt.finish(Err(cause));
-        }
-        Ok(ended) => {
-            let cause = ended.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into());
-            link.end(&Arc::new(cause));
-            if let Some(client) = client.upgrade() {
-                client.lost(&link);
+            if let Some(connector) = connector.upgrade() {
+                connector.failed(&attempt, connect_error(&endpoint, cause));
             }
         }
     }
 }
 
 /// Until the moment, or until the socket is made anew.
-async fn wait(client: &Weak<Inner>, path: &Path, moment: Instant) {
-    let tried = client.upgrade().and_then(|client| client.tried.get());
+async fn wait(connector: &Weak<Connector<Call>>, path: &Path, tried: Option<Identity>, moment: Instant) {
     let renewed = async {
         appearance::renewed(path, tried).await;
-        if let Some(client) = client.upgrade() {
-            client.renewed();
+        if let Some(connector) = connector.upgrade() {
+            connector.renewed();
         }
     };
     rt::either(rt::sleep_until(moment), renewed).await;
@@ -310,8 +184,9 @@ mod tests {
     /// A client that waits for an hour after a failed try, and the folder that its socket is to be in.
     fn patient(name: &str) -> (Client, PathBuf) {
         let folder = std::env::temp_dir().join(format!("coracle-client-{name}-{}", std::process::id()));
-        let client = Client::new(&folder.join("s").to_string_lossy());
-        client.inner.backoff.replace(Backoff::new(HOUR, HOUR));
+        let mut client = Client::new(&folder.join("s").to_string_lossy());
+        let inner = Rc::get_mut(&mut client.inner).unwrap();
+        inner.connector = Rc::new(Connector::new(Backoff::new(HOUR, HOUR), 0.0));
         (client, folder)
     }
 

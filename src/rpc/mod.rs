@@ -3,9 +3,13 @@
 //! A [`Client`] has one connection and many calls on it at once. It connects when the first call needs it, and again
 //! after a loss when the next call does, with a back-off; at rest it has no timer and no buffer worth naming. A call
 //! whose outcome is not known is never repeated here.
+//!
+//! What is below the calls (a [`Link`], the [`Connector`] that makes it) serves every client of HTTP/2.
 
 mod appearance;
+mod call;
 mod client;
+mod connector;
 mod drive;
 mod error;
 mod link;
@@ -17,8 +21,9 @@ mod signal;
 mod tests;
 
 pub use client::{Client, Streaming, Watch};
-pub(crate) use drive::{End, drive};
+pub(crate) use connector::{Attempt, Connector, live};
 pub use error::Error;
+pub(crate) use link::{Exchange, Link, Ongoing};
 pub(crate) use once::call_once;
 pub use serve::serve_connection;
 pub use server::{Handler, Reply, Request, Server, Wire, handler};

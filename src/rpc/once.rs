@@ -4,10 +4,12 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::Error;
+use super::call::{Answers, Call, Caller};
 use super::drive::drive;
-use super::link::{Answers, Caller, Link};
+use super::link::{Exchange as _, Link};
 use crate::rt::{self, TcpStream};
 use crate::wire::grpc;
 
@@ -20,18 +22,17 @@ pub(crate) async fn call_once(
     request: Vec<u8>,
 ) -> Result<Vec<u8>, Error> {
     let request = grpc::frame_message(request).map_err(|_| Error::NeverSent)?;
-    let link = Rc::new(Link::new(Caller::new(agent, authority)));
+    let link = Rc::new(Link::<Call>::new(Caller::new(agent, authority), Instant::now()));
     let call = async {
         link.ready().await;
-        let ongoing = Rc::clone(&link).begin(method, request, None, Answers::One);
-        ongoing.map_err(|_| Error::NeverSent)?.only().await
+        Rc::clone(&link).call(method, request, None, Answers::One)?.only().await
     };
     let (mut reader, mut writer) = (stream.clone(), stream);
     let lost = async {
         let ended = drive(&mut reader, &mut writer, &*link).await;
         let cause = Arc::new(ended.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()));
         // What has come before the end counts.
-        link.end(&cause);
+        link.end(Call::lost(&cause));
         rt::yield_now().await;
         Err(Error::Lost(cause))
     };

@@ -1,0 +1,116 @@
+//! One request and what has come for it.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::request::Caller;
+use super::{ApiError, Status};
+use crate::error::ErrorChain;
+use crate::rpc;
+use crate::wire::hpack::Field;
+use crate::wire::http2::Ending;
+
+#[derive(Default)]
+pub(super) struct Exchange {
+    head: Option<Head>,
+    /// Content that has not been taken; the server has been told of no more room for it.
+    content: Vec<u8>,
+    /// How much was taken since it was told.
+    taken: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) status: u16,
+    pub(super) retry_after: Option<Duration>,
+    pub(super) is_gzip: bool,
+}
+
+pub(super) type Link = rpc::Link<Exchange>;
+pub(super) type Ongoing = rpc::Ongoing<Exchange>;
+
+impl rpc::Exchange for Exchange {
+    type Error = ApiError;
+    type Caller = Caller;
+
+    fn head(&mut self, fields: &[Field], end: bool) -> Option<Result<(), ApiError>> {
+        let value = |name: &str| {
+            let field = fields.iter().find(|field| field.name == name.as_bytes())?;
+            std::str::from_utf8(&field.value).ok()
+        };
+        let Some(status) = value(":status").and_then(|status| status.parse().ok()) else {
+            return Some(Err(ApiError::Malformed("no status".into())));
+        };
+        let retry_after = value("retry-after").and_then(|seconds| seconds.trim().parse().ok()).map(Duration::from_secs);
+        self.head = Some(Head { status, retry_after, is_gzip: value("content-encoding") == Some("gzip") });
+        end.then_some(Ok(()))
+    }
+
+    fn data(&mut self, data: Vec<u8>, end: bool) -> Option<Result<(), ApiError>> {
+        if self.content.is_empty() {
+            self.content = data;
+        } else {
+            self.content.extend_from_slice(&data);
+        }
+        end.then_some(Ok(()))
+    }
+
+    fn trailers(&mut self, _: &[Field]) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    fn give_back(&mut self) -> usize {
+        std::mem::take(&mut self.taken)
+    }
+
+    fn never_sent() -> ApiError {
+        ApiError::NeverSent
+    }
+
+    fn reset(ending: Ending) -> ApiError {
+        match ending {
+            Ending::NotProcessed => ApiError::NeverSent,
+            Ending::ByPeer(code) => ApiError::Lost(format!("the server gave the request up: {code}").into()),
+            Ending::Violation(what) => ApiError::Malformed(what.into()),
+        }
+    }
+
+    fn lost(cause: &Arc<io::Error>) -> ApiError {
+        ApiError::Lost(ended(&**cause).into())
+    }
+}
+
+/// Why a connection is no more.
+pub(super) fn ended(cause: &io::Error) -> String {
+    match cause.kind() {
+        io::ErrorKind::UnexpectedEof => "the server has closed the connection".to_owned(),
+        _ => ErrorChain(cause).to_string(),
+    }
+}
+
+impl Ongoing {
+    pub(super) async fn head(&mut self) -> Result<Head, ApiError> {
+        self.take(|exchange| exchange.head).await?.ok_or(ApiError::Malformed("no answer".into()))
+    }
+
+    /// What has come of the content since the last time; `None` at its end.
+    pub(super) async fn content(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
+        let content = self.take(|exchange| {
+            exchange.taken += exchange.content.len();
+            (!exchange.content.is_empty()).then(|| std::mem::take(&mut exchange.content))
+        });
+        content.await
+    }
+}
+
+impl Head {
+    /// Whether this is what was asked for; else the error that the content tells.
+    pub(super) fn is_success(self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    pub(super) fn error(self, content: &[u8]) -> ApiError {
+        ApiError::Refused(Box::new(Status::of_body(self.status, self.retry_after, content)))
+    }
+}

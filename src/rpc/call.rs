@@ -1,0 +1,192 @@
+//! A call of gRPC: its messages, and its status.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Error;
+use super::link::{Exchange, Link, Ongoing};
+use crate::wire::grpc::{self, Status};
+use crate::wire::hpack::Field;
+use crate::wire::http2::Ending;
+
+/// Who calls whom.
+#[derive(Debug)]
+pub(super) struct Caller {
+    agent: Field,
+    authority: Field,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answers {
+    One,
+    Many,
+}
+
+/// What has come for one call.
+#[derive(Debug)]
+pub(super) struct Call {
+    answers: Answers,
+    /// Content that has not been taken.
+    buf: Vec<u8>,
+    /// How much of what arrived the peer has not been given back.
+    held: usize,
+}
+
+impl Exchange for Call {
+    type Error = Error;
+    type Caller = Caller;
+
+    fn head(&mut self, fields: &[Field], end: bool) -> Option<Result<(), Error>> {
+        let value = |name: &[u8]| fields.iter().find(|field| field.name == name).map_or(&[][..], |field| &field.value);
+        let status = value(b":status");
+        if status != b"200" {
+            let status = Status::of_trailers(fields).unwrap_or_else(|| Status::of_http(status));
+            return Some(Err(Error::Status(status)));
+        }
+        if !value(b"content-type").starts_with(grpc::CONTENT_TYPE.as_bytes()) {
+            return Some(Err(Error::Protocol("answer is no gRPC")));
+        }
+        end.then(|| self.trailers(fields))
+    }
+
+    fn data(&mut self, data: Vec<u8>, end: bool) -> Option<Result<(), Error>> {
+        self.held += data.len();
+        if self.buf.is_empty() {
+            self.buf = data;
+        } else {
+            self.buf.extend_from_slice(&data);
+        }
+        match grpc::take_message(&self.buf, grpc::MESSAGE_LIMIT) {
+            Err(grpc::FramingError::Compressed) => return Some(Err(Error::Protocol("answer is compressed"))),
+            Err(grpc::FramingError::TooLong { .. }) => return Some(Err(Error::Protocol("answer is too long"))),
+            Ok(Some((_, used))) if self.answers == Answers::One && used < self.buf.len() => {
+                return Some(Err(Error::Protocol("more than one answer")));
+            }
+            Ok(_) => {}
+        }
+        // Without trailers nobody knows whether this is all.
+        end.then_some(Err(Error::Protocol("answer ends without a status")))
+    }
+
+    fn trailers(&mut self, fields: &[Field]) -> Result<(), Error> {
+        match Status::of_trailers(fields) {
+            None => Err(Error::Protocol("answer ends without a status")),
+            Some(status) if status.code == grpc::Code::Ok => Ok(()),
+            Some(status) => Err(Error::Status(status)),
+        }
+    }
+
+    /// All that came while a message is incomplete or when there is but one, and otherwise nothing before the messages are
+    /// taken. So no more than a window waits for a slow reader.
+    fn give_back(&mut self) -> usize {
+        let whole = matches!(grpc::take_message(&self.buf, grpc::MESSAGE_LIMIT), Ok(Some(_)));
+        if whole && self.answers == Answers::Many { 0 } else { std::mem::take(&mut self.held) }
+    }
+
+    fn never_sent() -> Error {
+        Error::NeverSent
+    }
+
+    fn reset(ending: Ending) -> Error {
+        match ending {
+            Ending::NotProcessed => Error::NeverSent,
+            Ending::ByPeer(code) => Error::Reset(code),
+            Ending::Violation(what) => Error::Protocol(what),
+        }
+    }
+
+    fn lost(cause: &Arc<io::Error>) -> Error {
+        Error::Lost(Arc::clone(cause))
+    }
+}
+
+impl Call {
+    pub(super) fn new(answers: Answers) -> Self {
+        Self { answers, buf: Vec::new(), held: 0 }
+    }
+
+    /// The next whole message, taken out of the buffer.
+    fn take(&mut self) -> Option<Vec<u8>> {
+        let (message, used) = grpc::take_message(&self.buf, grpc::MESSAGE_LIMIT).ok().flatten()?;
+        if used == self.buf.len() {
+            let head = used - message.len();
+            let mut whole = std::mem::take(&mut self.buf);
+            whole.drain(..head);
+            return Some(whole);
+        }
+        let message = message.to_vec();
+        self.buf.drain(..used);
+        Some(message)
+    }
+}
+
+impl Link<Call> {
+    /// Begins a call with a framed request.
+    pub(super) fn call(
+        self: std::rc::Rc<Self>,
+        method: &'static str,
+        request: Vec<u8>,
+        timeout: Option<Duration>,
+        answers: Answers,
+    ) -> Result<Ongoing<Call>, Error> {
+        let head = self.caller.head(method, timeout);
+        self.begin(head, request, Call::new(answers))
+    }
+}
+
+impl Ongoing<Call> {
+    /// The next message; `None` once the peer has ended the call well.
+    pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        let message = self.take(Call::take).await?;
+        if message.is_none() && self.take(|call| (!call.buf.is_empty()).then_some(())).await?.is_some() {
+            return Err(Error::Protocol("answer ends inside a message"));
+        }
+        Ok(message)
+    }
+
+    /// The one message of a call that has one.
+    pub(super) async fn only(&mut self) -> Result<Vec<u8>, Error> {
+        // The answer counts when the status has come: a call that fails after its message has failed.
+        let message = self.next().await?.ok_or(Error::Protocol("call ended well without an answer"))?;
+        match self.next().await? {
+            None => Ok(message),
+            Some(_) => Err(Error::Protocol("more than one answer")),
+        }
+    }
+
+    /// What it means that nobody waits any longer.
+    pub(super) fn give_up(self) -> Error {
+        if self.is_unseen() { Error::NeverSent } else { Error::DeadlineExceeded }
+    }
+}
+
+impl Caller {
+    /// This program calls a peer on its machine, which does not ask for its own name.
+    pub(super) fn to_local() -> Self {
+        Self {
+            agent: Field::fixed("user-agent", concat!("coracle/", env!("CARGO_PKG_VERSION"))),
+            authority: Field::fixed(":authority", "localhost"),
+        }
+    }
+
+    pub(super) fn new(agent: String, authority: String) -> Self {
+        Self { agent: Field::new("user-agent", agent), authority: Field::new(":authority", authority) }
+    }
+
+    fn head(&self, method: &'static str, timeout: Option<Duration>) -> Vec<Field> {
+        let mut head = vec![
+            Field::fixed(":method", "POST"),
+            Field::fixed(":scheme", "http"),
+            Field::fixed(":path", method),
+            self.authority.clone(),
+            Field::fixed("content-type", grpc::CONTENT_TYPE),
+            Field::fixed("te", "trailers"),
+            self.agent.clone(),
+        ];
+        if let Some(timeout) = timeout {
+            head.push(Field::new("grpc-timeout", grpc::write_timeout(timeout)));
+        }
+        head
+    }
+}
