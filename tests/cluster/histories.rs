@@ -19,7 +19,8 @@ fn with_web(spec: &Value) -> Joined {
 }
 
 impl Joined {
-    /// Whatever a cluster writes in the time between a backup and the need for it; the lease is renewed in it.
+    /// Whatever a cluster writes in the time between a backup and the need for it. The lease is renewed in it, and no
+    /// answer is on its way any more: a request whose answer was lost is made again, and tells what was forgotten.
     #[track_caller]
     fn let_versions_pass(&self) {
         self.api.pass_versions(100_000);
@@ -41,9 +42,9 @@ fn what_a_restored_server_has_forgotten_is_told_again_and_nothing_is_restarted()
     let joined = with_web(&json!({}));
     joined.wait_until_ready();
     let backup = joined.api.back_up();
-    joined.let_versions_pass();
     joined.node.fake.exit("main", 1);
     joined.wait_for_restarts(1);
+    joined.let_versions_pass();
     let before = joined.running();
     joined.api.restart_with(&backup);
     joined.wait_for_restarts(1);
@@ -61,6 +62,7 @@ fn versions_that_only_jump_are_listed_once_too() {
     for version in [10, 1_000_000] {
         let joined = with_web(&json!({}));
         let before = joined.running();
+        joined.let_versions_pass();
         joined.api.restart_at_version(version);
         joined.api.wait_for("the pods to be listed again", |world| {
             let asked = world.requests_of("watch", PODS);
