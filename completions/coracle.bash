@@ -12,11 +12,14 @@ _coracle() {
         -o | --output) words='json yaml'; [[ $command != pods ]] || words='wide json yaml' ;;
         --cgroup-driver) words='cgroupfs systemd' ;;
         --cloud-provider) words='external' ;;
+        --authorization-mode) words='Webhook AlwaysAllow' ;;
         --serialize-image-pulls | --cgroups-per-qos | --cpu-cfs-quota | --fail-swap-on | --seccomp-default | \
-            --strict-image-pull-policy | --evict-static-pods | --register-node | --leave-kernel-parameters | --rotate-certificates)
+            --strict-image-pull-policy | --evict-static-pods | --register-node | --leave-kernel-parameters | --rotate-certificates | \
+            --enable-server | --rotate-server-certificates | --anonymous-auth)
             [[ $current == -* ]] || words='true false' ;;
         --config | --lock-file | --pod-manifest-path | --resolv-conf | --watchdog-device | --local-socket | \
-            --container-runtime-endpoint | --image-service-endpoint | --image-credential-provider-config | --kubeconfig | --bootstrap-kubeconfig)
+            --container-runtime-endpoint | --image-service-endpoint | --image-credential-provider-config | --kubeconfig | --bootstrap-kubeconfig | \
+            --tls-cert-file | --tls-private-key-file | --client-ca-file)
             mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
         --config-dir | --root-dir | --cert-dir | --kubernetes-dir | --image-credential-provider-bin-dir) mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
         --token | --discovery-token-ca-cert-hash | --node-name | --timeout) return ;;
@@ -53,7 +56,9 @@ _coracle() {
                     --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft
                     --eviction-soft-grace-period --evict-static-pods --hostname-override --node-ip --register-node --register-with-taints
                     --node-status-max-images --cloud-provider --cluster-dns --cluster-domain
-                    --leave-kernel-parameters --resolv-conf --kubeconfig --bootstrap-kubeconfig --rotate-certificates --cert-dir --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --config-dir
+                    --leave-kernel-parameters --resolv-conf --kubeconfig --bootstrap-kubeconfig --rotate-certificates --cert-dir --enable-server
+                    --address --port --tls-cert-file --tls-private-key-file --rotate-server-certificates --client-ca-file
+                    --anonymous-auth --authorization-mode --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --config-dir
                     --root-dir --local-socket --healthz-port --healthz-bind-address --lock-file --watchdog-device -v --v
                     -h --help --version'
                 [[ -n $command || $current == -* ]] || words='pods describe logs events status validate join leave version help'

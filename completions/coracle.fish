@@ -77,6 +77,15 @@ complete -c coracle -n $agent -l kubeconfig -r -F -d "The node's credentials"
 complete -c coracle -n $agent -l bootstrap-kubeconfig -r -F -d 'Credentials to ask for its own ones with'
 complete -c coracle -n $agent -l rotate-certificates -d 'Replace the certificate before it expires'
 complete -c coracle -n $agent -l cert-dir -r -F -d 'Certificates and keys'
+complete -c coracle -n $agent -l enable-server -a 'true false' -d "Answer the kubelet's API"
+complete -c coracle -n $agent -l address -x -d 'Where it is answered'
+complete -c coracle -n $agent -l port -x -d 'Where it is answered'
+complete -c coracle -n $agent -l tls-cert-file -r -F -d "The server's certificate"
+complete -c coracle -n $agent -l tls-private-key-file -r -F -d "The server's key"
+complete -c coracle -n $agent -l rotate-server-certificates -d "Ask the cluster for the server's certificate"
+complete -c coracle -n $agent -l client-ca-file -r -F -d "Whose certificates are believed of clients"
+complete -c coracle -n $agent -l anonymous-auth -a 'true false' -d 'Let in who shows nothing'
+complete -c coracle -n $agent -l authorization-mode -x -a 'Webhook AlwaysAllow' -d 'Who may ask'
 complete -c coracle -n $agent -l cgroup-driver -x -a 'cgroupfs systemd' -d 'Who makes control groups'
 complete -c coracle -n $agent -l cgroups-per-qos -a 'true false' -d 'Control groups for the classes of pods'
 complete -c coracle -n $agent -l cpu-cfs-quota -a 'true false' -d 'Keep containers to their CPU limits'

@@ -10,10 +10,12 @@ use async_channel::Sender;
 
 use crate::api::{CPU, EventKind, MEMORY, Reason};
 use crate::apiserver::{Client, Source};
-use crate::certificates::{self, CertificateBook, ClientCertificate, Names, Places, Store};
+use crate::certificates::{
+    self, CertificateBook, ClientCertificate, Names, Places, ServingCertificate, ServingSource, ShownCertificate, Store,
+};
 use crate::cgroups::HIERARCHY;
 use crate::cluster::EventSender;
-use crate::config::{Config, KernelParameters};
+use crate::config::{Authorization, Config, KernelParameters, ServingIdentity};
 use crate::container_manager::{ContainerManager, Settings, kernel_parameters};
 use crate::cri::{ImageService, RuntimeService};
 use crate::error::ErrorChain;
@@ -27,7 +29,7 @@ use crate::pod_sources::{self, static_file};
 use crate::pods::{EventRing, NodeEvent, SourceName, SyncEvent};
 use crate::rpc;
 use crate::rt;
-use crate::server::{LocalServer, SyncHealth, Watchdog, health, systemd};
+use crate::server::{LocalApi, LocalServer, NodeDoor, SyncHealth, Watchdog, health, systemd};
 use crate::sync_loop::{self, Books, LocalBooks, SyncLoop};
 
 /// Runs the node agent until it is asked to end. Pods are left running.
@@ -91,6 +93,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     };
     let news: Rc<NodeNews> = Rc::default();
     let sync_loop = sync_loop.sending_events(event_sender).telling(Rc::clone(&news));
+    let news_of_node = Rc::clone(&news);
     let node_keeper = cluster.clone().map(|client| NodeKeeper {
         client,
         profile,
@@ -114,7 +117,16 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         certificates: Rc::clone(&certificates),
         started,
     };
-    let mut tasks = vec![rt::spawn(sync_loop.run()), rt::spawn(local.serve(Rc::new(view)))];
+    let view: Rc<dyn LocalApi> = Rc::new(view);
+    let mut tasks = vec![rt::spawn(sync_loop.run()), rt::spawn(local.serve(Rc::clone(&view)))];
+    if is_asked(&config, cluster.is_some()) {
+        let shown = ShownCertificate::default();
+        let source = serving_source(&config, cluster.clone(), news_of_node);
+        let book = Rc::clone(&certificates);
+        tasks.push(serving_certificate(&config, source, shown.clone(), book, sender.clone()));
+        let door = NodeDoor::new(&config, cluster.clone(), shown, health.clone(), view);
+        tasks.push(rt::spawn(door.serve()));
+    }
     tasks.extend(config.healthz.map(|address| rt::spawn(health::serve(address, health))));
     tasks.extend(node_keeper.into_iter().flat_map(NodeKeeper::start));
     let api_source =
@@ -211,6 +223,48 @@ fn client_certificate(
         inbox,
     };
     rt::spawn(certificates::keep_client_certificate(settings))
+}
+
+/// Whether the node's own server is opened: where nobody could come in, there is none.
+fn is_asked(config: &Config, in_cluster: bool) -> bool {
+    let identity = &config.identity;
+    let somebody = in_cluster || identity.client_ca_file.is_some() || identity.server.anonymous;
+    let opens = identity.server.enabled && somebody;
+    if opens && !in_cluster && identity.server.authorization != Authorization::AlwaysAllow {
+        log!(
+            warn,
+            "the node's server refuses everybody: authorization.mode is Webhook, and there is no cluster to ask"
+        );
+    }
+    opens
+}
+
+fn serving_source(config: &Config, client: Option<Client>, news: Rc<NodeNews>) -> ServingSource {
+    let directory = config.cert_dir.clone();
+    match (&config.identity.serving, client) {
+        (ServingIdentity::Files { certificate, key }, _) => {
+            ServingSource::Files { certificate: certificate.clone(), key: key.clone() }
+        }
+        (ServingIdentity::Cluster, Some(client)) => ServingSource::Cluster { client, news, directory },
+        (ServingIdentity::Cluster, None) => {
+            log!(warn, "serverTLSBootstrap has no effect: there is no cluster to ask for a certificate");
+            ServingSource::OwnMaking { directory }
+        }
+        (ServingIdentity::SelfSigned, _) => ServingSource::OwnMaking { directory },
+    }
+}
+
+/// Looks after what this node shows to who asks it.
+fn serving_certificate(
+    config: &Config,
+    source: ServingSource,
+    shown: ShownCertificate,
+    book: Rc<CertificateBook>,
+    inbox: Sender<SyncEvent>,
+) -> rt::Task<()> {
+    let node_name = config.node_name.clone();
+    let settings = ServingCertificate { node_name, source, shown, book, inbox };
+    rt::spawn(certificates::keep_serving_certificate(settings))
 }
 
 fn file_source(config: &Config, sender: Sender<SyncEvent>) -> Option<rt::Task<()>> {

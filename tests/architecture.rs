@@ -53,6 +53,8 @@ const ARROWS: &[(&str, &str)] = &[
     ("apiserver", "net"),
     ("apiserver", "rpc"),
     ("apiserver", "rt"),
+    // A serving certificate is for the addresses that the node has.
+    ("certificates", "node"),
     ("cgroups", "config"),
     ("cgroups", "dbus"),
     ("config", "rt"),

@@ -9,17 +9,17 @@ use std::time::Duration;
 use nix::sys::socket::{setsockopt, sockopt};
 
 use super::access::Access;
-use super::tls::TlsSocket;
+use super::tls::PROTOCOL;
 use super::traffic::Traffic;
-use crate::net::{Dialer, Url};
+use crate::net::{Dialer, TlsSocket, Url};
 use crate::rt::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, TcpStream};
 use crate::wire::http1::Response;
 
 /// Either kind, both directions; clones are the same socket.
 #[derive(Clone, Debug)]
 pub(super) enum Socket {
-    Plain(TcpStream, Rc<Traffic>),
-    Tls(TlsSocket),
+    Plain(Counted),
+    Tls(TlsSocket<Counted>),
 }
 
 /// So long what was sent may stay unanswered by the other machine's kernel.
@@ -42,12 +42,12 @@ pub(super) async fn connect(dialer: &Dialer, access: &Access, traffic: &Rc<Traff
     let limit = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
     let _ = setsockopt(&tcp, sockopt::TcpUserTimeout, &limit);
     traffic.connected();
-    match &access.tls {
-        None => Ok(Socket::Plain(tcp, Rc::clone(traffic))),
-        Some((config, name)) => {
-            let tls = TlsSocket::connect(tcp, config.clone(), name.clone(), Rc::clone(traffic));
-            tls.await.map(Socket::Tls)
-        }
+    let counted = Counted { tcp, traffic: Rc::clone(traffic) };
+    let Some((config, name)) = &access.tls else { return Ok(Socket::Plain(counted)) };
+    let tls = TlsSocket::connect(counted, config.clone(), name.clone()).await?;
+    match tls.speaks(PROTOCOL) {
+        true => Ok(Socket::Tls(tls)),
+        false => Err(io::Error::other("the server does not speak HTTP/2")),
     }
 }
 
@@ -76,13 +76,7 @@ async fn through_proxy(mut tcp: TcpStream, server: &Url) -> io::Result<TcpStream
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, out: &mut [u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Self::Plain(tcp, traffic) => {
-                let read = Pin::new(tcp).poll_read(context, out);
-                if let Poll::Ready(Ok(len)) = read {
-                    traffic.received(len);
-                }
-                read
-            }
+            Self::Plain(tcp) => Pin::new(tcp).poll_read(context, out),
             Self::Tls(tls) => Pin::new(tls).poll_read(context, out),
         }
     }
@@ -91,28 +85,57 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Self::Plain(tcp, traffic) => {
-                let written = Pin::new(tcp).poll_write(context, bytes);
-                if let Poll::Ready(Ok(len)) = written {
-                    traffic.sent(len);
-                }
-                written
-            }
+            Self::Plain(tcp) => Pin::new(tcp).poll_write(context, bytes),
             Self::Tls(tls) => Pin::new(tls).poll_write(context, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Plain(tcp, _) => Pin::new(tcp).poll_flush(context),
+            Self::Plain(tcp) => Pin::new(tcp).poll_flush(context),
             Self::Tls(tls) => Pin::new(tls).poll_flush(context),
         }
     }
 
     fn poll_close(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Plain(tcp, _) => Pin::new(tcp).poll_close(context),
+            Self::Plain(tcp) => Pin::new(tcp).poll_close(context),
             Self::Tls(tls) => Pin::new(tls).poll_close(context),
         }
+    }
+}
+
+/// A connection whose bytes are counted.
+#[derive(Clone, Debug)]
+pub(super) struct Counted {
+    tcp: TcpStream,
+    traffic: Rc<Traffic>,
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, out: &mut [u8]) -> Poll<io::Result<usize>> {
+        let read = Pin::new(&mut self.tcp).poll_read(context, out);
+        if let Poll::Ready(Ok(len)) = read {
+            self.traffic.received(len);
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.tcp).poll_write(context, bytes);
+        if let Poll::Ready(Ok(len)) = written {
+            self.traffic.sent(len);
+        }
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(context)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_close(context)
     }
 }

@@ -33,10 +33,14 @@ impl Verifier {
         }
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
         let inner = verifier.map_err(|error| rustls::Error::General(error.to_string()))?;
-        let built = clock::built().and_then(|second| u64::try_from(second).ok());
-        let floor = authorities.iter().chain(own).filter_map(made).chain(built).max().unwrap_or(0);
-        Ok(Arc::new(Self { inner, floor }))
+        Ok(Arc::new(Self { inner, floor: known_past(authorities.iter().chain(own)) }))
     }
+}
+
+/// The newest moment that is known to be past: these certificates were made, and so was this program.
+pub(crate) fn known_past<'a>(certificates: impl Iterator<Item = &'a CertificateDer<'static>>) -> u64 {
+    let built = clock::built().and_then(|second| u64::try_from(second).ok());
+    certificates.filter_map(|certificate| made(certificate)).chain(built).max().unwrap_or(0)
 }
 
 /// When a certificate was made.
@@ -44,8 +48,12 @@ fn made(certificate: &CertificateDer<'_>) -> Option<u64> {
     u64::try_from(Certificate::read(certificate).ok()?.not_before).ok()
 }
 
-/// A clock that is certainly behind says nothing of what is not good yet: then the newest of what is there is as old as
-/// it says. What has expired by what is certain stays expired.
+/// When what is shown is to be good. A clock that is certainly behind says nothing of what is not good yet: then the newest
+/// of what is there is as old as it says. What has expired by what is certain stays expired.
+pub(crate) fn believable<'a>(clock: u64, floor: u64, shown: impl Iterator<Item = &'a CertificateDer<'a>>) -> u64 {
+    moment(clock, floor, shown.filter_map(|certificate| made(certificate)).max())
+}
+
 fn moment(clock: u64, floor: u64, shown: Option<u64>) -> u64 {
     if clock < floor { floor.max(shown.unwrap_or(0)) } else { clock }
 }
@@ -59,8 +67,8 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let shown = between.iter().chain([server]).filter_map(made).max();
-        let now = UnixTime::since_unix_epoch(Duration::from_secs(moment(now.as_secs(), self.floor, shown)));
+        let now = believable(now.as_secs(), self.floor, between.iter().chain([server]));
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
         self.inner.verify_server_cert(server, between, name, ocsp, now)
     }
 

@@ -195,7 +195,7 @@ impl Seen {
 }
 
 /// The newest of what certainly lies in the past: these certificates were made, and so was this program.
-fn floor(certificates: [Option<&Certificate>; 2], authority: Option<&[u8]>) -> Seconds {
+pub(super) fn floor(certificates: [Option<&Certificate>; 2], authority: Option<&[u8]>) -> Seconds {
     let made = certificates.into_iter().flatten().map(|certificate| certificate.not_before);
     made.chain(authority.and_then(newest)).chain(clock::built()).max().unwrap_or(0)
 }

@@ -38,8 +38,15 @@ impl Pair {
 
     /// Both as one text, the certificates first: what stands in the file of a pair.
     pub(super) fn to_pem(&self) -> String {
-        let certificates = self.chain.iter().map(|certificate| pem::encode(pem::CERTIFICATE, certificate));
-        certificates.chain([self.key.to_pem().to_owned()]).collect()
+        self.certificates_pem() + self.key_pem()
+    }
+
+    pub(super) fn certificates_pem(&self) -> String {
+        self.chain.iter().map(|certificate| pem::encode(pem::CERTIFICATE, certificate)).collect()
+    }
+
+    pub(super) fn key_pem(&self) -> &str {
+        self.key.to_pem()
     }
 
     /// As TLS wants it.

@@ -97,6 +97,8 @@ mod tests {
 
         fn pods(&self, _each: &mut dyn FnMut(PodEntry)) {}
 
+        fn running_pods(&self, _each: &mut dyn FnMut(serde_json::Value)) {}
+
         fn events(&self, _each: &mut dyn FnMut(Event)) {}
 
         fn log(&self, _asked: &LogQuery) -> Result<LogSource, String> {

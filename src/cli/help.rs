@@ -193,6 +193,17 @@ Cluster:
   --rotate-certificates                 replace the node's certificate before it expires
   --cert-dir DIR                        its certificates and keys  [pki, in the state]
 
+The node's own server:
+  --enable-server[=BOOL]                answer the kubelet's API over TLS  [true, where somebody may ask]
+  --address IP                          [0.0.0.0]
+  --port N                              [10250]
+  --tls-cert-file FILE                  its certificate  [one of its own making]
+  --tls-private-key-file FILE           and the key of it
+  --rotate-server-certificates          ask the cluster for its certificate, and for the next one
+  --client-ca-file FILE                 whose certificates are believed of clients  [none]
+  --anonymous-auth[=BOOL]               let in who shows nothing, as system:anonymous  [false]
+  --authorization-mode MODE             Webhook: ask the cluster who may; AlwaysAllow  [Webhook]
+
 Control groups:
   --cgroup-driver cgroupfs|systemd      [cgroupfs; the runtime's own where it tells]
   --cgroups-per-qos[=BOOL]              [true]

@@ -159,9 +159,7 @@ impl Reporter {
         if let ReportOutcome::Failed(why) = &done.outcome {
             log!(debug, "status not told to the API server", pod = done.pod, error = why);
         }
-        if self.reports.done(&done.pod, &done.outcome, now, |wait| jitter(wait, 0.5, rt::random())) {
-            self.client.begin_history();
-        }
+        self.reports.done(&done.pod, &done.outcome, now, |wait| jitter(wait, 0.5, rt::random()));
     }
 
     pub(crate) fn mirrored(&mut self, done: MirrorDone, now: Instant) {

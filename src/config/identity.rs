@@ -6,6 +6,7 @@ use super::check::Problem;
 use super::effective::conflict;
 use super::fields::Fields;
 use super::flags::Given;
+use super::server::{self, ServerSettings};
 
 /// The settings of credentials.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +18,7 @@ pub(crate) struct Identity {
     pub(crate) serving: ServingIdentity,
     /// Whose certificates the node's own server believes.
     pub(crate) client_ca_file: Option<PathBuf>,
+    pub(crate) server: ServerSettings,
 }
 
 /// Where the certificate of the node's own server comes from.
@@ -47,5 +49,6 @@ pub(super) fn read(fields: &Fields<'_>, given: &Given) -> Result<Identity, Probl
         rotate_certificates: fields.bool("rotateCertificates") == Some(true),
         serving,
         client_ca_file: path("authentication.x509.clientCAFile"),
+        server: server::read(fields),
     })
 }

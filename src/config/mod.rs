@@ -18,6 +18,7 @@ mod node_labels;
 mod node_name;
 mod reporting;
 mod schema;
+mod server;
 mod shutdown;
 mod taints;
 
@@ -38,9 +39,11 @@ pub(crate) use eviction::{Eviction, Signal, Threshold};
 #[cfg(test)]
 pub(crate) use flags::is_flag;
 #[cfg(test)]
-pub(crate) use identity::{Identity, ServingIdentity};
+pub(crate) use identity::Identity;
+pub(crate) use identity::ServingIdentity;
 pub(crate) use nearest::nearest;
 pub(crate) use reporting::Reporting;
+pub(crate) use server::{Authorization, ServerSettings, TlsSettings};
 pub(crate) use shutdown::ShutdownPhase;
 
 use check::Problem;

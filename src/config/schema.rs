@@ -87,7 +87,7 @@ const TEXT_MAP: Kind = Kind::Map(&Kind::Text);
 pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     moot("kind", Kind::Text),
     moot("apiVersion", Kind::Text),
-    later("enableServer", Kind::Bool),
+    used("enableServer", Kind::Bool),
     used("staticPodPath", Kind::Path),
     used("podLogsDir", Kind::Path),
     used("syncFrequency", DURATION),
@@ -95,18 +95,18 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     later("httpCheckFrequency", DURATION),
     later("staticPodURL", Kind::Text),
     later("staticPodURLHeader", Kind::Map(&TEXTS)),
-    later("address", Kind::Ip),
-    later("port", PORT),
+    used("address", Kind::Ip),
+    used("port", PORT),
     later("readOnlyPort", PORT),
-    later("tlsCertFile", Kind::Path),
-    later("tlsPrivateKeyFile", Kind::Path),
-    later("tlsCipherSuites", TEXTS),
-    later("tlsCurvePreferences", Kind::List(&INT32)),
-    later("tlsMinVersion", Kind::Word(&["", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"])),
+    used("tlsCertFile", Kind::Path),
+    used("tlsPrivateKeyFile", Kind::Path),
+    used("tlsCipherSuites", TEXTS),
+    used("tlsCurvePreferences", Kind::List(&INT32)),
+    used("tlsMinVersion", Kind::Word(&["", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"])),
     used("rotateCertificates", Kind::Bool),
-    later("serverTLSBootstrap", Kind::Bool),
-    later("authentication", Kind::Object(AUTHENTICATION)),
-    later("authorization", Kind::Object(AUTHORIZATION)),
+    used("serverTLSBootstrap", Kind::Bool),
+    used("authentication", Kind::Object(AUTHENTICATION)),
+    used("authorization", Kind::Object(AUTHORIZATION)),
     used("registryPullQPS", COUNT),
     used("registryBurst", COUNT),
     used("imagePullCredentialsVerificationPolicy", Kind::Word(CREDENTIALS_VERIFICATION)),
@@ -248,14 +248,14 @@ pub(super) const PROVIDER_VERSIONS: &[&str] = &[
 ];
 
 const AUTHENTICATION: &[Field] = &[
-    later("x509", Kind::Object(&[later("clientCAFile", Kind::Path)])),
-    later("webhook", Kind::Object(&[later("enabled", Kind::Bool), later("cacheTTL", DURATION)])),
-    later("anonymous", Kind::Object(&[later("enabled", Kind::Bool)])),
+    used("x509", Kind::Object(&[used("clientCAFile", Kind::Path)])),
+    used("webhook", Kind::Object(&[used("enabled", Kind::Bool), used("cacheTTL", DURATION)])),
+    used("anonymous", Kind::Object(&[used("enabled", Kind::Bool)])),
 ];
 
 const AUTHORIZATION: &[Field] = &[
-    later("mode", Kind::Word(&["Webhook", "AlwaysAllow"])),
-    later("webhook", Kind::Object(&[later("cacheAuthorizedTTL", DURATION), later("cacheUnauthorizedTTL", DURATION)])),
+    used("mode", Kind::Word(&["Webhook", "AlwaysAllow"])),
+    used("webhook", Kind::Object(&[used("cacheAuthorizedTTL", DURATION), used("cacheUnauthorizedTTL", DURATION)])),
 ];
 
 const MEMORY_SWAP: &[Field] = &[used("swapBehavior", Kind::Word(&["NoSwap", "LimitedSwap"]))];

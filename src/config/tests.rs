@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::shutdown::ShutdownPhase;
 use super::{
-    Amount, CgroupDriver, Config, Enforced, Eviction, Identity, KernelParameters, Reporting, Request, ServingIdentity,
-    Signal, SwapBehavior, Threshold, load,
+    Amount, Authorization, CgroupDriver, Config, Enforced, Eviction, Identity, KernelParameters, Reporting, Request,
+    ServerSettings, ServingIdentity, Signal, SwapBehavior, Threshold, TlsSettings, load,
 };
 use crate::api::Taint;
 use crate::error::ErrorChain;
@@ -370,8 +370,7 @@ fn a_field_without_effect_is_named_unless_it_asks_for_nothing() {
            "evictionSoft":{},"logging":{"flushFrequency":0,"options":{"json":{"infoBufferSize":"0"}},"verbosity":0},
            "memorySwap":{},"hairpinMode":"none","staticPodURL":"","tracing":null"#,
     );
-    let fields = "authentication.webhook.enabled, authentication.x509.clientCAFile, qosReserved";
-    assert_eq!(warnings, [format!("not supported yet, without effect: {fields}")]);
+    assert_eq!(warnings, ["not supported yet, without effect: qosReserved"]);
 }
 
 #[test]
@@ -551,8 +550,7 @@ fn the_file_that_kubeadm_writes_is_taken() {
         ..defaults()
     };
     assert_eq!(config, expected);
-    let fields = "authentication.webhook.enabled, authentication.x509.clientCAFile";
-    assert_eq!(warnings, [format!("not supported yet, without effect: {fields}")]);
+    assert!(warnings.is_empty(), "{warnings:?}");
 }
 
 #[test]
@@ -770,6 +768,41 @@ fn who_the_node_is_to_a_cluster_is_read() {
     assert_eq!(config.identity, expected);
     let (config, _) = loaded(&["--tls-cert-file=/c", "--tls-private-key-file=/k", "--rotate-server-certificates"]);
     assert_eq!(config.identity.serving, ServingIdentity::Files { certificate: "/c".into(), key: "/k".into() });
+}
+
+#[test]
+fn who_may_ask_the_nodes_own_server_is_read() {
+    let (config, _) = file_loaded(
+        r#""address":"::1","port":10350,"tlsMinVersion":"VersionTLS13","tlsCurvePreferences":[29],
+           "tlsCipherSuites":["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"],
+           "authentication":{"anonymous":{"enabled":true},"webhook":{"cacheTTL":"7s"}},
+           "authorization":{"webhook":{"cacheAuthorizedTTL":"8s","cacheUnauthorizedTTL":"9s"}}"#,
+    );
+    let seconds = Duration::from_secs;
+    let expected = ServerSettings {
+        enabled: true,
+        address: "[::1]:10350".parse().unwrap(),
+        tls: TlsSettings {
+            only_1_3: true,
+            cipher_suites: vec!["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256".to_owned()],
+            curves: vec![29],
+        },
+        anonymous: true,
+        token_ttl: Some(seconds(7)),
+        authorization: Authorization::Webhook { allowed_ttl: seconds(8), refused_ttl: seconds(9) },
+    };
+    assert_eq!(config.identity.server, expected);
+    let line = ["--enable-server=false", "--authentication-token-webhook=false", "--authorization-mode=AlwaysAllow"];
+    let expected = ServerSettings {
+        enabled: false,
+        token_ttl: None,
+        authorization: Authorization::AlwaysAllow,
+        ..ServerSettings::default()
+    };
+    assert_eq!(loaded(&line).0.identity.server, expected);
+    // As in the kubelet, nothing is the default.
+    let (config, _) = file_loaded(r#""port":0,"address":"","authorization":{"webhook":{"cacheAuthorizedTTL":"0s"}}"#);
+    assert_eq!(config.identity.server, ServerSettings::default());
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Out to pods and hosts: TCP connections by address or name, and HTTP GET over them, with TLS or without.
+//! Out to pods and hosts: TCP connections by address or name, and HTTP GET over them, with TLS or without. And TLS on
+//! connections of other sorts.
 //!
 //! Errors read as those of the upstream kubelet do: users know them from events, and search for them.
 
@@ -8,6 +9,7 @@ mod get;
 mod request;
 mod stream;
 mod tls;
+mod tls_socket;
 mod url;
 
 pub(crate) use dial::Dialer;
@@ -15,4 +17,5 @@ pub(crate) use error::{DialError, GetError};
 pub(crate) use get::Answer;
 pub(crate) use request::{Headers, KUBERNETES, Purpose};
 pub(crate) use tls::{AnyCertificate, HostClock, TlsError};
+pub(crate) use tls_socket::TlsSocket;
 pub(crate) use url::Url;

@@ -66,10 +66,12 @@ impl NodeKeeper {
             if own.report_is_due(Instant::now()) {
                 images = self.list_images().await.unwrap_or(images);
             }
+            let addresses = Facts::read_addresses();
+            self.news.set_addresses(self.profile.addresses(&addresses, own.addresses()));
             let step = own.next(&NodeSight {
                 pressures: &self.news.pressures.borrow(),
                 runtime: &self.news.runtime.borrow(),
-                addresses: &Facts::read_addresses(),
+                addresses: &addresses,
                 images: &images,
                 shuts_down: self.news.shuts_down.get(),
                 now: clock::now(),

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
 use super::RuntimeHealth;
+use crate::api::NodeAddress;
 use crate::pods::{PressureCondition, RuntimeState};
 use crate::rpc::Signal;
 
@@ -18,7 +19,10 @@ pub(crate) struct NodeNews {
     uid: RefCell<String>,
     /// What pods may ask of the node is known, so far as there is somebody who can tell it.
     heard: Cell<bool>,
-    /// Of anything of it.
+    /// As they stand in the node's object, or will; empty before they are known.
+    addresses: RefCell<Vec<NodeAddress>>,
+    pub(crate) addresses_changed: Signal,
+    /// Of anything that is to be told of the node.
     pub(super) changed: Signal,
 }
 
@@ -63,6 +67,17 @@ impl NodeNews {
             uid.clone_into(&mut self.uid.borrow_mut());
             self.changed.notify();
         }
+    }
+
+    pub(super) fn set_addresses(&self, addresses: Vec<NodeAddress>) {
+        if *self.addresses.borrow() != addresses {
+            self.addresses.replace(addresses);
+            self.addresses_changed.notify();
+        }
+    }
+
+    pub(crate) fn addresses(&self) -> Vec<NodeAddress> {
+        self.addresses.borrow().clone()
     }
 
     pub(super) fn uid(&self) -> String {

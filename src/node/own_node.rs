@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::api::{EventKind, Map, Node, NodeStatus, Reason, encode};
+use crate::api::{EventKind, Map, Node, NodeAddress, NodeStatus, Reason, encode};
 use crate::node::patch::{Occasion, StatusPatch};
 use crate::node::report_times::ReportTimes;
 use crate::node::status::READY;
@@ -174,6 +174,11 @@ impl OwnNode {
     /// There is no object, and it is not this node's to make one.
     pub(crate) fn is_left_to_others(&self) -> bool {
         self.place == Place::Deleted || self.place == Place::Absent && !self.registers
+    }
+
+    /// Those that the server has.
+    pub(super) fn addresses(&self) -> &[NodeAddress] {
+        self.server().map_or(&[], |node| &node.status.addresses)
     }
 
     /// The whole status is told next: what takes long to find out is worth finding out.

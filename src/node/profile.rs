@@ -26,9 +26,6 @@ pub(crate) struct NodeProfile {
     pub(super) needs_storage: bool,
 }
 
-/// Where `kubectl logs` finds a kubelet.
-const PORT: i32 = 10250;
-
 /// The labels that are brought in order at every registration; others that a node was given are its administrator's to
 /// change (`updateDefaultLabels`).
 pub(super) const DEFAULT_LABELS: [&str; 11] = [
@@ -86,7 +83,9 @@ impl NodeProfile {
             capacity: with_pods(facts.capacity()),
             allocatable: with_pods(settings.allocatable.clone()),
             info: info(machine, facts),
-            endpoints: NodeDaemonEndpoints { kubelet_endpoint: DaemonEndpoint { port: PORT } },
+            endpoints: NodeDaemonEndpoints {
+                kubelet_endpoint: DaemonEndpoint { port: config.identity.server.address.port().into() },
+            },
             ips: config.node_ips.clone(),
             external_cloud: reporting.external_cloud,
             needs_storage,

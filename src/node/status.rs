@@ -91,7 +91,7 @@ impl NodeProfile {
 
     /// One address of each kind, or two where the user gives two (`NodeAddress` in pkg/kubelet/nodestatus), but that no
     /// name is looked up: where the user gives none, it is that of the default route.
-    fn addresses(&self, seen: &[IpAddr], server: &[NodeAddress]) -> Vec<NodeAddress> {
+    pub(super) fn addresses(&self, seen: &[IpAddr], server: &[NodeAddress]) -> Vec<NodeAddress> {
         if self.external_cloud && !server.is_empty() {
             return server.to_vec();
         }

@@ -1,31 +1,70 @@
-//! The open connections of one door: bounded in number and in time.
+//! The open connections of one door: bounded in number, and each of them in time and memory.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::io;
 use std::pin::Pin;
-use std::time::Duration;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
-use super::http::{Head, MOST_HEAD, Response, STREAM_HEAD, chunk, parse_head};
+use super::http::{After, Response, chunk, stream_head};
 use crate::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Task};
+use crate::wire::http1::{MOST_HEAD, Refusal, Request};
 
-/// Runs at most [`MOST`] connections. One more displaces the oldest, so that idle clients cannot keep others out.
-#[derive(Debug, Default)]
-pub(super) struct Connections(VecDeque<Task<()>>);
+/// Runs a bounded number of connections. One more displaces the oldest of those who have not shown who they are, so that
+/// idle clients cannot keep others out; then the oldest that has nothing under way.
+#[derive(Debug)]
+pub(super) struct Connections {
+    most: usize,
+    most_strangers: usize,
+    open: VecDeque<(Rc<Cell<Standing>>, Task<()>)>,
+}
+
+/// What is known of who is at the other end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Standing {
+    #[default]
+    Stranger,
+    /// Known, and has asked for nothing.
+    Idle,
+    Busy,
+}
 
 impl Connections {
-    pub(super) fn add(&mut self, connection: impl Future<Output = ()> + 'static) {
-        self.0.retain(|task| !task.is_finished());
-        if self.0.len() >= MOST {
-            self.0.pop_front();
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, most_strangers: most, open: VecDeque::new() }
+    }
+
+    /// Of those who have not shown who they are there are fewer.
+    pub(super) fn with_strangers(self, most_strangers: usize) -> Self {
+        Self { most_strangers, ..self }
+    }
+
+    /// `connection` keeps its standing in what it is given. False: all others are busy, and it is not begun.
+    pub(super) fn add<F: Future<Output = ()> + 'static>(
+        &mut self,
+        connection: impl FnOnce(Rc<Cell<Standing>>) -> F,
+    ) -> bool {
+        self.open.retain(|(_, task)| !task.is_finished());
+        let strangers = self.open.iter().filter(|(standing, _)| standing.get() == Standing::Stranger).count();
+        if self.open.len() >= self.most || strangers >= self.most_strangers {
+            let oldest = |standing| self.open.iter().position(|(known, _)| known.get() == standing);
+            let Some(displaced) = oldest(Standing::Stranger).or_else(|| oldest(Standing::Idle)) else { return false };
+            self.open.remove(displaced);
         }
-        self.0.push_back(rt::spawn(connection));
+        let standing = Rc::default();
+        let task = rt::spawn(connection(Rc::clone(&standing)));
+        self.open.push_back((standing, task));
+        true
     }
 }
 
 /// What a request is answered with.
 pub(super) enum Reply {
     Whole(Response),
+    /// The last one on its connection.
+    Last(Response),
     /// A text that comes part by part, for as long as it comes.
     Text(Box<dyn Text>),
 }
@@ -39,48 +78,152 @@ pub(super) trait Text {
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Option<Vec<u8>>> + '_>>;
 }
 
-/// Reads one request and answers it; a client that takes too long or goes away gets nothing.
-pub(super) async fn answer<S>(mut stream: S, respond: impl Fn(&str, &str) -> Reply)
+pub(super) type Answering<'a> = Pin<Box<dyn Future<Output = Reply> + 'a>>;
+
+/// Who answers on one connection.
+pub(super) trait Answers {
+    /// Whether more than one request is answered.
+    fn keeps(&self) -> bool;
+
+    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a>;
+}
+
+/// Answers one GET, and closes.
+pub(super) struct OneGet<F>(pub(super) F);
+
+impl<F: Fn(&str, &str) -> Reply> Answers for OneGet<F> {
+    fn keeps(&self) -> bool {
+        false
+    }
+
+    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
+        Box::pin(ready(match &*request.method {
+            "GET" | "HEAD" => self.0(&request.path, &request.query),
+            _ => Reply::Whole(Response::only_get()),
+        }))
+    }
+}
+
+/// Reads requests and answers them. A client that takes too long or goes away gets nothing, and nothing of what it does
+/// wrong is this side's trouble.
+pub(super) async fn answer<S>(mut stream: S, answers: impl Answers)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut text = None;
-    let exchange = async {
-        let mut buffer = Vec::new();
-        let mut chunk = [0; 512];
-        loop {
-            let bytes = match parse_head(&buffer) {
-                Head::Partial => None,
-                Head::Get { path, query, head_only } => match respond(path, query) {
-                    Reply::Whole(response) => Some(response.bytes(head_only)),
-                    Reply::Text(mut parts) => match parts.open().await {
-                        Ok(()) => {
-                            text = Some(parts);
-                            return stream.write_all(STREAM_HEAD).await;
-                        }
-                        Err(response) => Some(response.bytes(head_only)),
-                    },
-                },
-                refused @ (Head::OtherMethod | Head::Malformed) => {
-                    Response::refusal(&refused).map(|response| response.bytes(false))
-                }
-            };
-            if let Some(bytes) = bytes {
-                stream.write_all(&bytes).await?;
-                return stream.close().await;
+    let _ = converse(&mut stream, &answers).await;
+    let _ = rt::deadline(PATIENCE, stream.close()).await;
+}
+
+async fn converse<S>(stream: &mut S, answers: &impl Answers) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut unread = Vec::new();
+    let mut wait = PATIENCE;
+    loop {
+        let request = match next_request(stream, &mut unread, wait).await? {
+            Ok(request) => request,
+            Err(response) => {
+                write(stream, &response.bytes(false, After::Close)).await?;
+                stream.close().await?;
+                // An answer that is followed by a reset, as for what is not read, may be lost on its way.
+                return rt::deadline(LINGER, gone(stream)).await.unwrap_or(Ok(()));
             }
-            let room = MOST_HEAD.saturating_sub(buffer.len()).min(chunk.len());
-            match stream.read(chunk.get_mut(..room).unwrap_or_default()).await? {
-                0 => return Ok(()),
-                read => buffer.extend_from_slice(chunk.get(..read).unwrap_or_default()),
+        };
+        let after = if request.keeps && answers.keeps() { After::Keep } else { After::Close };
+        let head_only = request.method == "HEAD";
+        let (response, after) = match answers.answer(&request).await {
+            Reply::Whole(response) => (response, after),
+            Reply::Last(response) => (response, After::Close),
+            Reply::Text(mut text) => match rt::deadline(PATIENCE, text.open()).await {
+                Ok(Err(response)) => (response, after),
+                Ok(Ok(())) => {
+                    // A client that goes on asking before it has heard the end is not heard: it has to wait.
+                    write(stream, &stream_head(After::Close)).await?;
+                    return send(stream, text).await;
+                }
+                Err(rt::Elapsed) => return Ok(()),
+            },
+        };
+        write(stream, &response.bytes(head_only, after)).await?;
+        if after == After::Close {
+            return Ok(());
+        }
+        wait = IDLE;
+    }
+}
+
+/// The next request with its body passed over, or what one that is none is answered with. `wait` is for its first byte.
+async fn next_request<S>(stream: &mut S, unread: &mut Vec<u8>, wait: Duration) -> io::Result<Result<Request, Response>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut end = Instant::now() + if unread.is_empty() { wait } else { PATIENCE };
+    loop {
+        match Request::take(unread) {
+            Ok(Some((request, used))) => {
+                unread.drain(..used);
+                if request.body > MOST_BODY {
+                    return Ok(Err(Response::too_large()));
+                }
+                if request.body > 0 && request.header("expect").is_some() {
+                    write(stream, b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+                }
+                skip(stream, unread, request.body).await?;
+                return Ok(Ok(request));
+            }
+            Ok(None) => {}
+            Err(refusal) => return Ok(Err(Response::refusal(refusal))),
+        }
+        let was_empty = unread.is_empty();
+        let left = end.saturating_duration_since(Instant::now());
+        if !rt::deadline(left, read(stream, unread)).await.map_err(io::Error::other)?? {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if was_empty {
+            end = Instant::now() + PATIENCE;
+        }
+        if unread.len() > MOST_HEAD + READ {
+            return Ok(Err(Response::refusal(Refusal::TooLong)));
+        }
+    }
+}
+
+/// Passes over a body: nothing that is asked here has one.
+async fn skip<S: AsyncRead + Unpin>(stream: &mut S, unread: &mut Vec<u8>, body: u64) -> io::Result<()> {
+    let mut left = usize::try_from(body).map_err(io::Error::other)?;
+    let skipped = async {
+        loop {
+            let taken = left.min(unread.len());
+            unread.drain(..taken);
+            left -= taken;
+            if left == 0 {
+                return Ok(());
+            }
+            if !read(stream, unread).await? {
+                return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
     };
-    // Nothing of what a client does wrong is this side's trouble.
-    let _ = rt::deadline(PATIENCE, exchange).await;
-    if let Some(text) = text {
-        let _ = send(&mut stream, text).await;
+    rt::deadline(PATIENCE, skipped).await.map_err(io::Error::other)?
+}
+
+/// Takes in some of what has come; false at the end.
+async fn read<S: AsyncRead + Unpin>(stream: &mut S, unread: &mut Vec<u8>) -> io::Result<bool> {
+    // Room is made for as long as it is read, and a connection that rests has none.
+    let before = unread.len();
+    let mut chunk = [0; READ];
+    let read = stream.read(&mut chunk).await?;
+    unread.extend_from_slice(chunk.get(..read).unwrap_or_default());
+    Ok(unread.len() > before)
+}
+
+/// Writes all of it, as long as the other side goes on taking some.
+async fn write<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8]) -> io::Result<()> {
+    for part in bytes.chunks(WRITE) {
+        rt::deadline(SLOWEST, stream.write_all(part)).await.map_err(io::Error::other)??;
     }
+    Ok(())
 }
 
 /// A reader that pages takes its time: what bounds it is the number of connections.
@@ -95,7 +238,7 @@ where
         };
         stream.write_all(&chunk(part.as_deref().unwrap_or_default())).await?;
         if part.is_none() {
-            return stream.close().await;
+            return Ok(());
         }
     }
 }
@@ -107,5 +250,19 @@ async fn gone<T>(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<T> {
     Err(io::ErrorKind::BrokenPipe.into())
 }
 
-const MOST: usize = 16;
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Doors to this machine itself have so few.
+pub(super) const FEW: usize = 16;
+/// For a whole request, from its first byte on.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// For the next request (kubelet: `IdleTimeout`).
+const IDLE: Duration = Duration::from_secs(90);
+/// After the answer to what is no request (net/http: `rstAvoidanceDelay`).
+const LINGER: Duration = Duration::from_millis(500);
+/// A client that takes nothing for so long has gone.
+const SLOWEST: Duration = Duration::from_secs(30);
+const READ: usize = 1024;
+const WRITE: usize = 16 * 1024;
+const MOST_BODY: u64 = 64 * 1024;
+
+#[cfg(test)]
+mod tests;

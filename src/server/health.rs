@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::connections::{Connections, Reply, answer};
+use super::connections::{Connections, FEW, OneGet, Reply, answer};
 use super::http::{Response, Status};
 use super::pulse::{Doing, Pulse};
 use crate::error::ErrorChain;
@@ -79,13 +79,13 @@ pub(crate) async fn serve(address: SocketAddr, health: SyncHealth) {
 
 /// Takes connections until the listener itself fails.
 async fn accept(listener: &TcpListener, health: &SyncHealth) {
-    let mut connections = Connections::default();
+    let mut connections = Connections::new(FEW);
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let health = health.clone();
-                connections
-                    .add(answer(stream, move |path, _| Reply::Whole(respond(path, health.stalled(Instant::now())))));
+                let respond = move |path: &str, _: &str| Reply::Whole(respond(path, health.stalled(Instant::now())));
+                connections.add(|_| answer(stream, OneGet(respond)));
             }
             // The client has gone already.
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}

@@ -1,44 +1,6 @@
-//! The least of HTTP/1.1: one GET a connection, answered and closed. Pure.
-//!
-//! Enough for a health probe, for `curl --unix-socket` and for the command line of this program. A request has a bound,
-//! its body is not read, and there is no keep-alive, so that no client has a state here.
+//! The answers of the doors, as HTTP/1.1 has them. Pure.
 
-/// What the first bytes of a connection are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Head<'a> {
-    /// Come back with more bytes.
-    Partial,
-    /// A GET or HEAD of this path, and its query.
-    Get { path: &'a str, query: &'a str, head_only: bool },
-    /// A request of another kind.
-    OtherMethod,
-    /// No HTTP, or too much of it.
-    Malformed,
-}
-
-pub(super) fn parse_head(bytes: &[u8]) -> Head<'_> {
-    let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else {
-        return if bytes.len() < MOST_HEAD { Head::Partial } else { Head::Malformed };
-    };
-    let Some(head) = bytes.get(..end).and_then(|head| std::str::from_utf8(head).ok()) else { return Head::Malformed };
-    let line = head.split("\r\n").next().unwrap_or_default();
-    let mut words = line.split(' ');
-    let (method, target, version) = (words.next(), words.next(), words.next());
-    let (Some(method), Some(target), Some("HTTP/1.1" | "HTTP/1.0"), None) = (method, target, version, words.next())
-    else {
-        return Head::Malformed;
-    };
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    match method {
-        _ if !path.starts_with('/') => Head::Malformed,
-        "GET" => Head::Get { path, query, head_only: false },
-        "HEAD" => Head::Get { path, query, head_only: true },
-        _ => Head::OtherMethod,
-    }
-}
-
-/// A request with more than this before its empty line is refused.
-pub(super) const MOST_HEAD: usize = 4096;
+use crate::wire::http1::Refusal;
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,9 +14,14 @@ pub(super) struct Response {
 pub(super) enum Status {
     Ok,
     BadRequest,
+    Unauthorized,
+    Forbidden,
     NotFound,
     MethodNotAllowed,
+    ContentTooLarge,
+    HeadersTooLarge,
     InternalServerError,
+    NotImplemented,
 }
 
 impl Status {
@@ -62,9 +29,31 @@ impl Status {
         match self {
             Self::Ok => "200 OK",
             Self::BadRequest => "400 Bad Request",
+            Self::Unauthorized => "401 Unauthorized",
+            Self::Forbidden => "403 Forbidden",
             Self::NotFound => "404 Not Found",
             Self::MethodNotAllowed => "405 Method Not Allowed",
+            Self::ContentTooLarge => "413 Content Too Large",
+            Self::HeadersTooLarge => "431 Request Header Fields Too Large",
             Self::InternalServerError => "500 Internal Server Error",
+            Self::NotImplemented => "501 Not Implemented",
+        }
+    }
+}
+
+/// What becomes of a connection after an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    Close,
+    Keep,
+}
+
+impl After {
+    /// HTTP/1.1 keeps a connection if nothing is said.
+    const fn header(self) -> &'static str {
+        match self {
+            Self::Close => "Connection: close\r\n",
+            Self::Keep => "",
         }
     }
 }
@@ -78,13 +67,21 @@ impl Response {
         Self { status: Status::Ok, content_type: "application/json", body }
     }
 
-    /// The answer to what is no GET; `None` where there is a path to answer for, or more to read.
-    pub(super) fn refusal(head: &Head<'_>) -> Option<Self> {
-        match head {
-            Head::Partial | Head::Get { .. } => None,
-            Head::OtherMethod => Some(Self::text(Status::MethodNotAllowed, "only GET is answered here\n")),
-            Head::Malformed => Some(Self::text(Status::BadRequest, "not a request\n")),
+    /// The answer to what is no request.
+    pub(super) fn refusal(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Malformed => Self::text(Status::BadRequest, "not a request\n"),
+            Refusal::TooLong => Self::text(Status::HeadersTooLarge, "the head of the request is too long\n"),
+            Refusal::Encoded => Self::text(Status::NotImplemented, "a body must have a length\n"),
         }
+    }
+
+    pub(super) fn too_large() -> Self {
+        Self::text(Status::ContentTooLarge, "the body is too large\n")
+    }
+
+    pub(super) fn only_get() -> Self {
+        Self::text(Status::MethodNotAllowed, "only GET is answered here\n")
     }
 
     pub(super) fn not_found() -> Self {
@@ -92,13 +89,13 @@ impl Response {
     }
 
     /// The bytes on the wire.
-    pub(super) fn bytes(&self, head_only: bool) -> Vec<u8> {
+    pub(super) fn bytes(&self, head_only: bool, after: After) -> Vec<u8> {
         let head = format!(
-            "HTTP/1.1 {}\r\nContent-Type: {}\r\nX-Content-Type-Options: nosniff\r\nContent-Length: {}\r\n\
-             Connection: close\r\n\r\n",
+            "HTTP/1.1 {}\r\nContent-Type: {}\r\nX-Content-Type-Options: nosniff\r\nContent-Length: {}\r\n{}\r\n",
             self.status.line(),
             self.content_type,
-            self.body.len()
+            self.body.len(),
+            after.header(),
         );
         let mut bytes = head.into_bytes();
         if !head_only {
@@ -109,8 +106,11 @@ impl Response {
 }
 
 /// The head of an answer that comes in chunks, each as long as the line before it says: [`chunk`].
-pub(super) const STREAM_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n\
-    X-Content-Type-Options: nosniff\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
+pub(super) fn stream_head(after: After) -> Vec<u8> {
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n\
+                Transfer-Encoding: chunked\r\n";
+    [head, after.header(), "\r\n"].concat().into_bytes()
+}
 
 /// One chunk; an empty one is the end.
 pub(super) fn chunk(bytes: &[u8]) -> Vec<u8> {
@@ -135,45 +135,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_partial_until_its_empty_line_wherever_it_is_cut() {
-        let whole = b"GET /healthz?verbose HTTP/1.1\r\nHost: localhost\r\nUser-Agent: x\r\n\r\n";
-        for cut in 0..whole.len() {
-            assert_eq!(parse_head(&whole[..cut]), Head::Partial, "{cut}");
-        }
-        assert_eq!(parse_head(whole), Head::Get { path: "/healthz", query: "verbose", head_only: false });
-    }
-
-    #[test]
-    fn only_a_get_or_head_of_a_path_is_answered() {
-        for (line, head) in [
-            ("HEAD /x HTTP/1.0", Head::Get { path: "/x", query: "", head_only: true }),
-            ("POST /x HTTP/1.1", Head::OtherMethod),
-            ("GET /x", Head::Malformed),
-            ("GET /x HTTP/2.0", Head::Malformed),
-            ("GET http://x/ HTTP/1.1", Head::Malformed),
-            ("GET /a b HTTP/1.1", Head::Malformed),
-            ("\u{16}\u{3}\u{1}", Head::Malformed),
-            ("", Head::Malformed),
-        ] {
-            assert_eq!(parse_head(format!("{line}\r\n\r\n").as_bytes()), head, "{line}");
-        }
-        assert_eq!(parse_head(b"\xff\r\n\r\n"), Head::Malformed);
-    }
-
-    #[test]
-    fn a_request_without_end_is_refused_at_its_bound() {
-        assert_eq!(parse_head(&vec![b'x'; MOST_HEAD - 1]), Head::Partial);
-        assert_eq!(parse_head(&vec![b'x'; MOST_HEAD]), Head::Malformed);
-    }
-
-    #[test]
     fn an_answer_reads_back_whole_and_never_in_part() {
-        let bytes = Response::text(Status::Ok, "ok").bytes(false);
-        for cut in 0..bytes.len() {
-            assert_eq!(parse_response(&bytes[..cut]), None, "{cut}");
+        for after in [After::Close, After::Keep] {
+            let bytes = Response::text(Status::Ok, "ok").bytes(false, after);
+            for cut in 0..bytes.len() {
+                assert_eq!(parse_response(&bytes[..cut]), None, "{cut}");
+            }
+            assert_eq!(parse_response(&bytes), Some(("200 OK", &b"ok"[..])));
         }
-        assert_eq!(parse_response(&bytes), Some(("200 OK", &b"ok"[..])));
-        let head = Response::text(Status::Ok, "ok").bytes(true);
-        assert!(head.ends_with(b"Content-Length: 2\r\nConnection: close\r\n\r\n"));
+    }
+
+    #[test]
+    fn an_answer_says_what_becomes_of_the_connection() {
+        let response = Response::text(Status::Ok, "ok");
+        assert!(response.bytes(true, After::Close).ends_with(b"Content-Length: 2\r\nConnection: close\r\n\r\n"));
+        assert!(response.bytes(true, After::Keep).ends_with(b"Content-Length: 2\r\n\r\n"));
+        assert!(stream_head(After::Keep).ends_with(b"Transfer-Encoding: chunked\r\n\r\n"));
     }
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use async_channel::Receiver;
 use serde::{Deserialize, Serialize};
 
-use super::connections::{Connections, Reply, Text, answer};
+use super::connections::{Connections, FEW, OneGet, Reply, Text, answer};
 use super::http::{Response, Status};
 use super::local_socket::{LocalError, LocalSocket, is_trusted};
 use super::log_query::{self, LogQuery};
@@ -37,6 +37,9 @@ pub(crate) trait LocalApi {
 
     /// Gives every pod, one at a time, so that the whole list is held only once: as the bytes of the answer.
     fn pods(&self, each: &mut dyn FnMut(PodEntry));
+
+    /// Gives what the runtime has of every pod, as a v1.Pod with little in it.
+    fn running_pods(&self, each: &mut dyn FnMut(serde_json::Value));
 
     /// Gives every event, oldest first.
     fn events(&self, each: &mut dyn FnMut(Event));
@@ -202,7 +205,7 @@ impl LocalServer {
 
     /// Answers, for ever.
     pub(crate) async fn serve(self, api: Rc<dyn LocalApi>) {
-        let mut connections = Connections::default();
+        let mut connections = Connections::new(FEW);
         // Out of file descriptors, most likely: others have to end first.
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
         loop {
@@ -211,7 +214,8 @@ impl LocalServer {
                     backoff.reset();
                     if is_trusted(&stream) {
                         let api = Rc::clone(&api);
-                        connections.add(answer(stream, move |path, query| respond(path, query, &*api)));
+                        let respond = move |path: &str, query: &str| respond(path, query, &*api);
+                        connections.add(|_| answer(stream, OneGet(respond)));
                     }
                 }
                 Err(error) => {

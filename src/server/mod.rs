@@ -1,4 +1,4 @@
-//! The doors to the outside: health over HTTP, the local socket, the service manager.
+//! The doors to the outside: the kubelet's API, health over HTTP, the local socket, the service manager.
 
 mod connections;
 pub(crate) mod health;
@@ -6,6 +6,7 @@ mod http;
 mod local;
 mod local_socket;
 mod log_query;
+mod node_door;
 mod pulse;
 pub(crate) mod systemd;
 mod watchdog;
@@ -17,6 +18,7 @@ pub(crate) use local::{
     NodeStatus, PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus,
 };
 pub(crate) use log_query::LogQuery;
+pub(crate) use node_door::NodeDoor;
 pub(crate) use pulse::Doing;
 #[cfg(test)]
 pub(crate) use watchdog::DeviceStatus;

@@ -6,13 +6,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use serde_json::{Value, json};
+
 use crate::api::{self, Event, Pod, PodStatus, PodUid, Time};
 use crate::apiserver::Client;
 use crate::certificates::{CertificateBook, CertificateEntry, Standing, Which};
 use crate::config::Config;
 use crate::images::{PullUnderWay, PullsUnderWay};
 use crate::pod_sources::merge::{SourceView, Sources};
-use crate::pods::{EventRing, NodePressures, ObservedCache, PodDirs, PressureCondition, RuntimeState};
+use crate::pods::{
+    ContainerState, EventRing, NodePressures, ObservedCache, ObservedPod, PodDirs, PressureCondition, RuntimeState,
+};
 use crate::server::{
     ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, LocalApi, LogQuery, LogSource, NodeStatus,
     PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus, SyncHealth, Watchdog,
@@ -135,6 +139,10 @@ impl LocalApi for LocalBooks {
         }
     }
 
+    fn running_pods(&self, each: &mut dyn FnMut(Value)) {
+        self.seen.borrow().iter().map(|pod| running_pod(pod)).for_each(each);
+    }
+
     fn log(&self, asked: &LogQuery) -> Result<LogSource, String> {
         let LogQuery { namespace, pod: name, container, previous, .. } = asked;
         let mut books = self.books.borrow_mut();
@@ -156,6 +164,19 @@ impl LocalApi for LocalBooks {
     fn events(&self, each: &mut dyn FnMut(Event)) {
         self.books.borrow().events.borrow().events(&self.config.node_name).for_each(each);
     }
+}
+
+/// As the kubelet shows what the runtime has (`ToAPIPod`): the containers that run, and no list where none does.
+fn running_pod(pod: &ObservedPod) -> Value {
+    let running = pod.containers.iter().filter(|one| matches!(one.state, ContainerState::Running { .. }));
+    let containers: Vec<Value> =
+        running.map(|one| json!({"name": one.name, "image": one.image, "resources": {}})).collect();
+    let containers = if containers.is_empty() { Value::Null } else { Value::Array(containers) };
+    json!({
+        "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid.as_str()},
+        "spec": {"containers": containers},
+        "status": {},
+    })
 }
 
 fn pull_status(pull: &PullUnderWay) -> PullStatus {

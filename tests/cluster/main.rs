@@ -9,6 +9,7 @@
 
 mod burst;
 mod certificates;
+mod door;
 mod events;
 #[path = "../fake_api/mod.rs"]
 #[expect(dead_code, reason = "other tests use other parts of the fake server")]
@@ -31,6 +32,7 @@ mod outages;
 mod pods;
 mod registration;
 mod secrets;
+mod serving;
 mod shutdown;
 mod status;
 mod trust_bundles;

@@ -189,6 +189,9 @@ fn by_rule(target: &Target, verb: &str) -> Decision {
         ("" | "events.k8s.io", "events", "") => &["create", "update", "patch"],
         ("", "endpoints", "") => &["get"],
         ("certificates.k8s.io", "certificatesigningrequests", "") => &["create", "get", "list", "watch"],
+        ("authentication.k8s.io", "tokenreviews", "") | ("authorization.k8s.io", "subjectaccessreviews", "") => {
+            &["create"]
+        }
         _ => &[],
     };
     if verbs.contains(&verb) { Ok(()) } else { deny("") }

@@ -40,6 +40,7 @@ mod objects;
 mod patch;
 pub(crate) mod request_log;
 mod resources;
+mod reviews;
 mod selectors;
 mod serve;
 mod service_accounts;
@@ -92,6 +93,8 @@ pub(crate) struct Options {
     pub gzip_above: usize,
     /// Whether requests for client certificates of nodes are approved without a word from the test.
     pub approve: bool,
+    /// The same for certificates that nodes are served under.
+    pub approve_serving: bool,
     /// Whether what is approved is signed.
     pub sign: bool,
     /// How long certificates last that it signs, unless a request asks for less.
@@ -110,6 +113,7 @@ impl Default for Options {
             history: 1000,
             gzip_above: 128 * 1024,
             approve: false,
+            approve_serving: false,
             sign: true,
             certificate_lifetime: SignedDuration::from_hours(365 * 24),
             clock_ahead: SignedDuration::ZERO,
@@ -172,6 +176,11 @@ impl FakeApi {
     /// Nobody knows the token any more.
     pub(crate) fn remove_token(&self, token: &str) {
         self.change(|world| world.tokens.remove(token));
+    }
+
+    /// Members of this group may do so to this part of nodes: what is answered to who asks about it.
+    pub(crate) fn allow(&self, group: &str, verb: &str, part: &str) {
+        self.change(|world| world.allowed.push([group, verb, part].map(str::to_owned)));
     }
 
     /// The server's clock, in `Date` and in objects, is so far ahead of the true one, or behind.

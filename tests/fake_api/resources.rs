@@ -72,6 +72,8 @@ pub(crate) static RESOURCES: &[Resource] = &[
         unconditional_update: false,
         ..cluster("clustertrustbundles", "ClusterTrustBundle")
     },
+    Resource { group: "authentication.k8s.io", ..cluster("tokenreviews", "TokenReview") },
+    Resource { group: "authorization.k8s.io", ..cluster("subjectaccessreviews", "SubjectAccessReview") },
     Resource { group: "node.k8s.io", unconditional_update: false, ..cluster("runtimeclasses", "RuntimeClass") },
     Resource { group: "storage.k8s.io", unconditional_update: false, ..cluster("csinodes", "CSINode") },
     Resource { group: "storage.k8s.io", unconditional_update: false, ..cluster("csidrivers", "CSIDriver") },

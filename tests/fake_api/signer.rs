@@ -93,7 +93,11 @@ pub(crate) fn after_write(world: &mut World, target: &Target, object: Object) ->
     }
     let mut current = Value::clone(&object);
     let mut changed = false;
-    if world.options.approve && condition(&current, "Approved").is_none() && is_of_its_node(&current) {
+    let is_wanted = match text(&current, "/spec/signerName") {
+        SERVING_SIGNER => world.options.approve_serving,
+        _ => world.options.approve,
+    };
+    if is_wanted && condition(&current, "Approved").is_none() && is_of_its_node(&current) {
         approve(&mut current, &world.time());
         changed = true;
     }
@@ -165,12 +169,16 @@ fn check_subject(signer: &str, request: &CertificateRequest) -> Result<(), ()> {
     }
 }
 
-/// Whether the approver takes it: a client certificate for a node, asked for by itself or by who may bootstrap nodes.
+/// Whether an approver takes it: a certificate for a node, asked for by itself, or a client's by who may bootstrap nodes.
 fn is_of_its_node(object: &Value) -> bool {
     let Some(name) = request_of(object).and_then(|request| request.subject.common_name) else { return false };
     let groups = object["spec"]["groups"].as_array().cloned().unwrap_or_default();
     let is_bootstrapper = groups.iter().any(|group| group == "system:bootstrappers");
-    text(object, "/spec/signerName") == CLIENT_SIGNER && (is_bootstrapper || text(object, "/spec/username") == name)
+    match text(object, "/spec/signerName") {
+        CLIENT_SIGNER => is_bootstrapper || text(object, "/spec/username") == name,
+        SERVING_SIGNER => text(object, "/spec/username") == name,
+        _ => false,
+    }
 }
 
 pub(crate) fn request_of(object: &Value) -> Option<CertificateRequest> {

@@ -11,6 +11,7 @@ use super::managed_fields::{self, Writer};
 use super::node_restriction::{self, Operation};
 use super::patch::PatchType;
 use super::resources::{Resource, Target};
+use super::reviews;
 use super::service_accounts;
 use super::store::Object;
 use super::strategies;
@@ -60,6 +61,9 @@ impl World {
         check_kind(target, &body)?;
         body["apiVersion"] = json!(target.api_version());
         body["kind"] = json!(target.resource.kind);
+        if let Some(object) = reviews::answered(self, target.resource, &body) {
+            return Ok(Written { object, created: true });
+        }
         let body = events::stored(target, body);
         self.check_namespace(target, &body)?;
         // Names are generated after admission.

@@ -102,6 +102,8 @@ pub(crate) struct World {
     /// How far the server's clock is ahead.
     pub(super) clock_ahead: SignedDuration,
     pub(super) tokens: BTreeMap<String, Identity>,
+    /// A group, a verb, and a part of nodes.
+    pub(super) allowed: Vec<[String; 3]>,
     /// What tokens are granted, whatever is asked for.
     pub(super) token_lifetime: Option<i64>,
     pub(super) authority: Arc<Authority>,
@@ -127,6 +129,7 @@ impl World {
             network: Network::Open,
             ended: false,
             tokens: BTreeMap::new(),
+            allowed: Vec::new(),
             token_lifetime: None,
             authority,
             followed: Vec::new(),

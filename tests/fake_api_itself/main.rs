@@ -19,6 +19,7 @@ mod lists;
 mod nodes;
 mod objects;
 mod patches;
+mod reviews;
 mod watches;
 mod wire;
 

@@ -63,9 +63,10 @@ impl Node {
         node
     }
 
-    /// Further lines of the agent's configuration, for its next start. It listens on no port.
+    /// Further lines of the agent's configuration, for its next start. It listens on no port that they do not name.
     pub(crate) fn configure(&self, more: &str) {
-        let more = format!("healthzPort: 0\n{more}");
+        let server = if more.contains("port: ") { "" } else { "enableServer: false\n" };
+        let more = format!("healthzPort: 0\n{server}{more}");
         fs::write(self.folder.join("config.yaml"), settings::configuration(&self.folder, &more)).unwrap();
     }
 

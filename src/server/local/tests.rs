@@ -43,6 +43,8 @@ impl LocalApi for TwoPods {
         }
     }
 
+    fn running_pods(&self, _each: &mut dyn FnMut(serde_json::Value)) {}
+
     fn events(&self, each: &mut dyn FnMut(Event)) {
         for message in ["a", "b"] {
             each(Event { message: message.to_owned(), ..Event::default() });
@@ -83,7 +85,10 @@ fn with_server<T: Send + 'static>(client: impl FnOnce(PathBuf) -> T + Send + 'st
 #[test]
 fn status_and_pods_are_answered_in_json() {
     let (status, pods) = with_server(|path| {
-        (exchange(&path, b"GET /status HTTP/1.1\r\n\r\n"), exchange(&path, b"GET /pods HTTP/1.1\r\n\r\n"))
+        (
+            exchange(&path, b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n"),
+            exchange(&path, b"GET /pods HTTP/1.1\r\nHost: x\r\n\r\n"),
+        )
     });
     let (line, body) = parse_response(&status).unwrap();
     assert_eq!(line, "200 OK");
@@ -100,7 +105,7 @@ fn status_and_pods_are_answered_in_json() {
 
 #[test]
 fn events_are_answered_as_the_api_lists_them() {
-    let answer = with_server(|path| exchange(&path, b"GET /events HTTP/1.1\r\n\r\n"));
+    let answer = with_server(|path| exchange(&path, b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n"));
     let (_, body) = parse_response(&answer).unwrap();
     let list: serde_json::Value = serde_json::from_slice(body).unwrap();
     assert_eq!((&list["kind"], &list["apiVersion"]), (&"EventList".into(), &"v1".into()));
@@ -110,11 +115,11 @@ fn events_are_answered_as_the_api_lists_them() {
 #[test]
 fn what_is_no_known_get_is_refused() {
     for (request, line) in [
-        (&b"GET / HTTP/1.1\r\n\r\n"[..], "404 Not Found"),
-        (b"GET /containerLogs/d/p/none HTTP/1.1\r\n\r\n", "404 Not Found"),
-        (b"GET /containerLogs/d/p/gone HTTP/1.1\r\n\r\n", "404 Not Found"),
-        (b"GET /containerLogs/d/p/c?follow=x HTTP/1.1\r\n\r\n", "400 Bad Request"),
-        (b"POST /pods HTTP/1.1\r\n\r\n", "405 Method Not Allowed"),
+        (&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], "404 Not Found"),
+        (b"GET /containerLogs/d/p/none HTTP/1.1\r\nHost: x\r\n\r\n", "404 Not Found"),
+        (b"GET /containerLogs/d/p/gone HTTP/1.1\r\nHost: x\r\n\r\n", "404 Not Found"),
+        (b"GET /containerLogs/d/p/c?follow=x HTTP/1.1\r\nHost: x\r\n\r\n", "400 Bad Request"),
+        (b"POST /pods HTTP/1.1\r\nHost: x\r\n\r\n", "405 Method Not Allowed"),
         (b"hello\r\n\r\n", "400 Bad Request"),
     ] {
         let answer = with_server(move |path| exchange(&path, request));
@@ -126,7 +131,7 @@ fn what_is_no_known_get_is_refused() {
 fn silent_clients_keep_nobody_out() {
     let answer = with_server(|path| {
         let silent: Vec<UnixStream> = (0..100).map(|_| UnixStream::connect(&path).unwrap()).collect();
-        let answer = exchange(&path, b"GET /status HTTP/1.1\r\n\r\n");
+        let answer = exchange(&path, b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n");
         drop(silent);
         answer
     });

@@ -1,5 +1,7 @@
-//! HTTP/1.1 as far as a client needs it that makes one GET a connection. Pure.
+//! HTTP/1.1: responses, as far as a client needs them that makes one GET a connection, and the heads of requests. Pure.
 
+mod request;
 mod response;
 
+pub use request::{MOST_HEAD, Refusal, Request};
 pub use response::{Malformed, Response};

@@ -1,0 +1,73 @@
+//! One try to get a certificate from the cluster: the key, the request, and what is left of them when it fails.
+
+use std::fmt;
+
+use super::ask::{AskError, Issued, ask};
+use super::request::Names;
+use super::rotation::{Failure, Held, Present, Standing};
+use super::signing_request::Purpose;
+use super::store::{Store, StoreError};
+use crate::apiserver::Client;
+use crate::error::ErrorChain;
+use crate::rt;
+
+/// Asks as each of these clients, until one is not refused; the number of the one that was not.
+pub(super) async fn pursue(
+    store: &Store,
+    purpose: Purpose,
+    names: &Names,
+    clients: &[Client],
+    present: Present,
+) -> Result<(Issued, usize), Fault> {
+    let keeps = store.clone();
+    let key = rt::blocking(move || keeps.key()).await.map_err(Fault::Store)?;
+    let mut refused = None;
+    for (number, client) in clients.iter().enumerate() {
+        let asked = ask(client, purpose, names, &key).await.and_then(|issued| {
+            let standing = Held::new(&issued.pair.leaf, None).standing(present);
+            let is_old = !issued.is_fresh && !matches!(standing, Standing::Good { .. });
+            if is_old { Err(AskError::Old) } else { Ok(issued) }
+        });
+        match asked {
+            Ok(issued) => return Ok((issued, number)),
+            Err(error) if error.is_about_who_asks() => refused = Some(error),
+            Err(error) => {
+                if error.spends_the_key() {
+                    let store = store.clone();
+                    rt::blocking(move || store.forget_key()).await.map_err(Fault::Store)?;
+                }
+                return Err(Fault::Ask(error));
+            }
+        }
+    }
+    Err(refused.map_or(Fault::Nothing, Fault::Ask))
+}
+
+/// Why there is no new certificate.
+#[derive(Debug)]
+pub(super) enum Fault {
+    Ask(AskError),
+    Store(StoreError),
+    /// There is nothing to ask with.
+    Nothing,
+}
+
+impl Fault {
+    pub(super) fn failure(&self) -> Failure {
+        match self {
+            Self::Ask(error) => error.failure(),
+            Self::Store(_) => Failure::Passing,
+            Self::Nothing => Failure::Refused,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ask(error) => ErrorChain(error).fmt(f),
+            Self::Store(error) => ErrorChain(error).fmt(f),
+            Self::Nothing => f.write_str("there is nothing to ask with"),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! A serving certificate that the cluster signs (`serverTLSBootstrap`): the first one, and each one after it.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::time::Duration;
+
+use super::{ShownCertificate, names};
+use crate::api::Time;
+use crate::apiserver::Client;
+use crate::certificates::ask::Issued;
+use crate::certificates::book::CertificateEntry;
+use crate::certificates::look::floor;
+use crate::certificates::pair::Pair;
+use crate::certificates::pursuit::pursue;
+use crate::certificates::request::Names;
+use crate::certificates::rotation::{Held, Present, Seconds, Standing, Until};
+use crate::certificates::signing_request::Purpose;
+use crate::certificates::store::Store;
+use crate::certificates::teller::Teller;
+use crate::certificates::waits::{clock_set, due};
+use crate::error::ErrorChain;
+use crate::host::clock;
+use crate::node::NodeNews;
+use crate::rt;
+use crate::wire::x509::Certificate;
+
+pub(super) async fn run(
+    node_name: &str,
+    client: Client,
+    news: &NodeNews,
+    directory: PathBuf,
+    shown: &ShownCertificate,
+    teller: Teller,
+) {
+    let store = Store::new(directory, "kubelet-server");
+    let mut keeper = Keeper { client, store, teller, started: clock::uptime(), current: None, issued: None };
+    keeper.look(shown).await;
+    loop {
+        let seen = news.addresses_changed.changes();
+        let wanted = names::of_addresses(node_name, &news.addresses());
+        keeper.round(wanted, news.addresses_changed.beyond(seen), shown).await;
+    }
+}
+
+struct Keeper {
+    client: Client,
+    store: Store,
+    teller: Teller,
+    started: Duration,
+    /// What is shown.
+    current: Option<Pair>,
+    /// What this process was issued, and when: by a clock that nobody sets.
+    issued: Option<(Certificate, Duration)>,
+}
+
+impl Keeper {
+    /// What an earlier process was issued.
+    async fn look(&mut self, shown: &ShownCertificate) {
+        let store = self.store.clone();
+        let stored = rt::blocking(move || store.current()).await;
+        let fault = stored.as_ref().err().map(|error| ErrorChain(error).to_string());
+        self.current = stored.unwrap_or_default();
+        if let Some(pair) = &self.current {
+            shown.show(pair);
+        }
+        self.note(fault, self.present());
+    }
+
+    /// One thing that is to be done, or the wait for it; no longer than until the node is reached elsewhere.
+    async fn round(&mut self, wanted: Option<Names>, moved: impl Future<Output = ()>, shown: &ShownCertificate) {
+        let present = self.present();
+        self.note(None, present);
+        let Some(names) = wanted else { return moved.await };
+        if let Some(until) = self.rests(&names, present) {
+            return rt::either(moved, due(until)).await;
+        }
+        let mut moved = pin!(moved);
+        let clients = [self.client.clone()];
+        let asked = async { Some(pursue(&self.store, Purpose::Serving, &names, &clients, present).await) };
+        let interrupted = async {
+            moved.as_mut().await;
+            None
+        };
+        match rt::either(asked, interrupted).await {
+            None => {}
+            Some(Ok((issued, _))) => self.put(issued, present, shown).await,
+            Some(Err(fault)) => {
+                let pause = self.teller.failed(&fault, self.current.as_ref().map(|pair| &pair.leaf), present);
+                rt::either(rt::sleep(pause), rt::either(clock_set(), moved)).await;
+            }
+        }
+    }
+
+    /// Until when there is nothing to be done, where what there is does for these names.
+    fn rests(&self, names: &Names, present: Present) -> Option<Until> {
+        let leaf = &self.current.as_ref()?.leaf;
+        let held = self.held(leaf);
+        match held.standing(present) {
+            Standing::Good { until } if names.are_in(leaf) => Some(held.wait(until, present)),
+            Standing::Good { .. } | Standing::Due | Standing::Expired => None,
+        }
+    }
+
+    async fn put(&mut self, issued: Issued, present: Present, shown: &ShownCertificate) {
+        let Issued { pair, is_fresh } = issued;
+        let (store, put) = (self.store.clone(), pair.clone());
+        let moment = Time::from_unix_nanos(present.now().saturating_mul(1_000_000_000));
+        let stored = rt::blocking(move || store.put(&put, moment).and_then(|()| store.forget_key())).await;
+        // What cannot be kept can be shown all the same.
+        shown.show(&pair);
+        self.teller.issued(&pair.leaf);
+        self.issued = is_fresh.then(|| (pair.leaf.clone(), clock::uptime()));
+        self.current = Some(pair);
+        if let Err(error) = stored {
+            log!(warn, "serving certificate is not kept", error = ErrorChain(&error));
+        }
+    }
+
+    fn held(&self, leaf: &Certificate) -> Held {
+        let issued = self.issued.as_ref().filter(|(issued, _)| issued == leaf);
+        Held::new(leaf, issued.map(|(_, at)| clock::uptime().saturating_sub(*at)))
+    }
+
+    /// What was past when this process began is past for longer by now.
+    fn present(&self) -> Present {
+        let counted = clock::uptime().saturating_sub(self.started).as_secs();
+        let known = floor([self.current.as_ref().map(|pair| &pair.leaf), None], None);
+        let floor = known.saturating_add(Seconds::try_from(counted).unwrap_or_default());
+        Present { clock: clock::now().unix_seconds(), floor }
+    }
+
+    fn note(&self, fault: Option<String>, present: Present) {
+        let leaf = self.current.as_ref().map(|pair| &pair.leaf);
+        self.teller.note(CertificateEntry {
+            not_after: leaf.map(|leaf| leaf.not_after),
+            standing: leaf.map(|leaf| self.held(leaf).standing(present)),
+            fault,
+        });
+    }
+}

@@ -1,0 +1,58 @@
+//! A serving certificate that somebody else keeps: read, and read again whenever its files change.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{ShownCertificate, entry};
+use crate::certificates::book::CertificateEntry;
+use crate::certificates::pair::Pair;
+use crate::certificates::rotation::Until;
+use crate::certificates::teller::Teller;
+use crate::certificates::waits::{changed, due};
+use crate::error::ErrorChain;
+use crate::host::file_watch::FileWatch;
+use crate::host::{clock, file};
+use crate::rt;
+
+/// No certificate or key is larger.
+const LIMIT: u64 = 1 << 20;
+/// Who replaces two files does so one after the other; between them they are no pair.
+const BOTH: Duration = Duration::from_millis(200);
+
+pub(super) async fn run(files: [PathBuf; 2], shown: &ShownCertificate, teller: &Teller) {
+    let mut last: Option<Pair> = None;
+    loop {
+        let watch = FileWatch::new(&files);
+        let paths = files.clone();
+        let read = rt::blocking(move || read_pair(&paths)).await;
+        let now = clock::now().unix_seconds();
+        let fault = match read {
+            Ok(pair) => {
+                shown.show(&pair);
+                last = Some(pair);
+                None
+            }
+            // The one before is shown on.
+            Err(fault) => Some(fault),
+        };
+        let known = last.as_ref().map_or_else(CertificateEntry::default, |pair| entry(pair, now));
+        teller.note(CertificateEntry { fault, ..known });
+        let end = last.as_ref().map(|pair| pair.leaf.not_after).filter(|end| *end >= now);
+        let ended = async {
+            match end {
+                Some(end) => due(Until::Date(end.saturating_add(1))).await,
+                None => std::future::pending().await,
+            }
+        };
+        rt::either(changed(&watch), ended).await;
+        rt::sleep(BOTH).await;
+    }
+}
+
+/// The certificate of the first file with the key of the second; one line on what is wrong. Blocks.
+pub(super) fn read_pair(files: &[PathBuf; 2]) -> Result<Pair, String> {
+    let [certificate, key] = files;
+    let read = |path: &Path| file::read_all(path, LIMIT).map_err(|error| format!("read {}: {error}", path.display()));
+    let pair = Pair::from_pem(&read(certificate)?, &read(key)?);
+    pair.map_err(|error| format!("{} and {}: {}", certificate.display(), key.display(), ErrorChain(&error)))
+}

@@ -1,0 +1,74 @@
+//! For whom a serving certificate is: the node, and where it is reached. Pure.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use crate::api::NodeAddress;
+use crate::certificates::request::Names;
+
+/// As the cluster's signer wants them (`addressesToHostnamesAndIPs`); nothing before there is an address to be reached at.
+pub(super) fn of_addresses(node_name: &str, addresses: &[NodeAddress]) -> Option<Names> {
+    let (mut dns_names, mut ip_addresses) = (BTreeSet::new(), BTreeSet::new());
+    for NodeAddress { kind, address } in addresses.iter().filter(|known| !known.address.is_empty()) {
+        let parsed: Result<IpAddr, _> = address.parse();
+        match (&**kind, parsed) {
+            ("Hostname" | "InternalDNS" | "ExternalDNS" | "InternalIP" | "ExternalIP", Ok(ip)) => {
+                ip_addresses.insert(ip);
+            }
+            ("Hostname" | "InternalDNS" | "ExternalDNS", Err(_)) => {
+                dns_names.insert(address.clone());
+            }
+            _ => {}
+        }
+    }
+    let names = Names {
+        dns_names: dns_names.into_iter().collect(),
+        ip_addresses: ip_addresses.into_iter().collect(),
+        ..Names::of_node(node_name)
+    };
+    if names.ip_addresses.is_empty() { None } else { Some(names) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(kind: &'static str, address: &str) -> NodeAddress {
+        NodeAddress { kind: kind.into(), address: address.to_owned() }
+    }
+
+    #[test]
+    fn every_address_of_the_node_is_named_once_and_in_order() {
+        let addresses = [
+            address("InternalIP", "10.0.0.2"),
+            address("ExternalIP", "10.0.0.1"),
+            address("Hostname", "board"),
+            address("InternalDNS", "board"),
+            address("ExternalDNS", "a.example"),
+            address("InternalIP", "::1"),
+            address("InternalIP", "no address"),
+            address("Other", "x"),
+            address("Hostname", ""),
+        ];
+        let names = of_addresses("board", &addresses).unwrap();
+        assert_eq!(names.dns_names, ["a.example", "board"]);
+        let ips: Vec<String> = names.ip_addresses.iter().map(ToString::to_string).collect();
+        assert_eq!(ips, ["10.0.0.1", "10.0.0.2", "::1"]);
+        assert_eq!(
+            (&*names.common_name, &*names.organizations),
+            ("system:node:board", &["system:nodes".to_owned()][..])
+        );
+    }
+
+    #[test]
+    fn a_host_name_that_is_an_address_is_one() {
+        let names = of_addresses("10.0.0.1", &[address("Hostname", "10.0.0.1")]).unwrap();
+        assert!(names.dns_names.is_empty() && names.ip_addresses.len() == 1);
+    }
+
+    #[test]
+    fn without_an_address_nothing_is_asked_for() {
+        assert_eq!(of_addresses("board", &[]), None);
+        assert_eq!(of_addresses("board", &[address("Hostname", "board")]), None);
+    }
+}

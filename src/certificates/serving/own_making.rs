@@ -1,0 +1,157 @@
+//! A serving certificate that the node signs itself, under the upstream kubelet's names: `kubelet.crt`, `kubelet.key`.
+
+use std::path::{Path, PathBuf};
+
+use super::files::read_pair;
+use super::{ShownCertificate, entry, validity};
+use crate::api::Time;
+use crate::certificates::book::CertificateEntry;
+use crate::certificates::key::{Key, KeyError};
+use crate::certificates::pair::Pair;
+use crate::certificates::request::{Names, self_signed};
+use crate::certificates::rotation::{Seconds, Until};
+use crate::certificates::store::StoreError;
+use crate::certificates::teller::Teller;
+use crate::certificates::waits::{changed, due};
+use crate::error::ErrorChain;
+use crate::host::file_watch::FileWatch;
+use crate::host::{clock, file};
+use crate::rt;
+use crate::wire::pem;
+
+pub(super) async fn run(node_name: &str, directory: &Path, shown: &ShownCertificate, teller: &Teller) {
+    let files = [directory.join("kubelet.crt"), directory.join("kubelet.key")];
+    // What could not be written is held here.
+    let mut held: Option<Pair> = None;
+    loop {
+        let watch = FileWatch::new(&files);
+        let (paths, name, kept) = (files.clone(), node_name.to_owned(), held.take());
+        let (pair, fault) = rt::blocking(move || pair(&paths, &name, kept)).await;
+        let now = clock::now().unix_seconds();
+        let is_kept = fault.is_none();
+        let end = match &pair {
+            Some(pair) => {
+                shown.show(pair);
+                teller.note(CertificateEntry { fault, ..entry(pair, now) });
+                pair.leaf.not_after.saturating_add(1)
+            }
+            None => {
+                teller.note(CertificateEntry { fault, ..CertificateEntry::default() });
+                Seconds::MAX
+            }
+        };
+        held = pair.filter(|_| !is_kept);
+        // It has expired, but not by a clock that counts: that one may be set.
+        let end = if end <= now { Seconds::MAX } else { end };
+        rt::either(changed(&watch), due(Until::Date(end))).await;
+    }
+}
+
+/// What the files have, if it is good; else what is held, if that is; else a new one, and why it could not be kept. Blocks.
+fn pair(files: &[PathBuf; 2], node_name: &str, held: Option<Pair>) -> (Option<Pair>, Option<String>) {
+    let (clock, built) = (clock::now().unix_seconds(), clock::built());
+    let is_there = files.iter().any(|file| file.exists());
+    let read = read_pair(files);
+    if let (Err(fault), true) = (&read, is_there) {
+        log!(warn, "serving certificate is made anew", error = fault);
+    }
+    let good = read.ok().or(held).filter(|pair| validity::can_stay(&pair.leaf, clock, built));
+    if good.is_some() {
+        return (good, None);
+    }
+    let made = match make(node_name, validity::of_new(clock, built), clock) {
+        Ok(made) => made,
+        Err(error) => return (None, Some(format!("make a certificate: {error}"))),
+    };
+    let [certificate, key] = files;
+    // The key first: a certificate without its key is found damaged, and both are made anew.
+    let kept = [(key, made.key_pem().to_owned()), (certificate, made.certificates_pem())].into_iter().try_for_each(
+        |(path, text)| file::replace(path, text.as_bytes()).map_err(|cause| StoreError::io("write", path, cause)),
+    );
+    log!(info, "serving certificate made", file = certificate.display(), kept = kept.is_ok());
+    (Some(made), kept.err().map(|error| ErrorChain(&error).to_string()))
+}
+
+/// For the node's name, as upstream's: each one has a subject of its own.
+fn make(node_name: &str, (from, until): (Seconds, Seconds), clock: Seconds) -> Result<Pair, KeyError> {
+    let key = Key::generate()?;
+    let mut names = Names { common_name: format!("{node_name}@{clock}"), ..Names::default() };
+    match node_name.parse() {
+        Ok(ip) => names.ip_addresses.push(ip),
+        Err(_) => names.dns_names.push(node_name.to_owned()),
+    }
+    let moment = |second: Seconds| Time::from_unix_nanos(second.saturating_mul(1_000_000_000));
+    let der = self_signed(&key, &names, moment(from), moment(until))?;
+    Pair::new(pem::encode(pem::CERTIFICATE, &der).as_bytes(), key).map_err(|_| KeyError::Unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("coracle-own-making-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            Self(path)
+        }
+
+        fn files(&self) -> [PathBuf; 2] {
+            [self.0.join("kubelet.crt"), self.0.join("kubelet.key")]
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn made(files: &[PathBuf; 2]) -> Pair {
+        let (pair, fault) = pair(files, "board", None);
+        assert_eq!(fault, None);
+        pair.unwrap()
+    }
+
+    #[test]
+    fn it_is_made_once_for_the_nodes_name_and_then_read() {
+        let folder = Folder::new("once");
+        let first = made(&folder.files());
+        assert_eq!(first.leaf.dns_names, ["board"]);
+        assert!(first.leaf.common_name.starts_with("board@"));
+        assert_eq!(made(&folder.files()).leaf, first.leaf);
+    }
+
+    #[test]
+    fn what_is_damaged_or_has_expired_or_is_for_another_key_is_made_anew() {
+        let folder = Folder::new("anew");
+        let files = folder.files();
+        let first = made(&files);
+        for (file, text) in
+            [(&files[0], "nonsense".to_owned()), (&files[1], Key::generate().unwrap().to_pem().to_owned())]
+        {
+            fs::write(file, text).unwrap();
+            let next = made(&files);
+            assert_ne!(next.leaf, first.leaf);
+            assert_eq!(read_pair(&files).unwrap().leaf, next.leaf);
+        }
+        let now = clock::now().unix_seconds();
+        let expired = make("board", (now - 100, now - 50), now).unwrap();
+        fs::write(&files[0], expired.certificates_pem()).unwrap();
+        fs::write(&files[1], expired.key_pem()).unwrap();
+        assert!(made(&files).leaf.not_after > now);
+    }
+
+    #[test]
+    fn where_nothing_can_be_written_it_is_held_and_told() {
+        let files = [PathBuf::from("/proc/none/kubelet.crt"), PathBuf::from("/proc/none/kubelet.key")];
+        let (first, fault) = pair(&files, "board", None);
+        assert!(fault.unwrap().starts_with("write /proc/none/kubelet.key: "));
+        let (next, fault) = pair(&files, "board", first.clone());
+        assert_eq!((next.unwrap().leaf, fault), (first.unwrap().leaf, None));
+    }
+}

@@ -1,0 +1,81 @@
+//! From when until when a certificate of the node's own making is good. Pure.
+//!
+//! Nobody but this clock tells the time, and it may be wrong. A clock that is certainly behind makes a certificate for long,
+//! as it may never be set; one that is set later has it made anew where it does not fit.
+
+use crate::certificates::rotation::Seconds;
+use crate::wire::x509::Certificate;
+
+const HOUR: Seconds = 3600;
+const DAY: Seconds = 24 * HOUR;
+const YEAR: Seconds = 365 * DAY;
+/// No clock that is right shows less: 2026-01-01. A build that knows its own date knows better.
+const LEAST: Seconds = 1_767_225_600;
+
+/// The first and the last second (client-go: an hour ago, for a year).
+pub(super) fn of_new(clock: Seconds, built: Option<Seconds>) -> (Seconds, Seconds) {
+    let least = least(built);
+    match clock < least {
+        true => (least - HOUR, least + 10 * YEAR),
+        false => (clock - HOUR, clock + YEAR),
+    }
+}
+
+/// Whether a certificate that was made before can stay.
+pub(super) fn can_stay(made: &Certificate, clock: Seconds, built: Option<Seconds>) -> bool {
+    if clock < least(built) {
+        return true;
+    }
+    made.not_before <= clock + DAY && clock <= made.not_after
+}
+
+fn least(built: Option<Seconds>) -> Seconds {
+    built.unwrap_or(LEAST).max(LEAST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(clock: Seconds) -> Certificate {
+        let (not_before, not_after) = of_new(clock, None);
+        Certificate { not_before, not_after, ..Certificate::default() }
+    }
+
+    #[track_caller]
+    fn check(made_at: Seconds, clock: Seconds, stays: bool) {
+        assert_eq!(can_stay(&made(made_at), clock, None), stays, "{made_at} {clock}");
+    }
+
+    const NOW: Seconds = LEAST + YEAR;
+
+    #[test]
+    fn it_is_good_at_the_moment_it_is_made_and_replaced_when_it_has_expired() {
+        check(NOW, NOW, true);
+        check(NOW, NOW + YEAR - 1, true);
+        check(NOW, NOW + YEAR + 1, false);
+    }
+
+    #[test]
+    fn one_that_a_clock_of_1970_has_made_is_good_in_these_years() {
+        for clock in [0, LEAST - 1] {
+            check(clock, NOW, true);
+            let made = made(clock);
+            assert!(made.not_before < NOW && NOW + 5 * YEAR < made.not_after);
+        }
+        assert_eq!(of_new(0, Some(NOW)), (NOW - HOUR, NOW + 10 * YEAR));
+        assert_eq!(of_new(0, Some(0)), of_new(0, None));
+    }
+
+    #[test]
+    fn one_that_a_clock_of_2099_has_made_is_replaced_when_the_clock_is_set() {
+        check(NOW + 70 * YEAR, NOW, false);
+        check(NOW + HOUR, NOW, true);
+    }
+
+    #[test]
+    fn a_clock_that_is_certainly_behind_replaces_nothing() {
+        check(NOW, 0, true);
+        check(NOW + 70 * YEAR, LEAST - 1, true);
+    }
+}

@@ -1,0 +1,88 @@
+//! Tells what becomes of one of the node's certificates: events, the log, and the book.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_channel::Sender;
+
+use super::book::{CertificateBook, CertificateEntry, Which};
+use super::pursuit::Fault;
+use super::rotation::{Present, Seconds, Standing, wait};
+use crate::api::{EventKind, Reason, Time};
+use crate::pods::{NodeEvent, SyncEvent};
+use crate::rt;
+use crate::wire::x509::Certificate;
+
+#[derive(Debug)]
+pub(super) struct Teller {
+    which: Which,
+    book: Rc<CertificateBook>,
+    inbox: Sender<SyncEvent>,
+    /// In a row.
+    pub(super) failures: u32,
+    /// The last failure that was told of: each one once.
+    told: String,
+}
+
+impl Teller {
+    pub(super) fn new(which: Which, book: Rc<CertificateBook>, inbox: Sender<SyncEvent>) -> Self {
+        Self { which, book, inbox, failures: 0, told: String::new() }
+    }
+
+    pub(super) fn issued(&mut self, leaf: &Certificate) {
+        let (which, until) = (self.which.name(), date(leaf.not_after));
+        let message = format!("{which} certificate issued, good until {until}");
+        self.tell(EventKind::Normal, Reason::CERTIFICATE_ISSUED, message);
+        self.failures = 0;
+        self.told.clear();
+    }
+
+    /// Beside the certificate that there is; gives how long to wait.
+    pub(super) fn failed(&mut self, fault: &Fault, leaf: Option<&Certificate>, present: Present) -> Duration {
+        self.failures = self.failures.saturating_add(1);
+        let (which, why) = (self.which.name(), fault.to_string());
+        let message = match leaf {
+            Some(leaf) => {
+                let ends = if present.now() > leaf.not_after { "it expired" } else { "it is good until" };
+                format!("no new {which} certificate: {why} ({ends} {})", date(leaf.not_after))
+            }
+            None => format!("no {which} certificate: {why}"),
+        };
+        if self.told != message {
+            self.tell(EventKind::Warning, Reason::CERTIFICATE_REQUEST_FAILED, message.clone());
+            self.told = message;
+        }
+        let mut entry = self.book.entry(self.which);
+        entry.fault = Some(why);
+        self.book.note(self.which, entry);
+        let random = u16::try_from(rt::random() >> 16).unwrap_or_default();
+        wait(self.failures, fault.failure(), random)
+    }
+
+    /// Notes what is so, and tells of an end. What a try has failed for stays until there is something else.
+    pub(super) fn note(&self, mut entry: CertificateEntry) {
+        let before = self.book.entry(self.which);
+        if entry.fault.is_none() && self.failures > 0 {
+            entry.fault.clone_from(&before.fault);
+        }
+        let has_expired = entry.standing == Some(Standing::Expired);
+        if has_expired && before.standing != entry.standing {
+            let (which, end) = (self.which.name(), date(entry.not_after.unwrap_or_default()));
+            let message = format!("{which} certificate expired {end}");
+            self.tell(EventKind::Warning, Reason::CERTIFICATE_EXPIRED, message);
+        }
+        if let Some(fault) = entry.fault.as_ref().filter(|fault| before.fault.as_ref() != Some(fault)) {
+            log!(warn, "a certificate of the node", which = self.which.name(), error = fault);
+        }
+        self.book.note(self.which, entry);
+    }
+
+    fn tell(&self, kind: EventKind, reason: Reason, message: String) {
+        // Events may be lost, who tells may not stand still.
+        let _ = self.inbox.try_send(SyncEvent::NodeHappened(NodeEvent::new(kind, reason, message)));
+    }
+}
+
+fn date(second: Seconds) -> Time {
+    Time::from_unix_nanos(second.saturating_mul(1_000_000_000))
+}

@@ -1,0 +1,119 @@
+//! A door, spoken to as clients do that are in order and as others do.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream as StdStream;
+
+use super::*;
+use crate::rt::{Async, block_on, blocking, either};
+use crate::server::http::Status;
+
+struct Echo;
+
+impl Answers for Echo {
+    fn keeps(&self) -> bool {
+        true
+    }
+
+    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
+        let text = format!("{} {} {}", request.method, request.path, request.body);
+        let response = Response::text(Status::Ok, text);
+        Box::pin(ready(if request.path == "/last" { Reply::Last(response) } else { Reply::Whole(response) }))
+    }
+}
+
+/// All that comes back for what is written; the client's side is open until then, unless it says so.
+fn said(text: &str, then_ends: bool) -> String {
+    let (ours, mut theirs) = StdStream::pair().unwrap();
+    theirs.write_all(text.as_bytes()).unwrap();
+    if then_ends {
+        theirs.shutdown(std::net::Shutdown::Write).unwrap();
+    }
+    block_on(async {
+        let served = async {
+            answer(Async::new(ours).unwrap(), Echo).await;
+            std::future::pending().await
+        };
+        let heard = blocking(move || {
+            let mut heard = String::new();
+            theirs.read_to_string(&mut heard).unwrap();
+            heard
+        });
+        either(heard, served).await
+    })
+}
+
+fn bodies(heard: &str) -> Vec<&str> {
+    heard.split("HTTP/1.1 ").filter(|part| !part.is_empty()).map(|part| part.rsplit("\r\n").next().unwrap()).collect()
+}
+
+#[test]
+fn several_requests_are_answered_in_their_order_and_bodies_are_passed_over() {
+    let heard = said(
+        "GET /a HTTP/1.1\r\nHost: x\r\n\r\nPOST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nGET\
+         \r\nHEAD /c HTTP/1.1\r\nHost: x\r\n\r\nGET /d HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\nGET /e",
+        false,
+    );
+    assert_eq!(bodies(&heard), ["GET /a 0", "POST /b 3", "", "GET /d 0"]);
+    assert_eq!(heard.matches("Connection: close").count(), 1);
+}
+
+#[test]
+fn who_asks_for_a_body_to_be_wanted_is_told_so() {
+    let heard = said("POST /last HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n1", false);
+    assert!(heard.starts_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"), "{heard}");
+}
+
+#[test]
+fn what_is_no_request_ends_the_connection_and_nothing_behind_it_is_a_request() {
+    for (text, status) in [
+        ("GET /a HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "400 "),
+        ("POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "501 "),
+        ("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n", "413 "),
+        ("nonsense\r\n\r\n", "400 "),
+    ] {
+        let heard = said(&format!("{text}GET /b HTTP/1.1\r\nHost: x\r\n\r\n"), false);
+        assert!(heard.starts_with(&format!("HTTP/1.1 {status}")), "{heard}");
+        assert_eq!(bodies(&heard).len(), 1, "{heard}");
+    }
+    let heard = said(&format!("GET /a HTTP/1.1\r\nA: {}", "b".repeat(20_000)), false);
+    assert!(heard.starts_with("HTTP/1.1 431 "), "{heard}");
+}
+
+#[test]
+fn half_a_request_is_answered_with_nothing() {
+    assert_eq!(said("GET /a HTTP/1.1\r\nHost", true), "");
+    assert_eq!(said("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n1", true), "");
+    assert_eq!(said("", true), "");
+}
+
+#[test]
+fn a_connection_too_many_displaces_a_stranger_then_who_is_idle_and_never_who_is_busy() {
+    block_on(async {
+        let mut connections = Connections::new(3);
+        let mut standings = Vec::new();
+        let mut add = |connections: &mut Connections| {
+            let mut given = None;
+            let begun = connections.add(|standing| {
+                given = Some(standing);
+                std::future::pending()
+            });
+            standings.extend(given.map(|standing| Rc::downgrade(&standing)));
+            (begun, standings.clone())
+        };
+        add(&mut connections);
+        add(&mut connections);
+        let (_, standings) = add(&mut connections);
+        let of = |number: usize, standing| connections.open[number].0.set(standing);
+        of(0, Standing::Busy);
+        of(1, Standing::Idle);
+        let alive = || standings.iter().map(|standing| standing.upgrade().is_some()).collect::<Vec<_>>();
+        assert_eq!(alive(), [true, true, true]);
+        assert!(add(&mut connections).0);
+        assert_eq!(alive(), [true, true, false]);
+        connections.open[2].0.set(Standing::Busy);
+        assert!(add(&mut connections).0);
+        assert_eq!(alive(), [true, false, false]);
+        connections.open[2].0.set(Standing::Busy);
+        assert!(!add(&mut connections).0);
+    });
+}

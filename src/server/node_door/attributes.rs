@@ -1,0 +1,102 @@
+//! What a request is about, as the cluster's rules name it. Pure.
+
+/// Of a request to the node: always about this node's object, and a part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Attributes {
+    pub(super) verb: &'static str,
+    /// Who may do it to one of these may do it; the narrowest first.
+    pub(super) parts: Vec<&'static str>,
+}
+
+impl Attributes {
+    /// As upstream has it (`GetRequestAttributes` in pkg/kubelet/server/auth.go). `path` is without its escapes.
+    pub(super) fn of(method: &str, path: &str) -> Self {
+        let verb = match method {
+            "POST" => "create",
+            "GET" => "get",
+            "PUT" => "update",
+            "PATCH" => "patch",
+            "DELETE" => "delete",
+            _ => "",
+        };
+        let under =
+            |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let find =
+            |table: &[(&str, &'static str)]| table.iter().find(|(folder, _)| under(folder)).map(|(_, part)| *part);
+        let fine = find(&[
+            ("/pods", "pods"),
+            ("/healthz", "healthz"),
+            ("/configz", "configz"),
+            ("/statusz", "statusz"),
+            ("/runningpods", "pods"),
+        ]);
+        let coarse =
+            find(&[("/stats", "stats"), ("/metrics", "metrics"), ("/logs", "log"), ("/checkpoint", "checkpoint")]);
+        Self { verb, parts: fine.into_iter().chain([coarse.unwrap_or("proxy")]).collect() }
+    }
+
+    /// In upstream's words.
+    pub(super) fn forbidden(&self, user: &str) -> String {
+        let parts = self.parts.join(" ");
+        format!("Forbidden (user={user}, verb={}, resource=nodes, subresource(s)=[{parts}])", self.verb)
+    }
+
+    /// The same where nobody could be asked about a part.
+    pub(super) fn undecided(&self, user: &str, part: &str) -> String {
+        format!("Authorization error (user={user}, verb={}, resource=nodes, subresource={part})", self.verb)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_about_a_part_of_the_node() {
+        for (path, parts) in [
+            ("/", &["proxy"][..]),
+            ("/pods", &["pods", "proxy"]),
+            ("/pods/", &["pods", "proxy"]),
+            ("/podsx", &["proxy"]),
+            ("/runningpods/", &["pods", "proxy"]),
+            ("/healthz", &["healthz", "proxy"]),
+            ("/healthz/syncloop", &["healthz", "proxy"]),
+            ("/configz", &["configz", "proxy"]),
+            ("/statusz", &["statusz", "proxy"]),
+            ("/stats/summary", &["stats"]),
+            ("/metrics", &["metrics"]),
+            ("/metrics/cadvisor", &["metrics"]),
+            ("/logs/", &["log"]),
+            ("/checkpoint/a/b/c", &["checkpoint"]),
+            ("/exec/a/b/c", &["proxy"]),
+            ("/containerLogs/a/b/c", &["proxy"]),
+            ("/x/../pods", &["proxy"]),
+            ("//pods", &["proxy"]),
+        ] {
+            assert_eq!(Attributes::of("GET", path).parts, parts, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_method_is_a_verb() {
+        for (method, verb) in [
+            ("GET", "get"),
+            ("POST", "create"),
+            ("PUT", "update"),
+            ("PATCH", "patch"),
+            ("DELETE", "delete"),
+            ("HEAD", ""),
+        ] {
+            assert_eq!(Attributes::of(method, "/").verb, verb);
+        }
+    }
+
+    #[test]
+    fn refusals_read_as_upstreams() {
+        let attributes = Attributes::of("GET", "/pods");
+        let text = "Forbidden (user=a, verb=get, resource=nodes, subresource(s)=[pods proxy])";
+        assert_eq!(attributes.forbidden("a"), text);
+        let text = "Authorization error (user=a, verb=get, resource=nodes, subresource=pods)";
+        assert_eq!(attributes.undecided("a", "pods"), text);
+    }
+}

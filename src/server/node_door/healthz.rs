@@ -1,0 +1,98 @@
+//! `/healthz` and its checks, in upstream's words (k8s.io/apiserver/pkg/server/healthz). Pure.
+
+use crate::server::http::{Response, Status};
+use crate::wire::http1::Request;
+
+/// One check: its name, and what is wrong.
+pub(super) type Check = (&'static str, Option<&'static str>);
+
+/// The checks of a kubelet. That it answers at all is the first; its log cannot stand still.
+pub(super) const fn checks(is_stalled: bool) -> [Check; 3] {
+    let moves = if is_stalled { Some("sync Loop took longer than expected") } else { None };
+    [("ping", None), ("log", None), ("syncloop", moves)]
+}
+
+/// The answer to a path of `/healthz`; `None`: it is no such path.
+pub(super) fn respond(request: &Request, checks: &[Check]) -> Option<Response> {
+    let rest = request.path.strip_prefix("/healthz")?;
+    if rest.is_empty() || rest == "/" {
+        return Some(all(request, checks));
+    }
+    let (_, fault) = checks.iter().find(|(name, _)| rest.strip_prefix('/') == Some(name))?;
+    Some(match fault {
+        None => Response::text(Status::Ok, "ok"),
+        Some(fault) => Response::text(Status::InternalServerError, format!("internal server error: {fault}\n")),
+    })
+}
+
+fn all(request: &Request, checks: &[Check]) -> Response {
+    let excluded: Vec<String> = request.all_asks("exclude");
+    let mut lines = String::new();
+    let mut failed = false;
+    for (name, fault) in checks {
+        let line = match fault {
+            _ if excluded.iter().any(|excluded| excluded == name) => format!("[+]{name} excluded: ok\n"),
+            None => format!("[+]{name} ok\n"),
+            Some(_) => {
+                failed = true;
+                format!("[-]{name} failed: reason withheld\n")
+            }
+        };
+        lines.push_str(&line);
+    }
+    let unknown = excluded.iter().filter(|name| !checks.iter().any(|(known, _)| known == name));
+    let unknown: Vec<String> = unknown.map(|name| format!("{name:?}")).collect();
+    if !unknown.is_empty() {
+        let names = unknown.join(", ");
+        lines.push_str(&format!("warn: some health checks cannot be excluded: no matches for {names}\n"));
+    }
+    match (failed, request.asks("verbose")) {
+        (true, _) => Response::text(Status::InternalServerError, lines + "healthz check failed\n"),
+        (false, None) => Response::text(Status::Ok, "ok"),
+        (false, Some(_)) => Response::text(Status::Ok, lines + "healthz check passed\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(target: &str, is_stalled: bool, status: Status, text: &str) {
+        let head = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let (request, _) = Request::take(head.as_bytes()).unwrap().unwrap();
+        let expected = Response::text(status, text);
+        assert_eq!(respond(&request, &checks(is_stalled)), Some(expected), "{target}");
+    }
+
+    #[test]
+    fn a_kubelet_that_is_well_says_ok() {
+        for target in ["/healthz", "/healthz/", "/healthz/ping", "/healthz/log", "/healthz/syncloop"] {
+            check(target, false, Status::Ok, "ok");
+        }
+        let lines = "[+]ping ok\n[+]log ok\n[+]syncloop ok\nhealthz check passed\n";
+        check("/healthz?verbose", false, Status::Ok, lines);
+        let lines = "[+]ping excluded: ok\n[+]log ok\n[+]syncloop ok\n\
+                     warn: some health checks cannot be excluded: no matches for \"x\"\nhealthz check passed\n";
+        check("/healthz?verbose=true&exclude=ping&exclude=x", false, Status::Ok, lines);
+    }
+
+    #[test]
+    fn a_loop_that_stands_still_is_told() {
+        let lines = "[+]ping ok\n[+]log ok\n[-]syncloop failed: reason withheld\nhealthz check failed\n";
+        check("/healthz", true, Status::InternalServerError, lines);
+        let text = "internal server error: sync Loop took longer than expected\n";
+        check("/healthz/syncloop", true, Status::InternalServerError, text);
+        check("/healthz/ping", true, Status::Ok, "ok");
+        check("/healthz?exclude=syncloop", true, Status::Ok, "ok");
+    }
+
+    #[test]
+    fn other_paths_are_no_checks() {
+        for target in ["/healthzx", "/healthz/x", "/healthz/ping/x", "/"] {
+            let head = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+            let (request, _) = Request::take(head.as_bytes()).unwrap().unwrap();
+            assert_eq!(respond(&request, &checks(false)), None, "{target}");
+        }
+    }
+}

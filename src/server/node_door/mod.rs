@@ -1,0 +1,193 @@
+//! The door to who looks after the node from outside: the kubelet's API over TLS, on port 10250.
+//!
+//! ```text
+//!   TLS: the newest certificate is shown, one is asked for          tls.rs
+//!   a request                                                       connections.rs
+//!   who is it: certificate, token, nobody                           visit.rs, authorities.rs, cluster_word.rs
+//!   what is it about, and may he                                    attributes.rs, cluster_word.rs
+//!   the answer                                                      visit.rs, healthz.rs
+//! ```
+//!
+//! Pods run whatever becomes of it: a port that is taken is tried again, and without a certificate nobody gets in.
+
+mod attributes;
+mod authorities;
+mod cluster_word;
+mod healthz;
+mod pod_lists;
+mod reviews;
+mod tls;
+mod user;
+mod verdicts;
+mod visit;
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::{setsockopt, sockopt};
+use rustls::server::ServerConfig;
+
+use super::SyncHealth;
+use super::connections::{Connections, PATIENCE, Standing, answer};
+use super::local::LocalApi;
+use crate::apiserver::Client;
+use crate::certificates::ShownCertificate;
+use crate::config::{Config, ServerSettings};
+use crate::error::ErrorChain;
+use crate::net::TlsSocket;
+use crate::rt::{self, TcpListener, TcpStream};
+use crate::time::Backoff;
+
+use authorities::Authorities;
+use cluster_word::ClusterWord;
+use visit::Visit;
+
+/// What it takes to open the door.
+pub(crate) struct NodeDoor {
+    settings: ServerSettings,
+    client_ca_file: Option<PathBuf>,
+    shown: ShownCertificate,
+    health: SyncHealth,
+    api: Rc<dyn LocalApi>,
+    authorities: Authorities,
+    word: ClusterWord,
+    tls: RefCell<Option<Arc<ServerConfig>>>,
+    /// When it was last told that there is no certificate yet.
+    told: Cell<Option<Instant>>,
+}
+
+/// Connections at once; of those who have not shown who they are, fewer.
+const MOST: usize = 128;
+const MOST_STRANGERS: usize = 32;
+/// What was sent and is not acknowledged for so long is on its way to nobody.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
+const FIRST_TRY: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));
+/// No more often than so it is told that there is no certificate to show.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
+
+impl NodeDoor {
+    pub(crate) fn new(
+        config: &Config,
+        client: Option<Client>,
+        shown: ShownCertificate,
+        health: SyncHealth,
+        api: Rc<dyn LocalApi>,
+    ) -> Self {
+        Self {
+            settings: config.identity.server.clone(),
+            client_ca_file: config.identity.client_ca_file.clone(),
+            shown,
+            health,
+            api,
+            authorities: Authorities::default(),
+            word: ClusterWord::new(client, &config.node_name),
+            tls: RefCell::default(),
+            told: Cell::new(None),
+        }
+    }
+
+    /// Answers, for ever.
+    pub(crate) async fn serve(self) {
+        let door = Rc::new(self);
+        door.configure(None);
+        let _authorities = door.client_ca_file.clone().map(|path| {
+            let door = Rc::clone(&door);
+            rt::spawn(async move { door.authorities.follow(&path, |hints| door.configure(hints)).await })
+        });
+        if door.client_ca_file.is_some() {
+            // Who comes first is to be known, too.
+            door.authorities.looked.beyond(0).await;
+        }
+        let address = door.settings.address;
+        let (mut backoff, mut told) = (FIRST_TRY, false);
+        loop {
+            match bind(address).await {
+                Ok(listener) => {
+                    log!(info, "the node's server listens", address = address);
+                    (told, backoff) = (false, FIRST_TRY);
+                    door.accept(&listener).await;
+                }
+                Err(error) if !told => {
+                    told = true;
+                    log!(warn, "the node's server does not listen, trying again", address = address, error = error);
+                }
+                Err(_) => {}
+            }
+            rt::sleep(backoff.next_wait()).await;
+        }
+    }
+
+    /// How TLS is spoken from now on.
+    fn configure(&self, hints: Option<Vec<rustls::DistinguishedName>>) {
+        match tls::server_config(&self.settings.tls, &self.shown, hints) {
+            Ok(config) => drop(self.tls.replace(Some(config))),
+            Err(error) => log!(error, "the node's server cannot speak TLS", error = ErrorChain(&error)),
+        }
+    }
+
+    /// Takes connections until the listener itself fails.
+    async fn accept(self: &Rc<Self>, listener: &TcpListener) {
+        let mut connections = Connections::new(MOST).with_strangers(MOST_STRANGERS);
+        loop {
+            match listener.accept().await {
+                Ok((tcp, peer)) => {
+                    let door = Rc::clone(self);
+                    let begun = connections.add(|standing| async move { door.meet(tcp, peer, standing).await });
+                    if !begun {
+                        log!(debug, "too many connections", peer = peer);
+                    }
+                }
+                // The client has gone already.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    log!(warn, "the node's server stopped listening, trying again", error = ErrorChain(&error));
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn meet(self: Rc<Self>, tcp: TcpStream, peer: SocketAddr, standing: Rc<Cell<Standing>>) {
+        let Some(config) = self.tls.borrow().clone() else { return };
+        // What is not set only makes a dead connection last longer.
+        let _ = tcp.set_nodelay(true);
+        let limit = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
+        let _ = setsockopt(&tcp, sockopt::TcpUserTimeout, &limit);
+        let _ = setsockopt(&tcp, sockopt::KeepAlive, &true);
+        let is_ready = self.shown.is_there();
+        match rt::deadline(PATIENCE, TlsSocket::accept(tcp, config)).await {
+            Ok(Ok(tls)) => {
+                let visit = Visit::new(self, tls.peer_certificates(), standing);
+                answer(tls, visit).await;
+            }
+            Ok(Err(_)) if !is_ready => self.tell_of_no_certificate(peer),
+            Ok(Err(error)) => log!(debug, "TLS handshake failed", peer = peer, error = ErrorChain(&error)),
+            Err(rt::Elapsed) => {}
+        }
+    }
+
+    fn tell_of_no_certificate(&self, peer: SocketAddr) {
+        let now = Instant::now();
+        if self.told.get().is_none_or(|told| now.saturating_duration_since(told) >= TELL_AGAIN) {
+            self.told.set(Some(now));
+            let why = "no serving certificate available for the node";
+            log!(warn, "TLS handshake failed", peer = peer, error = why);
+        }
+    }
+}
+
+/// Every address is those of both families, as in the kubelet.
+async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    if address.ip().is_unspecified() && address.is_ipv4() {
+        let both = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), address.port());
+        if let Ok(listener) = TcpListener::bind(both).await {
+            return Ok(listener);
+        }
+    }
+    TcpListener::bind(address).await
+}

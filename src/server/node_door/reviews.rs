@@ -1,0 +1,114 @@
+//! What the cluster is asked about who asks the node, and how its answers read. Pure.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::user::User;
+
+pub(super) const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+pub(super) const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
+pub(super) fn token_review(token: &str) -> Value {
+    json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "metadata": {}, "spec": {"token": token}})
+}
+
+/// Whose token it is; `Ok(None)`: nobody's. An error where the cluster itself could not tell.
+pub(super) fn user_of(answer: &Value) -> Result<Option<User>, String> {
+    let status = answer.get("status").ok_or("an answer without a status")?;
+    if status.get("authenticated").and_then(Value::as_bool) != Some(true) {
+        return match text(status, "error").as_str() {
+            "" => Ok(None),
+            error => Err(error.to_owned()),
+        };
+    }
+    let user = status.get("user").unwrap_or(&Value::Null);
+    let extra = user.get("extra").and_then(Value::as_object).into_iter().flatten();
+    let user = User {
+        name: text(user, "username"),
+        uid: text(user, "uid"),
+        groups: user.get("groups").map(texts).unwrap_or_default(),
+        extra: extra.map(|(key, values)| (key.clone(), texts(values))).collect(),
+    };
+    Ok(Some(user.authenticated()))
+}
+
+/// May this user do so to this part of the node?
+pub(super) fn access_review(user: &User, verb: &str, node: &str, part: &str) -> Value {
+    let about = json!({"name": node, "resource": "nodes", "subresource": part, "verb": verb, "version": "v1"});
+    let mut spec = Map::from_iter([("resourceAttributes".to_owned(), about)]);
+    let mut put = |name: &str, value: Value, is_empty: bool| {
+        if !is_empty {
+            spec.insert(name.to_owned(), value);
+        }
+    };
+    put("user", json!(user.name), user.name.is_empty());
+    put("uid", json!(user.uid), user.uid.is_empty());
+    put("groups", json!(user.groups), user.groups.is_empty());
+    let extra: BTreeMap<String, &Vec<String>> =
+        user.extra.iter().map(|(key, values)| (key.to_lowercase(), values)).collect();
+    put("extra", json!(extra), extra.is_empty());
+    json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {}, "spec": spec})
+}
+
+/// Whether he may. Who is not allowed is not, whatever the reason.
+pub(super) fn is_allowed(answer: &Value) -> Result<bool, String> {
+    let status = answer.get("status").ok_or("an answer without a status")?;
+    let says = |field: &str| status.get(field).and_then(Value::as_bool) == Some(true);
+    Ok(says("allowed") && !says("denied"))
+}
+
+fn text(value: &Value, field: &str) -> String {
+    value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    value.as_array().into_iter().flatten().filter_map(|text| text.as_str().map(str::to_owned)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_review_tells_whose_a_token_is() {
+        let user = json!({"username": "a", "uid": "1", "groups": ["g"], "extra": {"k": ["v"]}});
+        let read = user_of(&json!({"status": {"authenticated": true, "user": user}})).unwrap().unwrap();
+        assert_eq!(
+            (&*read.name, &*read.uid, read.groups),
+            ("a", "1", vec!["g".to_owned(), "system:authenticated".to_owned()])
+        );
+        assert_eq!(read.extra["k"], ["v"]);
+        for nobody in [json!({}), json!({"authenticated": false, "user": user}), json!({"authenticated": "true"})] {
+            assert_eq!(user_of(&json!({"status": nobody})), Ok(None));
+        }
+        assert_eq!(user_of(&json!({"status": {"error": "no"}})), Err("no".to_owned()));
+        assert!(user_of(&json!({})).is_err());
+    }
+
+    #[test]
+    fn what_is_asked_names_the_user_and_a_part_of_the_node() {
+        let user = User {
+            name: "a".to_owned(),
+            groups: vec!["g".to_owned()],
+            extra: BTreeMap::from([("Key".to_owned(), vec!["v".to_owned()])]),
+            ..User::default()
+        };
+        let expected = json!({
+            "user": "a", "groups": ["g"], "extra": {"key": ["v"]},
+            "resourceAttributes": {
+                "verb": "get", "version": "v1", "resource": "nodes", "subresource": "pods", "name": "n",
+            },
+        });
+        assert_eq!(access_review(&user, "get", "n", "pods")["spec"], expected);
+    }
+
+    #[test]
+    fn only_who_is_allowed_and_not_denied_may() {
+        let allowed = |status: Value| is_allowed(&json!({"status": status}));
+        assert_eq!(allowed(json!({"allowed": true})), Ok(true));
+        assert_eq!(allowed(json!({"allowed": true, "denied": true})), Ok(false));
+        assert_eq!(allowed(json!({"allowed": false, "reason": "x"})), Ok(false));
+        assert!(is_allowed(&json!({})).is_err());
+    }
+}

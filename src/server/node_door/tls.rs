@@ -1,0 +1,160 @@
+//! How TLS is spoken to who asks the node: the newest certificate is shown, and one is asked for that nobody need have.
+//!
+//! What a client shows is looked at with each of its requests, not in the handshake: who shows nothing good is answered so
+//! in HTTP, as upstream does, and may still have a token.
+
+use std::sync::Arc;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{NoServerSessionStorage, ServerConfig};
+use rustls::version::{TLS12, TLS13};
+use rustls::{DigitallySignedStruct, DistinguishedName, SignatureScheme, SupportedCipherSuite};
+
+use crate::certificates::ShownCertificate;
+use crate::config::TlsSettings;
+use crate::net::HostClock;
+
+/// `hints` are the names of the authorities that clients' certificates may come from; none: no certificate is asked for.
+pub(super) fn server_config(
+    settings: &TlsSettings,
+    shown: &ShownCertificate,
+    hints: Option<Vec<DistinguishedName>>,
+) -> Result<Arc<ServerConfig>, rustls::Error> {
+    let provider = Arc::new(provider(settings));
+    let versions = if settings.only_1_3 { &[&TLS13][..] } else { &[&TLS13, &TLS12] };
+    let builder = ServerConfig::builder_with_details(Arc::clone(&provider), Arc::new(HostClock));
+    let builder = builder.with_protocol_versions(versions)?;
+    let builder = match hints {
+        Some(hints) => builder.with_client_cert_verifier(Arc::new(AnyClient { provider, hints })),
+        None => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_cert_resolver(Arc::new(shown.clone()));
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // Those who ask keep their connections; nothing is kept of those that are closed.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+/// What is good of what the settings name. Names that mean nothing here are told, once for each configuration.
+fn provider(settings: &TlsSettings) -> CryptoProvider {
+    let mut provider = ring::default_provider();
+    let is_1_3 = |suite: &SupportedCipherSuite| suite.tls13().is_some();
+    if !settings.cipher_suites.is_empty() {
+        let wanted = |name: &str| settings.cipher_suites.iter().any(|wanted| is_same(wanted, name));
+        let all = provider.cipher_suites.clone();
+        provider.cipher_suites.retain(|suite| is_1_3(suite) || wanted(&name_of(suite)));
+        let is_known = |wanted: &&String| all.iter().any(|suite| is_same(wanted, &name_of(suite)));
+        let unknown: Vec<&str> =
+            settings.cipher_suites.iter().filter(|wanted| !is_known(wanted)).map(String::as_str).collect();
+        if !unknown.is_empty() {
+            log!(warn, "cipher suites that are not spoken here", tlsCipherSuites = unknown.join(","));
+        }
+    }
+    if !settings.curves.is_empty() {
+        let all = provider.kx_groups.clone();
+        provider.kx_groups.retain(|group| settings.curves.contains(&u16::from(group.name())));
+        if provider.kx_groups.is_empty() {
+            log!(warn, "none of the curves is known here, all that are stay", tlsCurvePreferences = "");
+            provider.kx_groups = all;
+        }
+    }
+    provider
+}
+
+/// As the registry and upstream's setting have it.
+fn name_of(suite: &SupportedCipherSuite) -> String {
+    format!("{:?}", suite.suite()).replace("TLS13_", "TLS_")
+}
+
+/// Go has two names without the hash.
+fn is_same(wanted: &str, name: &str) -> bool {
+    wanted == name || (wanted.ends_with("_CHACHA20_POLY1305") && name.strip_suffix("_SHA256") == Some(wanted))
+}
+
+/// A client must have the key of its certificate; whose it is is seen later.
+#[derive(Debug)]
+struct AnyClient {
+    provider: Arc<CryptoProvider>,
+    hints: Vec<DistinguishedName>,
+}
+
+impl ClientCertVerifier for AnyClient {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.hints
+    }
+
+    fn verify_client_cert(
+        &self,
+        _client: &CertificateDer<'_>,
+        _between: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn suites(names: &[&str]) -> Vec<String> {
+        let cipher_suites = names.iter().map(|&name| name.to_owned()).collect();
+        let provider = provider(&TlsSettings { cipher_suites, ..TlsSettings::default() });
+        provider.cipher_suites.iter().map(name_of).collect()
+    }
+
+    #[test]
+    fn of_tls_1_2_only_the_named_suites_are_spoken() {
+        let all = suites(&[]);
+        let of_1_3 = ["TLS_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"];
+        assert_eq!((all.len(), &all[..3]), (9, &of_1_3.map(str::to_owned)[..]));
+        let some = suites(&["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305"]);
+        assert_eq!(
+            &some[3..],
+            ["TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",]
+        );
+        assert_eq!(suites(&["TLS_RSA_WITH_AES_128_CBC_SHA"]), of_1_3);
+    }
+
+    #[test]
+    fn only_the_named_curves_are_spoken_if_any_of_them_is() {
+        let curves = |curves: &[u16]| {
+            let provider = provider(&TlsSettings { curves: curves.to_vec(), ..TlsSettings::default() });
+            provider.kx_groups.iter().map(|group| u16::from(group.name())).collect::<Vec<_>>()
+        };
+        assert_eq!(curves(&[23, 25]), [23]);
+        assert_eq!(curves(&[25]), curves(&[]));
+    }
+}

@@ -1,0 +1,83 @@
+//! What the cluster has said of tokens and of who may do what, for as long as it is good. Pure.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use ring::digest;
+
+/// A bounded number of answers, each until its own end. What they are about is kept as a digest: it may be a secret.
+#[derive(Debug)]
+pub(super) struct Verdicts<V> {
+    most: usize,
+    known: BTreeMap<Key, (Instant, V)>,
+}
+
+/// A digest of what was asked.
+pub(super) type Key = [u8; 32];
+
+pub(super) fn key(salt: &[u8], asked: &[u8]) -> Key {
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(salt);
+    context.update(asked);
+    context.finish().as_ref().try_into().unwrap_or_default()
+}
+
+impl<V: Clone> Verdicts<V> {
+    pub(super) const fn new(most: usize) -> Self {
+        Self { most, known: BTreeMap::new() }
+    }
+
+    pub(super) fn get(&self, key: &Key, now: Instant) -> Option<V> {
+        self.known.get(key).filter(|(until, _)| now < *until).map(|(_, verdict)| verdict.clone())
+    }
+
+    /// One too many displaces the one that ends next.
+    pub(super) fn put(&mut self, key: Key, verdict: V, good: Duration, now: Instant) {
+        self.known.retain(|_, (until, _)| now < *until);
+        if self.known.len() >= self.most && !self.known.contains_key(&key) {
+            let next = self.known.iter().min_by_key(|(_, (until, _))| *until).map(|(key, _)| *key);
+            if let Some(next) = next {
+                self.known.remove(&next);
+            }
+        }
+        self.known.insert(key, (now + good, verdict));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn an_answer_is_good_until_its_end() {
+        let (mut verdicts, now) = (Verdicts::new(9), Instant::now());
+        let [a, b] = ["a", "b"].map(|text| key(b"salt", text.as_bytes()));
+        verdicts.put(a, 1, seconds(10), now);
+        assert_eq!((verdicts.get(&a, now + seconds(9)), verdicts.get(&b, now)), (Some(1), None));
+        assert_eq!(verdicts.get(&a, now + seconds(10)), None);
+        verdicts.put(a, 2, seconds(20), now + seconds(5));
+        assert_eq!(verdicts.get(&a, now + seconds(24)), Some(2));
+    }
+
+    #[test]
+    fn one_too_many_displaces_the_one_that_ends_next() {
+        let (mut verdicts, now) = (Verdicts::new(2), Instant::now());
+        let keys = [0, 1, 2].map(|number: u8| key(b"", &[number]));
+        for (key, good) in keys.iter().zip([30, 20, 10]) {
+            verdicts.put(*key, (), seconds(good), now);
+        }
+        assert_eq!(keys.map(|key| verdicts.get(&key, now).is_some()), [true, false, true]);
+        verdicts.put(keys[1], (), seconds(5), now + seconds(15));
+        let later = now + seconds(16);
+        assert_eq!(keys.map(|key| verdicts.get(&key, later).is_some()), [true, true, false]);
+    }
+
+    #[test]
+    fn what_was_asked_is_not_kept() {
+        assert_ne!(key(b"a", b"token"), key(b"b", b"token"));
+    }
+}

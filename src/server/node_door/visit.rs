@@ -1,0 +1,154 @@
+//! One connection: who is at its other end, what he may, and what he is answered.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Instant;
+
+use rustls::pki_types::CertificateDer;
+
+use super::NodeDoor;
+use super::attributes::Attributes;
+use super::authorities::Verified;
+use super::cluster_word::Lifetimes;
+use super::healthz::{checks, respond};
+use super::pod_lists;
+use super::user::User;
+use crate::config::Authorization;
+use crate::server::connections::{Answering, Answers, Reply, Standing};
+use crate::server::http::{Response, Status};
+use crate::wire::http1::Request;
+
+pub(super) struct Visit {
+    door: Rc<NodeDoor>,
+    /// What the client has shown in the handshake.
+    shown: Vec<CertificateDer<'static>>,
+    verified: RefCell<Option<Verified>>,
+    standing: Rc<Cell<Standing>>,
+}
+
+impl Visit {
+    pub(super) fn new(door: Rc<NodeDoor>, shown: Vec<CertificateDer<'static>>, standing: Rc<Cell<Standing>>) -> Self {
+        Self { door, shown, verified: RefCell::default(), standing }
+    }
+
+    async fn reply(&self, request: &Request) -> Reply {
+        let Some(user) = self.user(request).await else {
+            return Reply::Last(Response::text(Status::Unauthorized, "Unauthorized"));
+        };
+        self.standing.set(Standing::Busy);
+        if let Err(refused) = self.may(&user, request).await {
+            return Reply::Whole(refused);
+        }
+        Reply::Whole(self.answer_to(request))
+    }
+
+    /// Who asks, in upstream's order: by his certificate, by his token, or nobody in particular. Who shows something that
+    /// is not good is nobody at all.
+    async fn user(&self, request: &Request) -> Option<User> {
+        let mut is_refused = false;
+        if !self.shown.is_empty() {
+            match self.by_certificate() {
+                Ok(user) => return Some(user),
+                Err(why) => {
+                    log!(debug, "a client's certificate is not believed", error = why);
+                    is_refused = true;
+                }
+            }
+        }
+        let token = request.header("authorization").and_then(bearer);
+        if let (Some(token), Some(good)) = (token, self.door.settings.token_ttl) {
+            match self.door.word.user_of(token, good).await {
+                Ok(Some(user)) => return Some(user),
+                Ok(None) => {}
+                Err(why) => log!(debug, "whose a token is cannot be asked", error = why),
+            }
+            is_refused = true;
+        }
+        (self.door.settings.anonymous && !is_refused).then(User::anonymous)
+    }
+
+    fn by_certificate(&self) -> Result<User, String> {
+        let authorities = &self.door.authorities;
+        let mut verified = self.verified.borrow_mut();
+        match &*verified {
+            Some(known) if known.holds(authorities) => known.user.clone(),
+            _ => verified.insert(authorities.verify(&self.shown)).user.clone(),
+        }
+    }
+
+    async fn may(&self, user: &User, request: &Request) -> Result<(), Response> {
+        let Authorization::Webhook { allowed_ttl, refused_ttl } = self.door.settings.authorization else {
+            return Ok(());
+        };
+        let good = Lifetimes { allowed: allowed_ttl, refused: refused_ttl };
+        let about = Attributes::of(&request.method, &request.path);
+        for &part in &about.parts {
+            match self.door.word.allows(user, about.verb, part, good).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(why) => {
+                    log!(warn, "who may ask the node cannot be asked", user = user.name, part = part, error = why);
+                    let text = about.undecided(&user.name, part);
+                    return Err(Response::text(Status::InternalServerError, text));
+                }
+            }
+        }
+        Err(Response::text(Status::Forbidden, about.forbidden(&user.name)))
+    }
+
+    fn answer_to(&self, request: &Request) -> Response {
+        let door = &self.door;
+        let stalled = door.health.stalled(Instant::now()).is_some();
+        if let Some(response) = respond(request, &checks(stalled)) {
+            return response;
+        }
+        match &*request.path {
+            "/pods" | "/pods/" => pod_lists::pods(&*door.api),
+            "/runningpods" | "/runningpods/" => pod_lists::running(&*door.api),
+            _ => Response::not_found(),
+        }
+    }
+}
+
+impl Answers for Visit {
+    fn keeps(&self) -> bool {
+        true
+    }
+
+    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
+        Box::pin(async {
+            let reply = self.reply(request).await;
+            if self.standing.get() == Standing::Busy {
+                self.standing.set(Standing::Idle);
+            }
+            reply
+        })
+    }
+}
+
+/// RFC 6750, as upstream reads it.
+fn bearer(authorization: &str) -> Option<&str> {
+    let (kind, token) = authorization.trim().split_once(' ')?;
+    let token = token.split(' ').next().unwrap_or_default();
+    (kind.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_stands_behind_its_kind() {
+        for (header, token) in [
+            ("Bearer a", Some("a")),
+            (" bearer a.b-c ", Some("a.b-c")),
+            ("Bearer a b", Some("a")),
+            ("Bearer", None),
+            ("Bearer  a", None),
+            ("Basic a", None),
+            ("", None),
+        ] {
+            assert_eq!(bearer(header), token, "{header:?}");
+        }
+    }
+}

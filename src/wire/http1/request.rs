@@ -1,0 +1,283 @@
+//! The head of a request, out of the bytes that a server has read so far. Pure.
+//!
+//! Strict where two readers could understand two things (RFC 9112, section 11.2): lines end in CRLF, a header has one
+//! line, its name no space behind it; one Host, one length, and no other way to tell where a request ends.
+
+/// What is known of a request before its body.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    pub method: String,
+    /// Without its escapes; it begins with a slash.
+    pub path: String,
+    /// As it came.
+    pub query: String,
+    headers: Vec<(String, String)>,
+    /// Bytes that follow.
+    pub body: u64,
+    /// The client wants to ask more on this connection.
+    pub keeps: bool,
+}
+
+/// Why there is no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No HTTP/1, or none that is understood by everybody alike.
+    Malformed,
+    /// More than [`MOST_HEAD`] bytes, or too many lines.
+    TooLong,
+    /// A body that does not say how long it is before it comes.
+    Encoded,
+}
+
+/// A token may have some kilobytes.
+pub const MOST_HEAD: usize = 16 * 1024;
+const MOST_HEADERS: usize = 100;
+
+impl Request {
+    /// Takes a head off the front of `bytes`: it, and how many bytes it had. `Ok(None)` means: come back with more.
+    pub fn take(bytes: &[u8]) -> Result<Option<(Self, usize)>, Refusal> {
+        // Between two requests there may be an empty line (section 2.2).
+        let blank = if bytes.starts_with(b"\r\n") { 2 } else { 0 };
+        let rest = bytes.get(blank..).unwrap_or_default();
+        let Some(end) = rest.windows(4).position(|window| window == b"\r\n\r\n") else {
+            // What can be no request is told before its end, which may never come.
+            let is_text = rest.first().is_none_or(u8::is_ascii_uppercase);
+            return match rest.len() >= MOST_HEAD {
+                true => Err(Refusal::TooLong),
+                false if is_text || rest == b"\r" => Ok(None),
+                false => Err(Refusal::Malformed),
+            };
+        };
+        if end >= MOST_HEAD {
+            return Err(Refusal::TooLong);
+        }
+        let head = rest.get(..end).unwrap_or_default();
+        let mut lines = head.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+        if head.iter().filter(|byte| **byte == b'\n').count() != head.windows(2).filter(|two| two == b"\r\n").count() {
+            return Err(Refusal::Malformed);
+        }
+        let (mut request, is_1_1) = Self::of_line(lines.next().unwrap_or_default()).ok_or(Refusal::Malformed)?;
+        for (number, line) in lines.enumerate() {
+            if number >= MOST_HEADERS {
+                return Err(Refusal::TooLong);
+            }
+            request.headers.push(header(line).ok_or(Refusal::Malformed)?);
+        }
+        request.settle(is_1_1)?;
+        Ok(Some((request, blank + end + 4)))
+    }
+
+    /// The first line; whether it is of HTTP/1.1 and not of 1.0.
+    fn of_line(line: &[u8]) -> Option<(Self, bool)> {
+        let line = std::str::from_utf8(line).ok()?;
+        let mut words = line.split(' ');
+        let (method, target, version) = (words.next()?, words.next()?, words.next()?);
+        let is_1_1 = match (version, words.next()) {
+            ("HTTP/1.1", None) => true,
+            ("HTTP/1.0", None) => false,
+            _ => return None,
+        };
+        if method.is_empty() || !method.bytes().all(is_token) || !target.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return None;
+        }
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let path = unescape(path).filter(|path| path.starts_with('/') && !path.contains('\0'))?;
+        Some((Self { method: method.to_owned(), path, query: query.to_owned(), ..Self::default() }, is_1_1))
+    }
+
+    fn settle(&mut self, is_1_1: bool) -> Result<(), Refusal> {
+        let hosts = self.all("host").count();
+        if hosts > 1 || (is_1_1 && hosts == 0) {
+            return Err(Refusal::Malformed);
+        }
+        if self.header("transfer-encoding").is_some() {
+            let both = self.header("content-length").is_some();
+            return Err(if both { Refusal::Malformed } else { Refusal::Encoded });
+        }
+        if self.all("content-length").count() > 1 {
+            return Err(Refusal::Malformed);
+        }
+        let length = self.header("content-length").map_or(Ok(0), |length| {
+            match length.bytes().all(|byte| byte.is_ascii_digit()) {
+                true => length.parse().map_err(|_| Refusal::Malformed),
+                // A sign would be read too.
+                false => Err(Refusal::Malformed),
+            }
+        })?;
+        let says = |word: &str| self.words("connection").any(|said| said.eq_ignore_ascii_case(word));
+        let keeps = if is_1_1 { !says("close") } else { says("keep-alive") };
+        (self.body, self.keeps) = (length, keeps);
+        Ok(())
+    }
+
+    /// The first header of a name, which is to be in small letters.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> + 'a {
+        self.headers.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// What a header lists, in all of its lines.
+    pub fn words<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> + 'a {
+        self.all(name).flat_map(|value| value.split(',')).map(str::trim)
+    }
+
+    /// The value of the query's key, without its escapes; empty for one that stands alone.
+    pub fn asks(&self, key: &str) -> Option<String> {
+        self.all_asks(key).into_iter().next()
+    }
+
+    /// The same for a key that may stand more than once.
+    pub fn all_asks(&self, key: &str) -> Vec<String> {
+        let pairs = self.query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        let plain = |text: &str| unescape(&text.replace('+', " "));
+        let asked = pairs.filter(|(name, _)| plain(name).as_deref() == Some(key));
+        asked.filter_map(|(_, value)| plain(value)).collect()
+    }
+}
+
+fn header(line: &[u8]) -> Option<(String, String)> {
+    let colon = line.iter().position(|byte| *byte == b':')?;
+    let (name, value) = line.split_at_checked(colon)?;
+    let value = value.get(1..)?;
+    let is_text = |byte: &u8| *byte == b'\t' || (*byte >= b' ' && *byte != 0x7f);
+    if name.is_empty() || !name.iter().copied().all(is_token) || !value.iter().all(is_text) {
+        return None;
+    }
+    let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+    Some((name, String::from_utf8_lossy(value).trim_matches([' ', '\t']).to_owned()))
+}
+
+/// RFC 9110, section 5.6.2.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// RFC 3986, section 2.1; `None` if an escape is none, or what comes out is no text.
+fn unescape(text: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        out.push(match byte {
+            b'%' => {
+                let mut digit = || char::from(bytes.next()?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+                digit()? << 4 | digit()?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(out).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &[u8] = b"GET /healthz?verbose HTTP/1.1\r\nHost: localhost\r\nUser-Agent: x\r\n\r\n";
+
+    #[test]
+    fn a_request_is_partial_until_its_empty_line_wherever_it_is_cut() {
+        for cut in 0..WHOLE.len() {
+            assert_eq!(Request::take(&WHOLE[..cut]), Ok(None), "{cut}");
+        }
+        let two = [WHOLE, b"GET"].concat();
+        let (request, used) = Request::take(&two).unwrap().unwrap();
+        assert_eq!((&*request.path, &*request.query, used), ("/healthz", "verbose", WHOLE.len()));
+        assert_eq!((request.header("user-agent"), request.keeps, request.body), (Some("x"), true, 0));
+        let (again, used) = Request::take(&[b"\r\n", WHOLE].concat()).unwrap().unwrap();
+        assert_eq!((again, used), (request, WHOLE.len() + 2));
+    }
+
+    #[track_caller]
+    fn check(text: &str, refusal: Refusal) {
+        assert_eq!(Request::take(text.as_bytes()), Err(refusal), "{text:?}");
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused() {
+        for line in [
+            "GET /x",
+            "GET /x HTTP/2.0",
+            "GET http://x/ HTTP/1.1",
+            "GET /a b HTTP/1.1",
+            "GET  /a HTTP/1.1",
+            "G\u{e9}T /a HTTP/1.1",
+            "GET /\u{e9} HTTP/1.1",
+            "GET /%zz HTTP/1.1",
+            "GET /%ff HTTP/1.1",
+            "GET /%00 HTTP/1.1",
+            "GET x HTTP/1.1",
+            "/ HTTP/1.1",
+            "",
+        ] {
+            check(&format!("{line}\r\nHost: a\r\n\r\n"), Refusal::Malformed);
+        }
+        assert_eq!(Request::take(b"\x16\x03\x01"), Err(Refusal::Malformed));
+        assert_eq!(Request::take(b"GET / HTTP/1.1\r\nHost: \xff\r\n\r\n").map(|taken| taken.is_some()), Ok(true));
+    }
+
+    #[test]
+    fn what_two_readers_could_understand_differently_is_refused() {
+        for headers in [
+            "Content-Length: 1\r\nContent-Length: 2",
+            "Content-Length: 1\r\nContent-Length: 1",
+            "Content-Length: +1",
+            "Content-Length: -1",
+            "Content-Length: 1, 1",
+            "Content-Length: 99999999999999999999",
+            "Content-Length: 1\r\nTransfer-Encoding: chunked",
+            "Content-Length : 1",
+            " Content-Length: 1",
+            "A: b\r\n c",
+            "A: b\nContent-Length: 1",
+            "A: b\rC: d",
+            "A: b\0",
+            "Host: b",
+            ": a",
+            "nothing",
+        ] {
+            check(&format!("POST / HTTP/1.1\r\nHost: a\r\n{headers}\r\n\r\n"), Refusal::Malformed);
+        }
+        check("POST / HTTP/1.1\r\n\r\n", Refusal::Malformed);
+        for coding in ["chunked", "gzip, chunked", "\tCHUNKED", "x"] {
+            check(&format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: {coding}\r\n\r\n"), Refusal::Encoded);
+        }
+    }
+
+    #[test]
+    fn a_request_without_end_is_refused_at_its_bound() {
+        assert_eq!(Request::take(&vec![b'X'; MOST_HEAD - 1]), Ok(None));
+        assert_eq!(Request::take(&vec![b'X'; MOST_HEAD]), Err(Refusal::TooLong));
+        let headers = "A: b\r\n".repeat(MOST_HEADERS);
+        check(&format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n"), Refusal::TooLong);
+        let long = "x".repeat(MOST_HEAD);
+        check(&format!("GET / HTTP/1.1\r\nHost: a\r\nA: {long}\r\n\r\n"), Refusal::TooLong);
+    }
+
+    #[test]
+    fn a_connection_is_kept_as_the_client_wants_it() {
+        for (version, header, keeps) in [
+            ("1.1", "A: b", true),
+            ("1.1", "Connection: close", false),
+            ("1.1", "Connection: Upgrade, Close", false),
+            ("1.0", "A: b", false),
+            ("1.0", "Connection: Keep-Alive", true),
+        ] {
+            let text = format!("GET / HTTP/{version}\r\nHost: a\r\n{header}\r\n\r\n");
+            let (request, _) = Request::take(text.as_bytes()).unwrap().unwrap();
+            assert_eq!(request.keeps, keeps, "{text}");
+        }
+    }
+
+    #[test]
+    fn escapes_are_taken_out_of_paths_and_of_what_a_query_asks() {
+        let (request, _) =
+            Request::take(b"GET /a%2Fb/%2e%2E?x=1%202&y=+&z&w=%zz HTTP/1.1\r\nHost: a\r\n\r\n").unwrap().unwrap();
+        assert_eq!(request.path, "/a/b/..");
+        let asks = |key: &str| request.asks(key);
+        assert_eq!((asks("x"), asks("y")), (Some("1 2".to_owned()), Some(" ".to_owned())));
+        assert_eq!((asks("z"), asks("w"), asks("v")), (Some(String::new()), None, None));
+    }
+}

@@ -1,0 +1,167 @@
+//! A client of the node's own server: TLS with rustls, and the least of HTTP.
+
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use coracle::wire::x509::Certificate;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
+
+use super::fake_api::certificates::Certified;
+
+/// Where the server of one test listens: nobody else has this address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place(SocketAddr);
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU8 = AtomicU8::new(1);
+        let [_, _, high, low] = std::process::id().to_be_bytes();
+        let last = NEXT.fetch_add(1, Ordering::Relaxed);
+        // All of 127.0.0.0/8 is this machine.
+        Self(SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, high | 0x80, low, last)), 10250))
+    }
+
+    /// For the agent's configuration.
+    pub(crate) fn configuration(self) -> String {
+        format!("address: {}\nport: {}\n", self.0.ip(), self.0.port())
+    }
+
+    /// Shakes hands, with a certificate or without.
+    pub(crate) fn connect(self, client: Option<&Certified>) -> Result<Door, String> {
+        let tcp = TcpStream::connect_timeout(&self.0, PATIENCE).map_err(|error| error.to_string())?;
+        tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+        let shown = Arc::new(Shown::default());
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let config = config.with_safe_default_protocol_versions().unwrap().dangerous();
+        let config = config.with_custom_certificate_verifier(Arc::<Shown>::clone(&shown));
+        let config = match client {
+            None => config.with_no_client_auth(),
+            Some(client) => {
+                let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(client.key.clone()));
+                config.with_client_auth_cert(vec![client.certificate.clone()], key).unwrap()
+            }
+        };
+        let name = ServerName::IpAddress(self.0.ip().into());
+        let mut stream = StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), tcp);
+        stream.flush().map_err(|error| error.to_string())?;
+        // A server of TLS 1.3 says only then what it makes of the client.
+        let certificate = shown.0.lock().unwrap().clone().ok_or("no certificate")?;
+        Ok(Door { stream, certificate: Certificate::read(&certificate).unwrap() })
+    }
+
+    /// The same, as soon as somebody listens and has something to show.
+    #[track_caller]
+    pub(crate) fn reach(self, client: Option<&Certified>) -> Door {
+        wait(|| self.connect(client).map_err(|error| format!("the door does not open: {error}")))
+    }
+
+    /// Waits until the certificate that is shown is like this.
+    #[track_caller]
+    pub(crate) fn shows(self, claim: impl Fn(&Certificate) -> bool) -> Certificate {
+        wait(|| match self.connect(None) {
+            Ok(door) if claim(&door.certificate) => Ok(door.certificate),
+            Ok(door) => Err(format!("it shows {:?}", door.certificate)),
+            Err(error) => Err(error),
+        })
+    }
+
+    /// One request on a connection of its own.
+    #[track_caller]
+    pub(crate) fn get(self, path: &str, client: Option<&Certified>) -> (u16, String) {
+        self.reach(client).get(path, "")
+    }
+}
+
+/// A connection after its handshake.
+pub(crate) struct Door {
+    stream: StreamOwned<ClientConnection, TcpStream>,
+    /// What the server has shown.
+    pub(crate) certificate: Certificate,
+}
+
+impl Door {
+    /// The status and the body of the answer; `headers` end with a line's end each.
+    #[track_caller]
+    pub(crate) fn get(&mut self, path: &str, headers: &str) -> (u16, String) {
+        self.say(&format!("GET {path} HTTP/1.1\r\nHost: node\r\n{headers}\r\n")).expect("an answer")
+    }
+
+    /// What is answered to these bytes; nothing if the connection ends before that.
+    pub(crate) fn say(&mut self, request: &str) -> Option<(u16, String)> {
+        self.stream.write_all(request.as_bytes()).ok()?;
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            self.stream.read_exact(&mut byte).ok()?;
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body).ok()?;
+        Some((status, String::from_utf8(body).unwrap()))
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[track_caller]
+pub(crate) fn wait<T>(mut look: impl FnMut() -> Result<T, String>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match look() {
+            Ok(found) => return found,
+            Err(why) => assert!(Instant::now() < end, "waited in vain: {why}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Takes whatever is shown, and keeps it.
+#[derive(Debug, Default)]
+struct Shown(Mutex<Option<CertificateDer<'static>>>);
+
+impl ServerCertVerifier for Shown {
+    fn verify_server_cert(
+        &self,
+        server: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        *self.0.lock().unwrap() = Some(server.clone().into_owned());
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = ring::default_provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, &algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = ring::default_provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, &algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        ring::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}

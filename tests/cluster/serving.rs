@@ -1,0 +1,376 @@
+//! The node's own server: under which certificate it is reached, and who may ask it what.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::door::{Door, Place, wait};
+use super::fake_api::certificates::{Certified, Validity};
+use super::fake_api::identity::Identity;
+use super::fake_api::{FakeApi, Options};
+use super::joined::{Joined, STATUS};
+use super::node::{Manifest, NODE_NAME};
+
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+const ALLOWS_ALL: &str = "authorization: {mode: AlwaysAllow}\n";
+const BY_CLUSTER: &str = "serverTLSBootstrap: true\n";
+
+/// A node of a cluster with its door.
+struct Served {
+    joined: Joined,
+    place: Place,
+}
+
+impl Served {
+    fn new(options: Options) -> Self {
+        let mut joined = Joined::new();
+        joined.api = FakeApi::start(options);
+        Self { joined, place: Place::new() }
+    }
+
+    /// Starts the agent; clients are believed whose certificates the cluster's authority has signed.
+    fn start(&mut self, configuration: &str, arguments: &[&str]) {
+        let authority = self.path("clients.crt");
+        if !authority.exists() {
+            fs::write(&authority, self.joined.api.authority_pem()).unwrap();
+        }
+        let believed = format!("authentication: {{x509: {{clientCAFile: {}}}}}\n", authority.display());
+        let configuration = [&self.place.configuration(), &believed, configuration].concat();
+        self.joined.start(&configuration, arguments);
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.joined.node.folder().join(name)
+    }
+
+    fn client(&self, user: &str, groups: &[&str]) -> Certified {
+        self.joined.api.client_certificate(&Identity::new(user, groups), Validity::a_day(Timestamp::now()))
+    }
+
+    fn admin(&self) -> Certified {
+        self.client("kube-apiserver-kubelet-client", &["system:masters"])
+    }
+
+    fn requests(&self) -> Vec<Value> {
+        let all = self.joined.api.list(REQUESTS);
+        all.into_iter().filter(|request| request["spec"]["signerName"] == "kubernetes.io/kubelet-serving").collect()
+    }
+
+    fn shown(&self) -> Value {
+        let status = self.joined.node.status();
+        let all = status["certificates"].as_array().cloned().unwrap_or_default();
+        all.into_iter().find(|one| one["name"] == "serving").unwrap_or_default()
+    }
+}
+
+fn approving() -> Options {
+    Options { approve_serving: true, ..Options::default() }
+}
+
+const fn hours(hours: i64) -> SignedDuration {
+    SignedDuration::from_hours(hours)
+}
+
+#[test]
+fn a_certificate_is_asked_of_the_cluster_for_the_nodes_addresses_and_served_when_it_is_signed() {
+    let mut served = Served::new(Options::default());
+    served.start(&[ALLOWS_ALL, BY_CLUSTER].concat(), &["--node-ip=192.0.2.10"]);
+    served.joined.api.wait_for("a request for a serving certificate", |world| !world.list(REQUESTS).is_empty());
+    let request = &served.requests()[0];
+    assert_eq!(request["spec"]["usages"], json!(["digital signature", "server auth"]));
+    assert_eq!(request["spec"]["username"], "system:node:node-a");
+    // Until somebody has signed it, nobody gets in, and that is said.
+    wait(|| match served.place.connect(None) {
+        Err(error) if error.contains("alert") => Ok(()),
+        other => Err(format!("{:?}", other.map(|door| door.certificate))),
+    });
+    let said = || served.joined.node.log().contains("no serving certificate available for the node");
+    wait(|| if said() { Ok(()) } else { Err("nothing is said".to_owned()) });
+    served.joined.api.approve(request["metadata"]["name"].as_str().unwrap());
+    let shown = served.place.shows(|_| true);
+    assert_eq!(
+        (&*shown.common_name, &shown.organizations[..]),
+        ("system:node:node-a", &["system:nodes".to_owned()][..])
+    );
+    assert_eq!(
+        (&shown.dns_names[..], &shown.ip_addresses[..]),
+        (&["node-a".to_owned()][..], &["192.0.2.10".parse().unwrap()][..])
+    );
+    let link = fs::read_link(served.path("pods/pki/kubelet-server-current.pem")).unwrap();
+    assert!(link.file_name().unwrap().to_str().unwrap().starts_with("kubelet-server-20"), "{link:?}");
+    assert_eq!(served.place.get("/healthz", Some(&served.admin())), (200, "ok".to_owned()));
+    assert_eq!(served.shown()["state"], "Good");
+    // After a restart it is there at once, and nothing is asked for.
+    served.joined.node.kill_agent();
+    served.start(&[ALLOWS_ALL, BY_CLUSTER].concat(), &["--node-ip=192.0.2.10"]);
+    assert_eq!(served.place.shows(|_| true), shown);
+    assert_eq!(served.requests().len(), 1);
+    let log = served.joined.node.log();
+    assert!(!log.contains("PRIVATE KEY"), "{log}");
+}
+
+#[test]
+fn a_certificate_that_is_due_is_replaced_and_no_connection_is_lost_for_it() {
+    let mut served = Served::new(Options::default());
+    let now = Timestamp::now();
+    let old = Validity { not_before: now - hours(95), not_after: now + hours(5) };
+    let old = served.joined.api.client_certificate(&Identity::node(NODE_NAME), old);
+    let file = served.path("pods/pki/kubelet-server-2026-01-02-03-04-05.pem");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, old.certificate_pem() + &old.key_pem()).unwrap();
+    symlink(&file, served.path("pods/pki/kubelet-server-current.pem")).unwrap();
+    served.start(&[ALLOWS_ALL, BY_CLUSTER].concat(), &["--node-ip=192.0.2.10"]);
+    let mut door = served.place.reach(Some(&served.admin()));
+    assert_eq!(door.get("/healthz/ping", "").0, 200);
+    served.joined.api.wait_for("a request for a serving certificate", |world| !world.list(REQUESTS).is_empty());
+    assert_eq!(served.shown()["state"], "Due");
+    served.joined.api.approve(served.requests()[0]["metadata"]["name"].as_str().unwrap());
+    let new = served.place.shows(|certificate| certificate.public_key != door.certificate.public_key);
+    assert!(new.not_after > door.certificate.not_after);
+    assert_eq!(door.get("/healthz/ping", ""), (200, "ok".to_owned()));
+    assert_ne!(fs::read_link(served.path("pods/pki/kubelet-server-current.pem")).unwrap(), file);
+    wait(|| match served.shown() {
+        shown if shown["state"] == "Good" => Ok(()),
+        shown => Err(shown.to_string()),
+    });
+}
+
+#[test]
+fn a_node_that_is_reached_elsewhere_asks_for_another_certificate() {
+    let mut served = Served::new(approving());
+    let provided = |ip: &str| json!({ "status": { "addresses": [{ "type": "InternalIP", "address": ip }] } });
+    served.start(&[ALLOWS_ALL, BY_CLUSTER].concat(), &["--cloud-provider=external"]);
+    served.joined.api.wait("/api/v1/nodes/node-a", "the node", |_| true);
+    assert!(served.requests().is_empty());
+    served.joined.api.patch(STATUS, &provided("192.0.2.20"));
+    served.place.shows(|shown| shown.ip_addresses == ["192.0.2.20".parse::<std::net::IpAddr>().unwrap()]);
+    served.joined.api.patch(STATUS, &provided("192.0.2.21"));
+    served.place.shows(|shown| shown.ip_addresses == ["192.0.2.21".parse::<std::net::IpAddr>().unwrap()]);
+    assert_eq!(served.requests().len(), 2);
+}
+
+#[test]
+fn a_denial_is_told_and_ends_nothing() {
+    let mut served = Served::new(Options::default());
+    served.joined.node.apply(&Manifest::new("own").container("main", "sleep 100000"));
+    served.start(&[ALLOWS_ALL, BY_CLUSTER].concat(), &["--node-ip=192.0.2.10"]);
+    served.joined.api.wait_for("a request for a serving certificate", |world| !world.list(REQUESTS).is_empty());
+    served.joined.api.deny(served.requests()[0]["metadata"]["name"].as_str().unwrap());
+    wait(|| match served.shown() {
+        shown if shown["message"].as_str().is_some_and(|text| text.contains("is denied")) => Ok(()),
+        shown => Err(shown.to_string()),
+    });
+    served.joined.node.wait_until_ready("own");
+    served.joined.wait_until_ready();
+}
+
+#[test]
+fn without_the_clusters_help_the_node_signs_for_itself_once() {
+    let mut served = Served::new(Options::default());
+    served.start(ALLOWS_ALL, &[]);
+    let first = served.place.shows(|_| true);
+    assert_eq!(first.dns_names, ["node-a"]);
+    let [certificate, key] = ["pods/pki/kubelet.crt", "pods/pki/kubelet.key"].map(|name| served.path(name));
+    served.joined.node.kill_agent();
+    served.start(ALLOWS_ALL, &[]);
+    assert_eq!(served.place.shows(|_| true), first);
+    // What is damaged is made anew, also while it is in use.
+    fs::write(&certificate, "nonsense").unwrap();
+    let second = served.place.shows(|shown| *shown != first);
+    fs::remove_file(&key).unwrap();
+    served.place.shows(|shown| ![&first, &second].contains(&shown));
+    assert_eq!(served.shown()["state"], "Good");
+}
+
+#[test]
+fn files_that_are_replaced_are_served_to_who_comes_next() {
+    let mut served = Served::new(Options::default());
+    let [certificate, key] = ["tls.crt", "tls.key"].map(|name| served.path(name));
+    let put = |pair: &Certified| {
+        fs::write(&certificate, pair.certificate_pem()).unwrap();
+        fs::write(&key, pair.key_pem()).unwrap();
+    };
+    put(&served.client("first", &[]));
+    let files = format!("tlsCertFile: {}\ntlsPrivateKeyFile: {}\n", certificate.display(), key.display());
+    served.start(&[ALLOWS_ALL, &files].concat(), &[]);
+    served.place.shows(|shown| shown.common_name == "first");
+    put(&served.client("second", &[]));
+    served.place.shows(|shown| shown.common_name == "second");
+    // What is no pair changes nothing, and is told.
+    fs::write(&key, "nonsense").unwrap();
+    wait(|| match served.shown() {
+        shown if shown["message"].as_str().is_some_and(|text| text.contains("tls.key")) => Ok(()),
+        shown => Err(shown.to_string()),
+    });
+    assert_eq!(served.place.shows(|_| true).common_name, "second");
+    // An end is harmless: it is shown on, and said to have ended.
+    let now = Timestamp::now();
+    put(&served.joined.api.client_certificate(&Identity::new("third", &[]), Validity::expired(now)));
+    served.place.shows(|shown| shown.common_name == "third");
+    assert_eq!(served.shown()["state"], "Expired");
+    assert_eq!(served.place.get("/healthz", Some(&served.admin())).0, 200);
+}
+
+#[test]
+fn who_shows_no_certificate_of_the_right_authority_is_not_known() {
+    let mut served = Served::new(Options::default());
+    served.start(ALLOWS_ALL, &[]);
+    let unauthorized = (401, "Unauthorized".to_owned());
+    let admin = Identity::new("admin", &["system:masters"]);
+    let other = FakeApi::start(Options::default());
+    let now = Timestamp::now();
+    let later = Validity { not_before: now + hours(1), not_after: now + hours(2) };
+    assert_eq!(served.place.get("/pods", None), unauthorized);
+    for wrong in [
+        other.client_certificate(&admin, Validity::a_day(now)),
+        served.joined.api.client_certificate(&admin, Validity::expired(now)),
+        served.joined.api.client_certificate(&admin, later),
+        served.joined.api.client_certificate(&Identity::new("", &["system:masters"]), Validity::a_day(now)),
+    ] {
+        assert_eq!(served.place.get("/pods", Some(&wrong)), unauthorized);
+    }
+    assert_eq!(served.place.get("/pods", Some(&served.admin())).0, 200);
+    // Another authority in the file is believed from now on, and this one is not, also on connections that are open.
+    let mut door = served.place.reach(Some(&served.admin()));
+    assert_eq!(door.get("/healthz", "").0, 200);
+    fs::write(served.path("clients.crt"), other.authority_pem()).unwrap();
+    let newcomer = other.client_certificate(&admin, Validity::a_day(now));
+    wait(|| match served.place.get("/healthz", Some(&newcomer)) {
+        (200, _) => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    assert_eq!(door.get("/healthz", ""), unauthorized);
+}
+
+#[test]
+fn the_kubelets_questions_about_itself_are_answered() {
+    let mut served = Served::new(Options::default());
+    served.joined.node.apply(&Manifest::new("own").container("main", "sleep 100000"));
+    served.start(ALLOWS_ALL, &[]);
+    served.joined.node.wait_until_ready("own");
+    let mut door = served.place.reach(Some(&served.admin()));
+    assert_eq!(door.get("/healthz?verbose", "").1, "[+]ping ok\n[+]log ok\n[+]syncloop ok\nhealthz check passed\n");
+    let json = |(status, body): (u16, String)| {
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str::<Value>(&body).unwrap()
+    };
+    let pods = json(door.get("/pods", ""));
+    assert_eq!((&pods["kind"], &pods["apiVersion"]), (&json!("PodList"), &json!("v1")));
+    let pod = &pods["items"][0];
+    assert_eq!((&pod["metadata"]["name"], &pod["status"]["phase"]), (&json!("own-node-a"), &json!("Running")));
+    let running = json(door.get("/runningpods/", ""));
+    let seen = &running["items"][0];
+    assert_eq!(
+        seen["metadata"],
+        json!({
+            "name": "own-node-a", "namespace": "default", "uid": pod["metadata"]["uid"],
+        })
+    );
+    assert_eq!(seen["spec"]["containers"][0]["name"], "main");
+    assert_eq!(door.get("/nothing", ""), (404, "404 page not found\n".to_owned()));
+    let node = served.joined.wait_until_ready();
+    assert_eq!(node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"], 10250);
+}
+
+#[test]
+fn shapes_that_others_could_read_differently_end_the_connection() {
+    let mut served = Served::new(Options::default());
+    served.start(ALLOWS_ALL, &[]);
+    let admin = served.admin();
+    for (headers, status) in [
+        ("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", 400),
+        ("Content-Length: 5\r\nContent-Length: 6\r\n", 400),
+        ("Transfer-Encoding: chunked\r\n", 501),
+        ("Content-Length: 9999999\r\n", 413),
+        ("Host: other\r\n", 400),
+    ] {
+        let mut door: Door = served.place.reach(Some(&admin));
+        let request = format!("POST /healthz HTTP/1.1\r\nHost: node\r\n{headers}\r\n0\r\n\r\n");
+        assert_eq!(door.say(&request).map(|(status, _)| status), Some(status), "{headers}");
+        assert_eq!(door.say("GET /healthz HTTP/1.1\r\nHost: node\r\n\r\n"), None, "{headers}");
+    }
+    let long = format!("GET /healthz HTTP/1.1\r\nHost: node\r\nA: {}\r\n\r\n", "x".repeat(20_000));
+    assert_eq!(served.place.reach(Some(&admin)).say(&long).map(|(status, _)| status), Some(431));
+    // Many who say nothing keep nobody out.
+    let silent: Vec<_> = (0..100).map(|_| served.place.connect(None)).collect();
+    assert_eq!(served.place.get("/healthz", Some(&admin)).0, 200);
+    drop(silent);
+}
+
+#[test]
+fn a_token_is_asked_about_once_and_what_its_owner_may_too() {
+    let mut served = Served::new(Options::default());
+    served.joined.api.add_token("secret-of-metrics", &Identity::new("metrics-server", &["watchers"]));
+    served.joined.api.allow("watchers", "get", "healthz");
+    served.start("", &[]);
+    let mut door = served.place.reach(None);
+    let with = "Authorization: Bearer secret-of-metrics\r\n";
+    for _ in 0..3 {
+        assert_eq!(door.get("/healthz", with), (200, "ok".to_owned()));
+    }
+    assert_eq!(served.joined.api.count("create", TOKEN_REVIEWS), 1);
+    assert_eq!(served.joined.api.count("create", ACCESS_REVIEWS), 1);
+    let asked = served.joined.api.requests_of("create", ACCESS_REVIEWS)[0].json();
+    let expected = json!({
+        "user": "metrics-server",
+        "groups": ["watchers", "system:authenticated"],
+        "resourceAttributes": {
+            "verb": "get", "version": "v1", "resource": "nodes", "subresource": "healthz", "name": "node-a",
+        },
+    });
+    assert_eq!(asked["spec"], expected);
+    let text = "Forbidden (user=metrics-server, verb=get, resource=nodes, subresource(s)=[pods proxy])";
+    for _ in 0..2 {
+        assert_eq!(door.get("/pods", with), (403, text.to_owned()));
+    }
+    assert_eq!(served.joined.api.count("create", ACCESS_REVIEWS), 3);
+    let unknown = "Authorization: Bearer somebody-elses\r\n";
+    for _ in 0..2 {
+        assert_eq!(served.place.reach(None).get("/healthz", unknown), (401, "Unauthorized".to_owned()));
+    }
+    assert_eq!(served.joined.api.count("create", TOKEN_REVIEWS), 2);
+    let log = served.joined.node.log();
+    assert!(!log.contains("secret-of-metrics") && !log.contains("somebody-elses"), "{log}");
+}
+
+#[test]
+fn while_the_cluster_is_away_its_last_word_counts_and_then_nobodys() {
+    let mut served = Served::new(Options::default());
+    served.joined.api.allow("readers", "get", "proxy");
+    let ttl = "authorization: {webhook: {cacheAuthorizedTTL: 4s}}\n";
+    served.start(ttl, &[]);
+    let reader = served.client("reader", &["readers"]);
+    let mut door = served.place.reach(Some(&reader));
+    assert_eq!(door.get("/pods", "").0, 200);
+    served.joined.api.on("create", "*reviews").answer(503);
+    assert_eq!(door.get("/pods", "").0, 200);
+    let refused = wait(|| match door.get("/pods", "") {
+        (200, _) => Err("it is allowed".to_owned()),
+        refused => Ok(refused),
+    });
+    // That the narrower right is not there was said before, and is remembered.
+    let text = "Authorization error (user=reader, verb=get, resource=nodes, subresource=proxy)";
+    assert_eq!(refused, (500, text.to_owned()));
+    let with = "Authorization: Bearer a-token\r\n";
+    assert_eq!(served.place.reach(None).get("/pods", with), (401, "Unauthorized".to_owned()));
+    served.joined.api.clear_faults();
+    assert_eq!(door.get("/pods", "").0, 200);
+}
+
+#[test]
+fn who_shows_nothing_is_anonymous_where_that_is_wanted() {
+    let mut served = Served::new(Options::default());
+    served.joined.api.allow("system:unauthenticated", "get", "healthz");
+    served.start("", &["--anonymous-auth=true"]);
+    let mut door = served.place.reach(None);
+    assert_eq!(door.get("/healthz", ""), (200, "ok".to_owned()));
+    let text = "Forbidden (user=system:anonymous, verb=get, resource=nodes, subresource(s)=[pods proxy])";
+    assert_eq!(door.get("/pods", ""), (403, text.to_owned()));
+    // Who shows what is not good is not nobody in particular.
+    assert_eq!(door.get("/healthz", "Authorization: Bearer wrong\r\n"), (401, "Unauthorized".to_owned()));
+}
