@@ -78,12 +78,12 @@ fn versions_that_only_jump_are_listed_once_too() {
 fn what_came_after_the_backup_goes_and_what_was_deleted_after_it_comes_back() {
     let joined = with_web(&json!({}));
     let backup = joined.api.back_up();
-    joined.let_versions_pass();
     joined.api.create(&pod("other", &json!({})));
     joined.api.wait(OTHER, "the other pod to be ready", is_ready);
     joined.api.delete(WEB);
     joined.api.wait_gone(WEB);
     joined.node.wait_until("only the other pod is left", |_| joined.running().len() == 1);
+    joined.let_versions_pass();
     joined.api.restart_with(&backup);
     let back = |pod: &Value| is_ready(pod) && pod["metadata"]["deletionTimestamp"].is_null();
     joined.node.fake.wait_for("the other pod to be ended and web to run", |world| {
@@ -105,7 +105,6 @@ fn mirrors_and_maps_follow_a_server_that_was_restored() {
     joined.api.create(&pod("web", &mounted(&json!({"name": "v", "configMap": {"name": "m"}}))));
     joined.wait_until_web_is_ready();
     let backup = joined.api.back_up();
-    joined.let_versions_pass();
     joined.api.update(&map("two"));
     file(&joined, "two");
     joined.node.write_manifest(
@@ -115,6 +114,7 @@ fn mirrors_and_maps_follow_a_server_that_was_restored() {
     );
     joined.api.wait(MIRROR, "the mirror to be ready", is_ready);
     let before = joined.running();
+    joined.let_versions_pass();
     joined.api.restart_with(&backup);
     file(&joined, "one");
     joined.api.update(&map("three"));
