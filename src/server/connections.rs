@@ -86,6 +86,9 @@ pub(super) trait Answers {
     fn keeps(&self) -> bool;
 
     fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a>;
+
+    /// All that was asked is answered, and the next request is waited for.
+    fn rest(&self) {}
 }
 
 /// Answers one GET, and closes.
@@ -149,6 +152,7 @@ where
         if after == After::Close {
             return Ok(());
         }
+        answers.rest();
         wait = IDLE;
     }
 }

@@ -116,13 +116,14 @@ impl Answers for Visit {
     }
 
     fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
-        Box::pin(async {
-            let reply = self.reply(request).await;
-            if self.standing.get() == Standing::Busy {
-                self.standing.set(Standing::Idle);
-            }
-            reply
-        })
+        Box::pin(self.reply(request))
+    }
+
+    /// Who is known is not taken for a stranger again.
+    fn rest(&self) {
+        if self.standing.get() == Standing::Busy {
+            self.standing.set(Standing::Idle);
+        }
     }
 }
 
