@@ -159,7 +159,9 @@ impl Reporter {
         if let ReportOutcome::Failed(why) = &done.outcome {
             log!(debug, "status not told to the API server", pod = done.pod, error = why);
         }
-        self.reports.done(&done.pod, &done.outcome, now, |wait| jitter(wait, 0.5, rt::random()));
+        if self.reports.done(&done.pod, &done.outcome, now, |wait| jitter(wait, 0.5, rt::random())) {
+            self.client.begin_history();
+        }
     }
 
     pub(crate) fn mirrored(&mut self, done: MirrorDone, now: Instant) {

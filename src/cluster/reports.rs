@@ -62,7 +62,11 @@ struct Report {
 
 #[derive(Debug)]
 enum UnderWay {
-    Patch(Box<PodStatus>),
+    Patch {
+        status: Box<PodStatus>,
+        /// The version that was known when it was sent.
+        since: u64,
+    },
     Delete,
 }
 
@@ -95,6 +99,9 @@ impl Reports {
     pub(super) fn relisted<'a>(&mut self, all: impl Iterator<Item = (&'a PodUid, &'a PodStatus, u64)>) {
         for report in self.pods.values_mut() {
             report.version = 0;
+            if let Some(UnderWay::Patch { since, .. }) = &mut report.under_way {
+                *since = 0;
+            }
         }
         for (pod, shown, version) in all {
             let Some(report) = self.pods.get_mut(pod) else { continue };
@@ -151,15 +158,15 @@ impl Reports {
         waiting.filter_map(|report| report.not_before).min()
     }
 
-    /// What has become of a request. `stretch` adds jitter.
+    /// What has become of a request. `stretch` adds jitter. True if the server has gone back to another history.
     pub(super) fn done(
         &mut self,
         pod: &PodUid,
         outcome: &ReportOutcome,
         now: Instant,
         stretch: impl Fn(Duration) -> Duration,
-    ) {
-        let Some(report) = self.pods.get_mut(pod) else { return };
+    ) -> bool {
+        let Some(report) = self.pods.get_mut(pod) else { return false };
         let under_way = report.under_way.take();
         report.news = true;
         match outcome {
@@ -167,9 +174,15 @@ impl Reports {
                 report.not_before = None;
                 report.backoff.reset();
                 match under_way {
-                    Some(UnderWay::Patch(status)) => {
-                        report.shown = *status;
-                        report.version = report.version.max(*version);
+                    Some(UnderWay::Patch { status, since }) => {
+                        // What is written is newer than all that was there before.
+                        let is_another_history = *version > 0 && *version < since;
+                        // Somebody may have written since, and the watch may have told of it before the answer came.
+                        if is_another_history || *version == 0 || *version >= report.version {
+                            report.shown = *status;
+                            report.version = if is_another_history { *version } else { report.version.max(*version) };
+                        }
+                        return is_another_history;
                     }
                     Some(UnderWay::Delete) => report.unknown = true,
                     None => {}
@@ -181,6 +194,7 @@ impl Reports {
                 report.not_before = now.checked_add(wait);
             }
         }
+        false
     }
 }
 
@@ -201,7 +215,7 @@ impl Report {
                 // Another pod of this name must not get it.
                 let patch = json!({"metadata": {"uid": self.target.uid.as_str()}, "status": status});
                 let job = job(What::Patch(patch));
-                self.under_way = Some(UnderWay::Patch(Box::new(wanted.clone())));
+                self.under_way = Some(UnderWay::Patch { status: Box::new(wanted.clone()), since: self.version });
                 return Some(job);
             }
         }

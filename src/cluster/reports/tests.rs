@@ -64,6 +64,39 @@ fn an_echo_that_comes_late_brings_nothing_old_back() {
 }
 
 #[test]
+fn an_answer_that_comes_late_hides_nothing_that_was_written_after_it() {
+    let (mut reports, now) = (pending(), Instant::now());
+    reports.want(&uid(), status(PodPhase::Running));
+    told(&mut reports, now);
+    // Somebody takes it away again, and the watch is faster than the answer.
+    reports.see(&uid(), target(), &status(PodPhase::Running), 6);
+    reports.see(&uid(), target(), &status(PodPhase::Pending), 7);
+    accepted(&mut reports, 6, now);
+    assert_eq!(told(&mut reports, now), ["Running"]);
+    accepted(&mut reports, 8, now);
+    assert!(told(&mut reports, now).is_empty());
+}
+
+#[test]
+fn an_answer_that_is_older_than_what_was_known_before_is_of_another_history() {
+    let (mut reports, now) = (pending(), Instant::now());
+    let accepted =
+        |reports: &mut Reports, version| reports.done(&uid(), &ReportOutcome::Accepted { version }, now, |wait| wait);
+    reports.want(&uid(), status(PodPhase::Running));
+    told(&mut reports, now);
+    assert!(!accepted(&mut reports, 900));
+    reports.want(&uid(), status(PodPhase::Failed));
+    told(&mut reports, now);
+    assert!(accepted(&mut reports, 3));
+    assert!(told(&mut reports, now).is_empty(), "it was taken all the same");
+    // A list has come while the next one was under way.
+    reports.want(&uid(), status(PodPhase::Running));
+    told(&mut reports, now);
+    reports.relisted([(&uid(), &status(PodPhase::Failed), 2)].into_iter());
+    assert!(!accepted(&mut reports, 4));
+}
+
+#[test]
 fn a_server_with_another_history_is_told_what_it_has_lost() {
     let (mut reports, now) = (pending(), Instant::now());
     reports.want(&uid(), status(PodPhase::Running));
