@@ -1,0 +1,231 @@
+//! etcd, kube-apiserver and, where there is one, kube-controller-manager, in a node's own namespaces.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::certificates::{Authority, Certified, Validity};
+use crate::identity::Identity;
+use crate::node::{Node, Process, wait_for};
+
+/// The node's address in its own network.
+pub(crate) const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
+const LONGEST_START: Duration = Duration::from_secs(120);
+
+/// Where the programs are.
+#[derive(Clone, Debug)]
+pub(crate) struct Assets(PathBuf);
+
+impl Assets {
+    /// `None` where there are none; that is said on standard error, for whoever reads the results.
+    pub(crate) fn find(test: &str, needed: &[&str]) -> Option<Self> {
+        let named = std::env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty());
+        let why = match named {
+            None => "KUBEBUILDER_ASSETS names no directory with kube-apiserver, etcd and kubectl".to_owned(),
+            Some(folder) => {
+                let assets = Self(PathBuf::from(folder));
+                let all = ["kube-apiserver", "etcd", "kubectl"].iter().chain(needed);
+                match all.copied().find(|name| !assets.has(name)) {
+                    None => return Some(assets),
+                    Some(missing) => format!("there is no {missing} in {} (KUBEBUILDER_ASSETS)", assets.0.display()),
+                }
+            }
+        };
+        // Written past the harness, which keeps what tests that pass print to itself.
+        let _ = writeln!(std::io::stderr(), "not run: {test}: {why}");
+        None
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.program(name).is_file()
+    }
+
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+/// Everything of it ends with the node's namespaces.
+pub(crate) struct ControlPlane {
+    assets: Assets,
+    pub(crate) authority: Authority,
+    folder: PathBuf,
+    /// Held so that they run.
+    _processes: Vec<Process>,
+}
+
+impl ControlPlane {
+    pub(crate) fn start(assets: Assets, node: &Node) -> Self {
+        let folder = node.folder().join("control-plane");
+        fs::create_dir(&folder).unwrap();
+        let authority = Authority::new(Timestamp::now());
+        let mut plane = Self { assets, authority, folder, _processes: Vec::new() };
+        plane.write_credentials();
+        plane.start_etcd(node);
+        plane.start_api_server(node);
+        wait_for("the API server to be ready", LONGEST_START, || {
+            plane.try_kubectl(node, &["get", "--raw", "/readyz"]).status.success().then_some(())
+        });
+        if plane.has_controllers() {
+            plane.start_controllers(node);
+        }
+        plane
+    }
+
+    /// Whether certificates are signed, and sets of pods made, by somebody else than the test.
+    pub(crate) fn has_controllers(&self) -> bool {
+        self.assets.has("kube-controller-manager")
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.folder.join(name), text).unwrap();
+    }
+
+    fn write_pair(&self, name: &str, pair: &Certified) {
+        self.write(&format!("{name}.crt"), &pair.certificate_pem());
+        self.write(&format!("{name}.key"), &pair.key_pem());
+    }
+
+    fn write_credentials(&self) {
+        let validity = Validity::a_day(Timestamp::now());
+        let names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc.cluster.local"];
+        let client = |user: &str, group: &str| self.authority.issue_client(&Identity::new(user, &[group]), validity);
+        self.write_pair("ca", &self.authority.pair());
+        self.write_pair("apiserver", &self.authority.issue_server(IpAddr::V4(ADDRESS), &names, validity));
+        self.write_pair("kubelet-client", &client("kube-apiserver-kubelet-client", "system:masters"));
+        // Its key alone counts.
+        self.write_pair("accounts", &client("accounts", "none"));
+        let admin = client("kubernetes-admin", "system:masters");
+        self.write("admin.conf", &self.kubeconfig(&User::Certificate(&admin)));
+    }
+
+    /// A kubeconfig for somebody whom this cluster knows.
+    pub(crate) fn kubeconfig(&self, user: &User<'_>) -> String {
+        let user = match user {
+            User::Token(token) => format!("token: {token}"),
+            User::Certificate(pair) => {
+                format!(
+                    "client-certificate-data: {}\n    client-key-data: {}",
+                    base64(&pair.certificate_pem()),
+                    base64(&pair.key_pem())
+                )
+            }
+        };
+        format!(
+            "apiVersion: v1\nkind: Config\nclusters:\n- name: c\n  cluster:\n    server: https://{ADDRESS}:6443\n    \
+             certificate-authority-data: {}\nusers:\n- name: u\n  user:\n    {user}\ncontexts:\n- name: x\n  context: \
+             {{cluster: c, user: u}}\ncurrent-context: x\n",
+            base64(&self.authority.pem())
+        )
+    }
+
+    fn start_program(&mut self, node: &Node, name: &str, arguments: &[String]) {
+        let log = self.folder.join(format!("{name}.log"));
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        self._processes.push(node.enclosure().start(&self.assets.program(name), &arguments, &log));
+    }
+
+    fn start_etcd(&mut self, node: &Node) {
+        let arguments = [
+            format!("--data-dir={}", self.path("etcd")),
+            "--listen-client-urls=http://127.0.0.1:2379".to_owned(),
+            "--advertise-client-urls=http://127.0.0.1:2379".to_owned(),
+            "--listen-peer-urls=http://127.0.0.1:2380".to_owned(),
+            "--unsafe-no-fsync".to_owned(),
+        ];
+        self.start_program(node, "etcd", &arguments);
+    }
+
+    fn start_api_server(&mut self, node: &Node) {
+        let file = |flag: &str, name: &str| format!("--{flag}={}", self.path(name));
+        let arguments = [
+            "--etcd-servers=http://127.0.0.1:2379".to_owned(),
+            "--bind-address=0.0.0.0".to_owned(),
+            format!("--advertise-address={ADDRESS}"),
+            "--secure-port=6443".to_owned(),
+            "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+            "--allow-privileged=true".to_owned(),
+            "--authorization-mode=Node,RBAC".to_owned(),
+            "--enable-bootstrap-token-auth".to_owned(),
+            "--enable-admission-plugins=NodeRestriction".to_owned(),
+            "--kubelet-preferred-address-types=InternalIP".to_owned(),
+            "--service-account-issuer=https://kubernetes.default.svc.cluster.local".to_owned(),
+            file("cert-dir", "run"),
+            file("client-ca-file", "ca.crt"),
+            file("tls-cert-file", "apiserver.crt"),
+            file("tls-private-key-file", "apiserver.key"),
+            file("kubelet-client-certificate", "kubelet-client.crt"),
+            file("kubelet-client-key", "kubelet-client.key"),
+            file("service-account-key-file", "accounts.crt"),
+            file("service-account-signing-key-file", "accounts.key"),
+        ];
+        self.start_program(node, "kube-apiserver", &arguments);
+    }
+
+    fn start_controllers(&mut self, node: &Node) {
+        let file = |flag: &str, name: &str| format!("--{flag}={}", self.path(name));
+        let arguments = [
+            file("kubeconfig", "admin.conf"),
+            file("authentication-kubeconfig", "admin.conf"),
+            file("authorization-kubeconfig", "admin.conf"),
+            file("root-ca-file", "ca.crt"),
+            file("service-account-private-key-file", "accounts.key"),
+            file("cluster-signing-cert-file", "ca.crt"),
+            file("cluster-signing-key-file", "ca.key"),
+            file("cert-dir", "run"),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--leader-elect=false".to_owned(),
+        ];
+        self.start_program(node, "kube-controller-manager", &arguments);
+    }
+
+    pub(crate) fn kubectl_command(&self, node: &Node, kubeconfig: &Path, arguments: &[&str]) -> Command {
+        let mut command = node.enclosure().command(self.assets.program("kubectl"));
+        command.env("HOME", &self.folder).env("KUBECONFIG", kubeconfig).args(arguments);
+        command
+    }
+
+    /// As the administrator, whatever comes of it.
+    pub(crate) fn try_kubectl(&self, node: &Node, arguments: &[&str]) -> Output {
+        self.kubectl_command(node, &self.folder.join("admin.conf"), arguments).output().unwrap()
+    }
+
+    /// What the programs said at last.
+    fn logs(&self) -> String {
+        let names = ["kube-apiserver", "kube-controller-manager"];
+        let ends = names.iter().map(|name| {
+            let text = fs::read_to_string(self.folder.join(format!("{name}.log"))).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            format!("--- {name} ends:\n{}\n", lines[lines.len().saturating_sub(15)..].join("\n"))
+        });
+        ends.collect()
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.logs());
+        }
+    }
+}
+
+/// Whom a kubeconfig is of.
+pub(crate) enum User<'a> {
+    Token(&'a str),
+    Certificate(&'a Certified),
+}
+
+pub(crate) fn base64(text: &str) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(text)
+}

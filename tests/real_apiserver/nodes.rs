@@ -1,0 +1,77 @@
+//! A node joins, and may do what a node may.
+
+use std::fs;
+
+use crate::cluster::{Cluster, TOKEN, condition, mode};
+use crate::control_plane::Assets;
+use crate::node::NODE_NAME;
+
+#[test]
+fn a_node_joins_with_a_token_and_is_ready_with_the_rights_of_a_node() {
+    let Some(assets) = Assets::find("a_node_joins_with_a_token_and_is_ready_with_the_rights_of_a_node", &[]) else {
+        return;
+    };
+    let cluster = Cluster::joined(assets);
+    let node = cluster.wait_until_ready();
+    assert_eq!(node["status"]["addresses"][0]["address"], "10.88.0.1");
+    for kind in ["MemoryPressure", "DiskPressure", "PIDPressure"] {
+        assert_eq!(condition(&node, kind)["status"], "False", "{kind}");
+    }
+    let requests = cluster.get(&["certificatesigningrequests"]);
+    let requests = requests["items"].as_array().unwrap();
+    assert_eq!(requests.len(), 1);
+    assert_eq!(requests[0]["spec"]["username"], "system:bootstrap:abcdef");
+    let pki = cluster.node.folder().join("pods/pki/kubelet-client-current.pem");
+    let kubeconfig = cluster.node.folder().join("kubelet.conf");
+    assert_eq!((mode(&pki), mode(&kubeconfig)), (0o600, 0o600));
+    assert!(!fs::read_to_string(&kubeconfig).unwrap().contains("token"));
+
+    let lease = || cluster.get(&["--namespace=kube-node-lease", "lease", NODE_NAME]);
+    let first = lease();
+    assert_eq!(first["spec"]["holderIdentity"], NODE_NAME);
+    assert_eq!(first["metadata"]["ownerReferences"][0]["uid"], node["metadata"]["uid"]);
+    cluster
+        .wait("the lease to be renewed", || (lease()["spec"]["renewTime"] != first["spec"]["renewTime"]).then_some(()));
+
+    // It is a node, and no more than that.
+    let whoami = String::from_utf8(cluster.kubectl_of_node(&["auth", "whoami"]).stdout).unwrap();
+    assert!(whoami.contains(&format!("system:node:{NODE_NAME}")) && whoami.contains("system:nodes"), "{whoami}");
+    for refused in [
+        &["get", "secrets", "--all-namespaces"][..],
+        &["label", "node", NODE_NAME, "node-restriction.kubernetes.io/a=b"],
+    ] {
+        let done = cluster.kubectl_of_node(refused);
+        assert!(!done.status.success() && String::from_utf8_lossy(&done.stderr).contains("orbidden"), "{refused:?}");
+    }
+    cluster.assert_that_nothing_was_forbidden();
+    let log = cluster.node.agent_log();
+    assert!(!log.contains(TOKEN.split_once('.').unwrap().1) && !log.contains("PRIVATE KEY"));
+
+    let described = cluster.kubectl(&["describe", "node", NODE_NAME]);
+    for text in ["KubeletReady", "RenewTime:", "containerd://"] {
+        assert!(described.contains(text), "{described}");
+    }
+}
+
+#[test]
+fn a_node_that_is_started_again_is_the_same_node_and_asks_for_no_other_certificate() {
+    let test = "a_node_that_is_started_again_is_the_same_node_and_asks_for_no_other_certificate";
+    let Some(assets) = Assets::find(test, &[]) else { return };
+    let mut cluster = Cluster::joined(assets);
+    let before = cluster.wait_until_ready();
+    cluster.node.kill_agent();
+    // What others have written stays.
+    cluster.kubectl(&["label", "node", NODE_NAME, "example.com/place=kitchen"]);
+    cluster.kubectl(&["taint", "node", NODE_NAME, "example.com/hot=very:PreferNoSchedule"]);
+    cluster.node.start_agent();
+    let heartbeat = |node: &serde_json::Value| condition(node, "Ready")["lastHeartbeatTime"].clone();
+    let after = cluster.wait("the node to be reported again", || {
+        Some(cluster.wait_until_ready()).filter(|node| heartbeat(node) != heartbeat(&before))
+    });
+    assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
+    assert_eq!(after["metadata"]["labels"]["example.com/place"], "kitchen");
+    let taints = after["spec"]["taints"].as_array().unwrap();
+    assert!(taints.iter().any(|taint| taint["key"] == "example.com/hot"), "{taints:?}");
+    assert_eq!(cluster.get(&["certificatesigningrequests"])["items"].as_array().unwrap().len(), 1);
+    cluster.assert_that_nothing_was_forbidden();
+}

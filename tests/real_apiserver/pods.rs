@@ -1,0 +1,103 @@
+//! Single pods, as kubectl makes, shows and deletes them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+use crate::control_plane::Assets;
+use crate::node::{BUSYBOX, NODE_NAME, STAY};
+
+/// There is no scheduler.
+fn run(cluster: &Cluster, name: &str, script: &str) {
+    let on_node = json!({"spec": {"nodeName": NODE_NAME}}).to_string();
+    let (image, overrides) = (format!("--image={BUSYBOX}"), format!("--overrides={on_node}"));
+    cluster.kubectl(&["run", name, &image, &overrides, "--command", "--", "sh", "-c", script]);
+}
+
+#[test]
+fn kubectl_runs_gets_describes_and_deletes_a_pod() {
+    let Some(assets) = Assets::find("kubectl_runs_gets_describes_and_deletes_a_pod", &[]) else { return };
+    let cluster = Cluster::joined(assets);
+    run(&cluster, "web", STAY);
+    let pod = cluster.wait_until_pod_is_ready("web");
+    let ip = pod["status"]["podIP"].as_str().unwrap();
+    assert!(ip.starts_with("10.88."), "{ip}");
+    assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0);
+    let shown = cluster.kubectl(&["get", "pods", "--output=wide"]);
+    let line = shown.lines().find(|line| line.starts_with("web ")).unwrap();
+    for text in ["1/1", "Running", ip, NODE_NAME] {
+        assert!(line.contains(text), "{line}");
+    }
+    let described = cluster.wait("the events to be shown", || {
+        let described = cluster.kubectl(&["describe", "pod", "web"]);
+        described.contains("Started").then_some(described)
+    });
+    for text in ["Running", "Pulled", "Created", "Started", "kubelet", "QoS Class:"] {
+        assert!(described.contains(text), "no {text:?} in\n{described}");
+    }
+
+    // Its token is that of its account, for this pod alone.
+    let token = cluster.volume_file(&pod, "kubernetes.io~projected", "token").expect("a token in the pod's volume");
+    let claims = token.split('.').nth(1).unwrap();
+    let claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).unwrap()).unwrap();
+    assert_eq!(claims["sub"], "system:serviceaccount:default:default");
+    assert_eq!(claims["kubernetes.io"]["pod"]["uid"], pod["metadata"]["uid"]);
+    assert!(cluster.whoami(token.trim()).contains("system:serviceaccount:default:default"));
+    let authority = cluster.volume_file(&pod, "kubernetes.io~projected", "ca.crt").unwrap();
+    assert_eq!(authority.trim(), cluster.plane.authority.pem().trim());
+    assert!(!cluster.node.agent_log().contains(token.trim()));
+
+    cluster.kubectl(&["delete", "pod", "web", "--timeout=60s"]);
+    assert_eq!(cluster.try_get(&["pod", "web"]), None);
+    cluster.node.wait_until("nothing of it is left", |pods| pods.0.is_empty());
+    cluster.assert_that_nothing_was_forbidden();
+}
+
+#[test]
+fn an_agent_that_is_killed_restarts_no_pod_and_takes_a_new_token() {
+    let Some(assets) = Assets::find("an_agent_that_is_killed_restarts_no_pod_and_takes_a_new_token", &[]) else {
+        return;
+    };
+    let mut cluster = Cluster::joined(assets);
+    run(&cluster, "web", STAY);
+    let pod = cluster.wait_until_pod_is_ready("web");
+    let token = |cluster: &Cluster| cluster.volume_file(&pod, "kubernetes.io~projected", "token");
+    let first = token(&cluster).unwrap();
+    // The moment of issue counts in seconds.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    cluster.node.kill_agent();
+    cluster.node.start_agent();
+    let second = cluster.wait("the token to be another one", || token(&cluster).filter(|token| *token != first));
+    assert!(cluster.whoami(second.trim()).contains("system:serviceaccount:default:default"));
+    let after = cluster.wait_until_pod_is_ready("web");
+    let id = |pod: &Value| pod["status"]["containerStatuses"][0]["containerID"].clone();
+    assert_eq!((id(&after), &after["status"]["containerStatuses"][0]["restartCount"]), (id(&pod), &json!(0)));
+}
+
+#[test]
+fn a_map_that_changes_changes_in_the_pod() {
+    let Some(assets) = Assets::find("a_map_that_changes_changes_in_the_pod", &[]) else { return };
+    let cluster = Cluster::joined(assets);
+    cluster.kubectl(&["create", "configmap", "m", "--from-literal=k=one"]);
+    let script = "trap exit TERM; while :; do [ \"$(cat /v/k)\" = \"$seen\" ] || { seen=$(cat /v/k); echo $seen; }; sleep 0.1; done";
+    let container = json!({
+        "name": "main", "image": BUSYBOX, "command": ["sh", "-c", script], "volumeMounts": [{"name": "v", "mountPath": "/v"}]
+    });
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+        "spec": {
+            "nodeName": NODE_NAME, "containers": [container],
+            "volumes": [{"name": "v", "configMap": {"name": "m"}}]
+        },
+    });
+    cluster.kubectl_with(&["apply", "--filename", "-"], &pod.to_string());
+    let pod = cluster.wait_until_pod_is_ready("web");
+    let file = || cluster.volume_file(&pod, "kubernetes.io~configmap", "k");
+    assert_eq!(file().as_deref(), Some("one"));
+    cluster.kubectl(&["patch", "configmap", "m", "--patch", "{\"data\": {\"k\": \"two\"}}"]);
+    cluster.wait("the file to follow the map", || (file().as_deref() == Some("two")).then_some(()));
+    let after = cluster.wait_until_pod_is_ready("web");
+    assert_eq!(after["status"]["containerStatuses"][0]["restartCount"], 0);
+    cluster.assert_that_nothing_was_forbidden();
+}
