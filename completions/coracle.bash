@@ -9,7 +9,7 @@ _coracle() {
     COMPREPLY=()
 
     case $previous in
-        -o | --output) words='json yaml'; [[ $command != pods ]] || words='wide json yaml' ;;
+        -o | --output) words='json yaml'; [[ $command != pods ]] || words='wide json yaml'; [[ $command != top ]] || words='json' ;;
         --cgroup-driver) words='cgroupfs systemd' ;;
         --cloud-provider) words='external' ;;
         --authorization-mode) words='Webhook AlwaysAllow' ;;
@@ -37,6 +37,7 @@ _coracle() {
                     --local-socket -h --help'
                 ;;
             events | pods) words='-o --output -n --namespace --local-socket -h --help' ;;
+            top) words='-o --output -n --namespace -w --watch --local-socket -h --help' ;;
             status) words='-o --output --local-socket -h --help' ;;
             join)
                 words='--token --discovery-token-ca-cert-hash --discovery-token-unsafe-skip-ca-verification --node-name --no-start
@@ -48,7 +49,7 @@ _coracle() {
                 [[ $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
                 ;;
             version) words='-h --help' ;;
-            help) words='describe events join leave logs pods status validate version' ;;
+            help) words='describe events join leave logs pods status top validate version' ;;
             *)
                 words='--pod-manifest-path --file-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default
                     --container-runtime-endpoint --image-service-endpoint --runtime-request-timeout --serialize-image-pulls
@@ -61,7 +62,7 @@ _coracle() {
                     --anonymous-auth --authorization-mode --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --config-dir
                     --root-dir --local-socket --healthz-port --healthz-bind-address --lock-file --watchdog-device -v --v
                     -h --help --version'
-                [[ -n $command || $current == -* ]] || words='pods describe logs events status validate join leave version help'
+                [[ -n $command || $current == -* ]] || words='pods describe logs events status top validate join leave version help'
                 ;;
         esac
     fi

@@ -1,6 +1,6 @@
 # fish completion of coracle(8). tests/manual.rs holds it against the program's own help.
 
-set -l commands describe events help join leave logs pods status validate version
+set -l commands describe events help join leave logs pods status top validate version
 complete -c coracle -f
 complete -c coracle -n __fish_use_subcommand -a describe -d 'Everything about one pod'
 complete -c coracle -n __fish_use_subcommand -a join -d 'Make this machine a node of a cluster'
@@ -10,15 +10,18 @@ complete -c coracle -n __fish_use_subcommand -a events -d 'What has happened of 
 complete -c coracle -n __fish_use_subcommand -a help -d 'What --help says'
 complete -c coracle -n __fish_use_subcommand -a pods -d 'The pods of this node'
 complete -c coracle -n __fish_use_subcommand -a status -d 'The node, its runtime, its manifests, what went wrong last'
+complete -c coracle -n __fish_use_subcommand -a top -d 'What the node and its pods use'
 complete -c coracle -n __fish_use_subcommand -a validate -d 'Check manifests before they are put in place'
 complete -c coracle -n __fish_use_subcommand -a version -d 'The version'
 
 complete -c coracle -s h -l help -d 'What there is'
-complete -c coracle -n '__fish_seen_subcommand_from help' -a 'describe events join leave logs pods status validate version'
+complete -c coracle -n '__fish_seen_subcommand_from help' -a 'describe events join leave logs pods status top validate version'
 complete -c coracle -n '__fish_seen_subcommand_from validate' -F
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s o -l output -x -a 'wide json yaml' -d 'How they are shown'
 complete -c coracle -n '__fish_seen_subcommand_from events status' -s o -l output -x -a 'json yaml' -d 'How it is shown'
-complete -c coracle -n '__fish_seen_subcommand_from describe events logs pods' -s n -l namespace -x -d 'Only what is in this one'
+complete -c coracle -n '__fish_seen_subcommand_from top' -s o -l output -x -a 'json' -d 'How it is shown'
+complete -c coracle -n '__fish_seen_subcommand_from top' -s w -l watch -d 'Again and again'
+complete -c coracle -n '__fish_seen_subcommand_from describe events logs pods top' -s n -l namespace -x -d 'Only what is in this one'
 set -l logs '__fish_seen_subcommand_from logs'
 complete -c coracle -n $logs -s c -l container -x -d 'The container'
 complete -c coracle -n $logs -s f -l follow -d 'Go on with what comes'

@@ -27,6 +27,10 @@ _coracle() {
             status)
                 _arguments '2:: :' '(-o --output)'{-o,--output}'[how it is shown]:output:(json yaml)' $socket '(-h --help)'{-h,--help}
                 return ;;
+            top)
+                _arguments '2:: :' '(-o --output)'{-o,--output}'[how it is shown]:output:(json)' '(-w --watch)'{-w,--watch}'[again and again]' \
+                    '(-n --namespace)'{-n,--namespace}'[only the pods of this one]:namespace:' $socket '(-h --help)'{-h,--help}
+                return ;;
             validate)
                 _arguments '(-h --help)'{-h,--help} '*:manifest:_files'
                 return ;;
@@ -46,7 +50,7 @@ _coracle() {
                 _arguments '2:: :' '(-h --help)'{-h,--help}
                 return ;;
             help)
-                _values command describe events join leave logs pods status validate version
+                _values command describe events join leave logs pods status top validate version
                 return ;;
         esac
     fi
@@ -60,6 +64,7 @@ _coracle() {
         'help:what --help says'
         'pods:the pods of this node'
         'status:the node, its runtime, its manifests, and what went wrong last'
+        'top:what the node and its pods use'
         'validate:check manifests before they are put in place'
         'version:the version'
     )

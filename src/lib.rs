@@ -11,6 +11,7 @@ mod log;
 mod time;
 
 // Layer 1: bytes in, bytes out.
+mod metrics;
 pub mod wire;
 
 // Layer 2: the outside world.
@@ -39,6 +40,7 @@ mod logs;
 mod node;
 mod node_shutdown;
 mod probes;
+mod stats;
 mod status;
 mod volumes;
 

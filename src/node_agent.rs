@@ -30,7 +30,8 @@ use crate::pods::{EventRing, NodeEvent, SourceName, SyncEvent};
 use crate::rpc;
 use crate::rt;
 use crate::server::{LocalApi, LocalServer, NodeDoor, SyncHealth, Watchdog, health, systemd};
-use crate::sync_loop::{self, Books, LocalBooks, SyncLoop};
+use crate::stats::Stats;
+use crate::sync_loop::{self, Books, LocalBooks, NodeFigures, SyncLoop};
 
 /// Runs the node agent until it is asked to end. Pods are left running.
 pub(crate) fn run(config: Config) -> ExitCode {
@@ -79,6 +80,8 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let sources: Vec<SourceName> = file.into_iter().chain(cluster.as_ref().map(|_| SourceName::Api)).collect();
     let books = Rc::new(RefCell::new(Books::new(Sources::new(&sources))));
     let watchdog = Watchdog::start(&config, health.pulse(), sender.clone());
+    let stats = Stats::new(&runtime.node, runtime.dirs.clone(), runtime.cri(), image_service.clone());
+    let figures = Rc::new(NodeFigures { books: Rc::clone(&books), runtime: Rc::clone(&runtime), stats });
     let (seen, dirs) = (runtime.seen(), runtime.dirs.clone());
     let pulls = runtime.pulls_under_way();
     let event_sender = cluster.clone().map(|client| {
@@ -115,6 +118,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         pulls,
         cluster: cluster.clone(),
         certificates: Rc::clone(&certificates),
+        figures,
         started,
     };
     let view: Rc<dyn LocalApi> = Rc::new(view);

@@ -15,9 +15,11 @@ mod values;
 pub(crate) use error::CgroupError;
 pub(crate) use groups::Groups;
 pub(crate) use name::{CgroupName, is_pod, own_group};
-pub(crate) use stat_files::oom_kills;
+#[cfg(test)]
+pub(crate) use stat_files::Bound;
+pub(crate) use stat_files::{CpuStat, MemoryStat, Pressure, Stall, oom_kills};
 pub(crate) use tree::Tree;
-pub(crate) use usage::UsageReader;
+pub(crate) use usage::{Depth, Usage, UsageReader};
 pub(crate) use values::{
     CpuMax, LEAST_SHARES, Limit, Values, cpu_quota, cpu_shares, cpu_weight, is_weight_of, page_size_name,
 };

@@ -12,6 +12,8 @@ pub(crate) struct CpuStat {
     pub(crate) nr_periods: u64,
     pub(crate) nr_throttled: u64,
     pub(crate) throttled_usec: u64,
+    pub(crate) nr_bursts: u64,
+    pub(crate) burst_usec: u64,
 }
 
 /// What of `memory.stat` somebody asks for. Bytes, but for the faults.
@@ -28,15 +30,6 @@ pub(crate) struct MemoryStat {
     pub(crate) inactive_file: u64,
     pub(crate) pgfault: u64,
     pub(crate) pgmajfault: u64,
-}
-
-/// `io.stat`, of all devices together.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct IoStat {
-    pub(crate) read_bytes: u64,
-    pub(crate) written_bytes: u64,
-    pub(crate) reads: u64,
-    pub(crate) writes: u64,
 }
 
 /// A file of pressure stall information.
@@ -68,6 +61,8 @@ impl CpuStat {
                 "nr_periods" => stat.nr_periods = value,
                 "nr_throttled" => stat.nr_throttled = value,
                 "throttled_usec" => stat.throttled_usec = value,
+                "nr_bursts" => stat.nr_bursts = value,
+                "burst_usec" => stat.burst_usec = value,
                 _ => {}
             }
         }
@@ -98,27 +93,9 @@ impl MemoryStat {
     }
 }
 
-impl IoStat {
-    pub(super) fn parse(text: &str) -> Self {
-        let mut stat = Self::default();
-        // Each line is a device and what it counts: `253:0 rbytes=1 wbytes=2 ...`.
-        for field in text.lines().flat_map(|line| line.split(' ').skip(1)) {
-            let Some((key, value)) = field.split_once('=') else { continue };
-            let place = match key {
-                "rbytes" => &mut stat.read_bytes,
-                "wbytes" => &mut stat.written_bytes,
-                "rios" => &mut stat.reads,
-                "wios" => &mut stat.writes,
-                _ => continue,
-            };
-            *place = place.saturating_add(number(value).unwrap_or(0));
-        }
-        stat
-    }
-}
-
 impl Pressure {
-    pub(super) fn parse(text: &str) -> Self {
+    /// Of a group, or of the whole machine in `/proc/pressure`.
+    pub(crate) fn parse(text: &str) -> Self {
         let mut pressure = Self::default();
         for line in text.lines() {
             match line.split_once(' ') {
@@ -153,6 +130,41 @@ pub(crate) fn oom_kills(text: &str) -> Option<u64> {
     flat_keyed(text).find_map(|(key, value)| (key == "oom_kill").then_some(value))
 }
 
+/// How often the group was held to `memory.max`; from the same file.
+pub(super) fn memory_hits(text: &str) -> Option<u64> {
+    flat_keyed(text).find_map(|(key, value)| (key == "max").then_some(value))
+}
+
+/// What a group may have at most of something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bound {
+    At(u64),
+    None,
+}
+
+impl Bound {
+    pub(crate) fn at(self) -> Option<u64> {
+        match self {
+            Self::At(most) => Some(most),
+            Self::None => None,
+        }
+    }
+}
+
+/// A file that is a bound, such as `memory.max`.
+pub(super) fn bound(text: &str) -> Option<Bound> {
+    match text.trim() {
+        "max" => Some(Bound::None),
+        text => text.parse().ok().map(Bound::At),
+    }
+}
+
+/// `cpu.max`: how long the group may run in each period, and the period, in microseconds.
+pub(super) fn cpu_max(text: &str) -> Option<(Bound, u64)> {
+    let (quota, period) = text.trim().split_once(' ')?;
+    Some((bound(quota)?, period.parse().ok()?))
+}
+
 /// A file that is one number.
 pub(super) fn number(text: &str) -> Option<u64> {
     text.trim().parse().ok()
@@ -185,15 +197,15 @@ mod tests {
         assert_eq!(oom_kills("oom_kill x\n"), None);
         assert_eq!(oom_kills("oom 1\noom_kills 2\n"), None);
         assert_eq!(oom_kills(""), None);
+        assert_eq!(memory_hits(text), Some(12));
     }
 
     #[test]
-    fn devices_are_added_up() {
-        let text =
-            "253:0 rbytes=1024 wbytes=10 rios=3 wios=1 dbytes=0 dios=0\n8:0 rbytes=1 wbytes=x rios=1 wios=2\n7:0\n";
-        let expected = IoStat { read_bytes: 1025, written_bytes: 10, reads: 4, writes: 3 };
-        assert_eq!(IoStat::parse(text), expected);
-        assert_eq!(IoStat::parse(""), IoStat::default());
+    fn a_bound_is_a_number_or_none() {
+        assert_eq!((bound("4096\n"), bound("max\n"), bound("")), (Some(Bound::At(4096)), Some(Bound::None), None));
+        assert_eq!(cpu_max("25000 100000\n"), Some((Bound::At(25_000), 100_000)));
+        assert_eq!(cpu_max("max 100000\n"), Some((Bound::None, 100_000)));
+        assert_eq!((cpu_max("max\n"), cpu_max("x 1\n")), (None, None));
     }
 
     #[test]
@@ -210,7 +222,7 @@ mod tests {
     #[test]
     fn what_a_later_kernel_writes_is_passed_over() {
         let stat =
-            CpuStat::parse("usage_usec 5\ncore_sched.force_idle_usec 1\nnr_bursts 0\n\nnonsense\nuser_usec -1\n");
+            CpuStat::parse("usage_usec 5\ncore_sched.force_idle_usec 1\ncore_sched 0\n\nnonsense\nuser_usec -1\n");
         assert_eq!(stat, CpuStat { usage_usec: 5, ..CpuStat::default() });
         let stat = MemoryStat::parse("anon 4096\nzswapped 1\npgfault 18446744073709551616\n");
         assert_eq!(stat, MemoryStat { anon: 4096, ..MemoryStat::default() });

@@ -80,13 +80,14 @@ const MOST_BYTES: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
     use std::rc::Rc;
 
     use super::*;
     use crate::api::Event;
     use crate::error::ErrorChain;
     use crate::rt::{block_on, blocking, either};
-    use crate::server::{LocalApi, LocalServer, LogQuery, LogSource, NodeStatus, PodEntry};
+    use crate::server::{LocalApi, LocalServer, LogQuery, LogSource, NodeStatus, Page, PodEntry};
 
     struct Empty;
 
@@ -100,6 +101,10 @@ mod tests {
         fn running_pods(&self, _each: &mut dyn FnMut(serde_json::Value)) {}
 
         fn events(&self, _each: &mut dyn FnMut(Event)) {}
+
+        fn page(&self, _page: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>> {
+            Box::pin(async { Vec::new() })
+        }
 
         fn log(&self, _asked: &LogQuery) -> Result<LogSource, String> {
             Err("no such log".to_owned())

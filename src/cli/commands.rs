@@ -38,6 +38,7 @@ pub(super) enum Command {
     Logs(Logs),
     Pods(Pods),
     Status(Status),
+    Top(Top),
     Validate(Validate),
     Version(Version),
 }
@@ -190,6 +191,24 @@ pub(super) struct Status {
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "top")]
+/// Show what the node and its pods use.
+pub(super) struct Top {
+    /// table (the default) or json
+    #[argh(option, short = 'o', default = "TopOutput::Table")]
+    pub(super) output: TopOutput,
+    /// again and again
+    #[argh(switch, short = 'w')]
+    pub(super) watch: bool,
+    /// only the pods of this namespace
+    #[argh(option, short = 'n')]
+    pub(super) namespace: Option<String>,
+    /// where the agent listens (default /run/coracle/coracle.sock)
+    #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
+    pub(super) local_socket: PathBuf,
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "validate")]
 /// Check manifests as the agent would read them; no agent needs to run.
 pub(super) struct Validate {
@@ -216,6 +235,12 @@ pub(super) enum StatusOutput {
     Text,
     Json,
     Yaml,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TopOutput {
+    Table,
+    Json,
 }
 
 /// How long ago, as Go writes durations.
@@ -264,6 +289,18 @@ impl FromStr for StatusOutput {
             "json" => Ok(Self::Json),
             "yaml" => Ok(Self::Yaml),
             _ => Err(NoOutput("json or yaml")),
+        }
+    }
+}
+
+impl FromStr for TopOutput {
+    type Err = NoOutput;
+
+    fn from_str(word: &str) -> Result<Self, NoOutput> {
+        match word {
+            "table" => Ok(Self::Table),
+            "json" => Ok(Self::Json),
+            _ => Err(NoOutput("json")),
         }
     }
 }
@@ -325,8 +362,8 @@ fn split(argument: &str) -> impl Iterator<Item = &str> {
     std::iter::once(name).chain(value)
 }
 
-const COMMANDS: [&str; 10] =
-    ["describe", "events", "help", "join", "leave", "logs", "pods", "status", "validate", "version"];
+const COMMANDS: [&str; 11] =
+    ["describe", "events", "help", "join", "leave", "logs", "pods", "status", "top", "validate", "version"];
 
 #[cfg(test)]
 mod tests {
@@ -382,7 +419,7 @@ mod tests {
 
     #[test]
     fn each_command_has_its_help() {
-        for command in ["describe", "events", "join", "leave", "logs", "pods", "status", "validate", "version"] {
+        for command in ["describe", "events", "join", "leave", "logs", "pods", "status", "top", "validate", "version"] {
             let Ok(Asked::Help(text)) = parsed(&[command, "--help"]) else { panic!("{command}") };
             assert!(text.starts_with(&format!("Usage: coracle {command}")), "{text}");
             assert_eq!(parsed(&["help", command]), Ok(Asked::Help(text)));

@@ -25,6 +25,7 @@ pub(super) fn of_command(name: &str) -> String {
         "logs" => LOGS,
         "pods" => PODS,
         "status" => STATUS,
+        "top" => TOP,
         "validate" => VALIDATE,
         "version" => VERSION,
         _ => TEXT,
@@ -120,6 +121,17 @@ The node, its runtime, its manifests, and what went wrong last.
   --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
 ";
 
+const TOP: &str = "\
+Usage: coracle top [-w] [-o json] [-n NAMESPACE]
+
+What the node and its pods use of processors and memory: thousandths of a processor, and what cannot be taken back at once.
+
+  -w, --watch                   again every three seconds
+  -o, --output json             the whole Summary, as /stats/summary has it
+  -n, --namespace NAMESPACE     only the pods of this one
+  --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+";
+
 const VALIDATE: &str = "\
 Usage: coracle validate FILE...
 
@@ -141,6 +153,7 @@ Usage:
   coracle describe POD        everything about one pod
   coracle logs [-f] POD       what a container has written
   coracle events [POD]        what has happened of late
+  coracle top [-w]            what the node and its pods use
   coracle validate FILE...    check manifests before they are put in place
   coracle join HOST[:PORT]    make this machine a node of a cluster
   coracle leave               take it out again

@@ -20,6 +20,7 @@ mod pods;
 mod service;
 mod status;
 mod table;
+mod top;
 mod validate;
 
 use std::io::{self, ErrorKind, Write as _};
@@ -46,6 +47,7 @@ pub fn main() -> ExitCode {
             Command::Logs(command) => logs::run(&command),
             Command::Pods(command) => pods::run(&command),
             Command::Status(command) => status::run(&command),
+            Command::Top(command) => top::run(&command),
             Command::Validate(command) => validate::run(&command),
             Command::Version(_) => print(&help::version(is_kubelet(&program))),
         },

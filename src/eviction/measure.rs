@@ -1,18 +1,18 @@
 //! Finds out what pods use: from their control groups, from the runtime, and from the disk.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use super::local_storage::has_storage_limit;
 use super::usage::{ContainerUsage, Disk, PodUsage, VolumeUsage};
-use crate::api::{Pod, StorageMedium, VolumeSource, qos_class};
-use crate::cgroups::{CgroupName, HIERARCHY, UsageReader};
+use crate::api::{Pod, qos_class};
+use crate::cgroups::{CgroupName, Depth, HIERARCHY, UsageReader};
 use crate::config::CgroupDriver;
 use crate::cri::RuntimeService;
 use crate::host::disk_usage::disk_usage;
-use crate::pods::{ObservedPod, PodDirs};
+use crate::pods::volume_places::{CONFIG_MAP, EMPTY_DIR};
+use crate::pods::{ObservedPod, PodDirs, VolumePlace, volume_places};
 use crate::rt;
 
 /// A pod that may be ended.
@@ -68,14 +68,14 @@ impl Measure {
                 let logs = Some(measured(&logs.join(&name)));
                 ContainerUsage { name, logs, ..ContainerUsage::default() }
             };
-            let volume = |(name, path, in_memory): (String, PathBuf, bool)| VolumeUsage {
-                name,
-                disk: measured(&path),
-                in_memory,
+            let volume = |place: VolumePlace| VolumeUsage {
+                name: place.name,
+                disk: measured(&place.path),
+                in_memory: place.in_memory,
             };
             PodUsage {
                 containers: names.into_iter().map(logs_of).collect(),
-                volumes: volumes(&shown, &dirs).into_iter().map(volume).collect(),
+                volumes: volumes(&shown, &dirs).map(volume).collect(),
                 own: measured(&dirs.etc_hosts(&uid)),
                 ..PodUsage::default()
             }
@@ -99,14 +99,11 @@ impl Measure {
 /// What the group of a pod uses, and the groups of its containers, which are given by id and name.
 fn memory_of_group(group: &str, running: Vec<(String, String)>) -> Option<PodUsage> {
     let mut reader = UsageReader::new(Path::new(HIERARCHY));
-    let whole = reader.read(group).ok()?;
-    // The runtime names the groups of its containers, each after its id.
-    let entries = fs::read_dir(Path::new(HIERARCHY).join(group.trim_start_matches('/'))).ok()?;
+    let whole = reader.read(group, Depth::Memory).ok()?;
     let mut containers = Vec::new();
-    for below in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
-        let Some((_, name)) = running.iter().find(|(id, _)| below.contains(id)) else { continue };
-        let usage = reader.read(&format!("{group}/{below}")).ok();
-        let memory = usage.and_then(|usage| usage.working_set());
+    for (place, below) in reader.containers(group, running.iter().map(|(id, _)| id.as_str())).ok()? {
+        let Some((_, name)) = running.get(place) else { continue };
+        let memory = reader.read(&below, Depth::Memory).ok().and_then(|usage| usage.working_set());
         containers.push(ContainerUsage { name: name.clone(), memory, ..ContainerUsage::default() });
     }
     containers.sort_by(|a, b| a.name.cmp(&b.name));
@@ -124,19 +121,8 @@ fn measured(path: &Path) -> Disk {
     Disk { bytes: found.bytes, inodes: found.inodes }
 }
 
-/// The volumes that the pod has on this node: their names, their places, and whether they are in memory.
-fn volumes(pod: &Pod, dirs: &PodDirs) -> Vec<(String, PathBuf, bool)> {
-    let place = |(name, source): (&String, &VolumeSource)| {
-        let (plugin, in_memory) = match source {
-            VolumeSource::EmptyDir(source) => match source.medium {
-                StorageMedium::Disk => ("kubernetes.io/empty-dir", false),
-                StorageMedium::Memory => ("kubernetes.io/empty-dir", true),
-                StorageMedium::HugePages { .. } => return None,
-            },
-            VolumeSource::ConfigMap(_) => ("kubernetes.io/configmap", false),
-            _ => return None,
-        };
-        Some((name.clone(), dirs.volume(&pod.metadata.uid, plugin, name), in_memory))
-    };
-    pod.spec.volumes.iter().map(|volume| (&volume.name, &volume.source)).filter_map(place).collect()
+/// The volumes that count against the pod, as upstream has it.
+fn volumes(pod: &Pod, dirs: &PodDirs) -> impl Iterator<Item = VolumePlace> {
+    let places = volume_places(pod, &pod.metadata.uid, dirs);
+    places.into_iter().filter(|place| matches!(place.kind, EMPTY_DIR | CONFIG_MAP))
 }

@@ -5,10 +5,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::layout::Layout;
-use super::signals::{MemInfo, Observation, Observations, tasks};
-use crate::cgroups::{HIERARCHY, UsageReader};
+use super::signals::{MemInfo, Observation, Observations};
+use crate::cgroups::{Depth, HIERARCHY, UsageReader};
 use crate::config::Signal;
 use crate::host::file_system::{inodes, room};
+use crate::host::process::tasks;
 
 /// Where what is observed is found.
 #[derive(Clone, Debug, Default)]
@@ -56,12 +57,9 @@ pub(crate) fn observe(places: &Places) -> (Observations, Layout) {
     (seen, layout)
 }
 
-/// Threads count as processes do; both bounds hold.
+/// Threads count as processes do.
 fn pids() -> Option<Observation> {
-    let number = |path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let bounds = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"];
-    let capacity = bounds.into_iter().filter_map(number).min()?;
-    let running = tasks(&fs::read_to_string("/proc/loadavg").ok()?)?;
+    let (running, capacity) = tasks()?;
     Some(Observation { available: capacity.saturating_sub(running), capacity })
 }
 
@@ -69,7 +67,7 @@ fn pids() -> Option<Observation> {
 /// as the kernel itself estimates what is available.
 fn memory(places: &Places, reader: &mut UsageReader) -> Option<Observation> {
     let info = MemInfo::parse(&fs::read_to_string("/proc/meminfo").ok()?);
-    let used = places.cgroup_v2.then(|| reader.read("").ok()?.memory).flatten();
+    let used = places.cgroup_v2.then(|| reader.read("", Depth::Memory).ok()?.memory).flatten();
     let used = used.map(|used| used.anon.saturating_add(used.file).saturating_sub(used.inactive_file));
     let available = used.map_or(info.available, |used| info.total.saturating_sub(used));
     Some(Observation { available, capacity: info.total })
@@ -79,7 +77,7 @@ fn memory(places: &Places, reader: &mut UsageReader) -> Option<Observation> {
 fn allocatable(group: &str, reader: &mut UsageReader) -> Option<Observation> {
     let limit = Path::new(HIERARCHY).join(group.trim_start_matches('/')).join("memory.max");
     let capacity: u64 = fs::read_to_string(limit).ok()?.trim().parse().ok()?;
-    let used = reader.read(group).ok()?.working_set()?;
+    let used = reader.read(group, Depth::Memory).ok()?.working_set()?;
     Some(Observation { available: capacity.saturating_sub(used), capacity })
 }
 

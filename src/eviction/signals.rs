@@ -81,22 +81,15 @@ impl MemInfo {
     }
 }
 
-/// How many tasks there are, from `/proc/loadavg`: `0.20 0.18 0.12 1/80 11206`.
-pub(super) fn tasks(loadavg: &str) -> Option<u64> {
-    loadavg.split(' ').nth(3)?.split_once('/')?.1.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_words_on_memory_and_tasks_are_understood() {
+    fn the_kernels_words_on_memory_are_understood() {
         let text = "MemTotal:        2000 kB\nMemFree:  100 kB\nMemAvailable:    500 kB\n";
         assert_eq!(MemInfo::parse(text), MemInfo { total: 2000 << 10, available: 500 << 10 });
         assert_eq!(MemInfo::parse("MemTotal: 2 kB\nMemFree: 1 kB\n"), MemInfo { total: 2048, available: 1024 });
         assert_eq!(MemInfo::parse(""), MemInfo::default());
-        assert_eq!(tasks("0.20 0.18 0.12 1/80 11206\n"), Some(80));
-        assert_eq!(tasks("nonsense"), None);
     }
 }

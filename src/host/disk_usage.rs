@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// What was found below a directory, itself included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +23,11 @@ const BLOCK: u64 = 512;
 /// Adds up what is below `path` and on the same file system; links are not followed, and what has several names counts
 /// once. What goes while it is looked at is not counted, and a directory that is not there holds nothing.
 pub(crate) fn disk_usage(path: &Path) -> io::Result<Found> {
+    disk_usage_until(path, None)
+}
+
+/// The same, no longer than until then: what was found by that moment.
+pub(crate) fn disk_usage_until(path: &Path, end: Option<Instant>) -> io::Result<Found> {
     let root = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::default()),
         root => root?,
@@ -30,6 +36,9 @@ pub(crate) fn disk_usage(path: &Path) -> io::Result<Found> {
     let mut linked = BTreeSet::new();
     let mut directories: Vec<PathBuf> = if root.is_dir() { vec![path.to_owned()] } else { Vec::new() };
     while let Some(directory) = directories.pop() {
+        if end.is_some_and(|end| Instant::now() >= end) {
+            return Ok(found);
+        }
         // Whoever owns it may have put a link in its place.
         let Ok(opened) = open_directory(&directory) else { continue };
         if opened.metadata()?.dev() != root.dev() {

@@ -25,6 +25,32 @@ pub(crate) fn inodes(path: &Path) -> io::Result<Room> {
     Ok(Room { capacity: stat.f_files, available: stat.f_ffree.min(stat.f_files) })
 }
 
+/// All that is known of a file system, in one question.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FileSystem {
+    pub(crate) capacity: u64,
+    /// As in [`Room`].
+    pub(crate) available: u64,
+    /// What files hold, whoever's.
+    pub(crate) used: u64,
+    pub(crate) inodes: u64,
+    pub(crate) inodes_free: u64,
+}
+
+/// The file system that `path` is on. It may take long, as [`room`].
+pub(crate) fn file_system(path: &Path) -> io::Result<FileSystem> {
+    let stat = rustix::fs::statvfs(path)?;
+    let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+    let capacity = bytes(stat.f_blocks);
+    Ok(FileSystem {
+        capacity,
+        available: bytes(stat.f_bavail).min(capacity),
+        used: capacity.saturating_sub(bytes(stat.f_bfree)),
+        inodes: stat.f_files,
+        inodes_free: stat.f_ffree.min(stat.f_files),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,6 +11,19 @@ pub(crate) fn age(pid: u32) -> Option<Duration> {
     clock::uptime().checked_sub(started_after_boot(&stat)?)
 }
 
+/// How many tasks there are, threads among them, and how many there can be: two bounds hold.
+pub(crate) fn tasks() -> Option<(u64, u64)> {
+    let number = |path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let bounds = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"];
+    let most = bounds.into_iter().filter_map(number).min()?;
+    Some((tasks_of(&fs::read_to_string("/proc/loadavg").ok()?)?, most))
+}
+
+/// From `/proc/loadavg`: `0.20 0.18 0.12 1/80 11206`.
+fn tasks_of(loadavg: &str) -> Option<u64> {
+    loadavg.split(' ').nth(3)?.split_once('/')?.1.parse().ok()
+}
+
 /// The 22nd field of `/proc/PID/stat`: when it was started, in ticks since the machine was. The second field is the
 /// program's name in brackets and may have anything in it.
 fn started_after_boot(stat: &str) -> Option<Duration> {
@@ -32,6 +45,14 @@ mod tests {
         let up = clock::uptime();
         assert!(age <= up, "{age:?} of {up:?}");
         assert!(age < Duration::from_secs(3600), "{age:?}");
+    }
+
+    #[test]
+    fn tasks_are_behind_the_slash() {
+        assert_eq!(tasks_of("0.20 0.18 0.12 1/80 11206\n"), Some(80));
+        assert_eq!(tasks_of("nonsense"), None);
+        let (now, most) = tasks().expect("procfs is there");
+        assert!(0 < now && now < most, "{now} of {most}");
     }
 
     #[test]

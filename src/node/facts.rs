@@ -174,7 +174,7 @@ fn addresses(route: &str, ipv6_route: &str) -> Vec<IpAddr> {
 }
 
 /// The interface of the default route with the lowest metric in `/proc/net/route`.
-fn default_interface(route: &str) -> Option<&str> {
+pub(crate) fn default_interface(route: &str) -> Option<&str> {
     let defaults = route.lines().skip(1).filter_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let [name, "00000000", _, flags, _, _, metric, "00000000", ..] = fields.as_slice() else { return None };

@@ -21,7 +21,7 @@ use std::time::Duration;
 use crate::api::{MEMORY, ResourceList};
 use crate::config::{CgroupDriver, Config, SwapBehavior};
 
-pub(crate) use facts::Facts;
+pub(crate) use facts::{Facts, default_interface};
 pub(crate) use keep::NodeKeeper;
 pub(crate) use machine::Machine;
 pub(crate) use news::NodeNews;

@@ -14,6 +14,7 @@ mod pressure;
 mod probe_result;
 mod report;
 mod source_update;
+pub(crate) mod volume_places;
 mod waiting;
 
 pub(crate) use event::{NodeTerms, Observation, Relist, RuntimeState, SyncEvent, WorkDone, WorkResult};
@@ -29,4 +30,5 @@ pub(crate) use pressure::{NodePressures, PodEviction, Pressure, PressureConditio
 pub(crate) use probe_result::{ProbeKind, ProbeResult};
 pub(crate) use report::{MirrorDone, ReportDone, ReportOutcome};
 pub(crate) use source_update::{SourceName, SourcePod, SourceProblem, SourceUpdate};
+pub(crate) use volume_places::{VolumePlace, volume_places};
 pub(crate) use waiting::Waiting;

@@ -65,6 +65,8 @@ pub(super) enum Reply {
     Whole(Response),
     /// The last one on its connection.
     Last(Response),
+    /// One that takes a while to find out.
+    Later(Pin<Box<dyn Future<Output = Response>>>),
     /// A text that comes part by part, for as long as it comes.
     Text(Box<dyn Text>),
 }
@@ -138,6 +140,10 @@ where
         let (response, after) = match answers.answer(&request).await {
             Reply::Whole(response) => (response, after),
             Reply::Last(response) => (response, After::Close),
+            Reply::Later(response) => match rt::deadline(PATIENCE, response).await {
+                Ok(response) => (response, after),
+                Err(rt::Elapsed) => return Ok(()),
+            },
             Reply::Text(mut text) => match rt::deadline(PATIENCE, text.open()).await {
                 Ok(Err(response)) => (response, after),
                 Ok(Ok(())) => {

@@ -1,11 +1,14 @@
 //! The local door: what this node runs, for root on this machine, without a cluster and without a certificate.
 //!
-//! HTTP/1.1 on a Unix socket, one GET a connection, answered in JSON, or for a log in its text:
+//! HTTP/1.1 on a Unix socket, one GET a connection, answered in JSON, for figures in Prometheus' text, or for a log in its own:
 //!
 //! ```text
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/status    a NodeStatus
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/pods      {"pods": [PodEntry, ...]}
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/events    a v1.EventList
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/stats/summary
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/metrics/resource
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/metrics/cadvisor
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/containerLogs/default/web-node1/main?follow=true
 //! ```
 
@@ -23,6 +26,7 @@ use super::connections::{Connections, FEW, OneGet, Reply, Text, answer};
 use super::http::{Response, Status};
 use super::local_socket::{LocalError, LocalSocket, is_trusted};
 use super::log_query::{self, LogQuery};
+use super::page::Page;
 use super::watchdog::{Stall, WatchdogStatus};
 use crate::api::{self, Event};
 use crate::error::ErrorChain;
@@ -43,6 +47,9 @@ pub(crate) trait LocalApi {
 
     /// Gives every event, oldest first.
     fn events(&self, each: &mut dyn FnMut(Event));
+
+    /// A page of figures as its bytes. They are found out when it is awaited.
+    fn page(&self, page: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>>;
 
     /// Where a container's log is, or why there is none.
     fn log(&self, asked: &LogQuery) -> Result<LogSource, String>;
@@ -228,6 +235,9 @@ impl LocalServer {
 }
 
 fn respond(path: &str, query: &str, api: &dyn LocalApi) -> Reply {
+    if let Some(page) = Page::of(path, query) {
+        return page_of(page, api);
+    }
     let asked = match log_query::parse(path, query, clock::timestamp()) {
         None => return Reply::Whole(respond_whole(path, api)),
         Some(asked) => asked,
@@ -241,6 +251,14 @@ fn respond(path: &str, query: &str, api: &dyn LocalApi) -> Reply {
         Ok(text) => Reply::Text(Box::new(text)),
         Err(response) => Reply::Whole(response),
     }
+}
+
+/// A page of figures, for any door.
+pub(super) fn page_of(page: Page, api: &dyn LocalApi) -> Reply {
+    let figures = api.page(page);
+    let response =
+        async move { Response { status: Status::Ok, content_type: page.content_type(), body: figures.await } };
+    Reply::Later(Box::pin(response))
 }
 
 /// A container's log on its way out.

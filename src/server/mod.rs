@@ -7,6 +7,7 @@ mod local;
 mod local_socket;
 mod log_query;
 mod node_door;
+mod page;
 mod pulse;
 pub(crate) mod systemd;
 mod watchdog;
@@ -19,6 +20,7 @@ pub(crate) use local::{
 };
 pub(crate) use log_query::LogQuery;
 pub(crate) use node_door::NodeDoor;
+pub(crate) use page::Page;
 pub(crate) use pulse::Doing;
 #[cfg(test)]
 pub(crate) use watchdog::DeviceStatus;

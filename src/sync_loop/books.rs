@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,9 +20,10 @@ use crate::pods::{
 };
 use crate::server::{
     ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, LocalApi, LogQuery, LogSource, NodeStatus,
-    PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus, SyncHealth, Watchdog,
+    Page, PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus, SyncHealth, Watchdog,
 };
 use crate::status::{StatusBook, run_to_read};
+use crate::sync_loop::figures::NodeFigures;
 use crate::sync_loop::followers::Followers;
 
 /// Errors that are kept to be shown.
@@ -96,6 +98,7 @@ pub(crate) struct LocalBooks {
     /// `None` without a cluster.
     pub(crate) cluster: Option<Client>,
     pub(crate) certificates: Rc<CertificateBook>,
+    pub(crate) figures: Rc<NodeFigures>,
     pub(crate) started: Instant,
 }
 
@@ -141,6 +144,10 @@ impl LocalApi for LocalBooks {
 
     fn running_pods(&self, each: &mut dyn FnMut(Value)) {
         self.seen.borrow().iter().map(|pod| running_pod(pod)).for_each(each);
+    }
+
+    fn page(&self, page: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>> {
+        Box::pin(Rc::clone(&self.figures).page(page))
     }
 
     fn log(&self, asked: &LogQuery) -> Result<LogSource, String> {

@@ -7,6 +7,7 @@ mod admitting;
 mod books;
 mod cluster;
 mod eviction;
+mod figures;
 mod followers;
 mod groups;
 mod handlers;
@@ -44,6 +45,7 @@ use crate::server::{Doing, SyncHealth};
 use crate::status::{ActiveDeadlines, Failed};
 
 pub(crate) use books::{Books, LocalBooks};
+pub(crate) use figures::NodeFigures;
 
 use eviction::NodeWatch;
 use happenings::Happenings;

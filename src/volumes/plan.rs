@@ -11,6 +11,7 @@ use crate::api::{
     PersistentVolumeClaimVolumeSource, Pod, PodSpec, Quantity, StorageMedium, Volume, VolumeSource, pod_limits,
 };
 use crate::objects::{Lookup, PersistentSource};
+use crate::pods::volume_places::{CONFIG_MAP, DOWNWARD_API, EMPTY_DIR, NFS, PROJECTED, SECRET};
 
 /// The directories of a pod and its volumes, in the order in which they are made.
 #[derive(Debug)]
@@ -273,13 +274,6 @@ fn only_page_size(spec: &PodSpec) -> Result<u64, Problem> {
 fn bytes(quantity: Quantity) -> u64 {
     u64::try_from(quantity.value()).unwrap_or(0)
 }
-
-const CONFIG_MAP: &str = "kubernetes.io/configmap";
-const DOWNWARD_API: &str = "kubernetes.io/downward-api";
-const EMPTY_DIR: &str = "kubernetes.io/empty-dir";
-const NFS: &str = "kubernetes.io/nfs";
-const PROJECTED: &str = "kubernetes.io/projected";
-const SECRET: &str = "kubernetes.io/secret";
 
 #[cfg(test)]
 mod tests;

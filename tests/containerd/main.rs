@@ -13,6 +13,7 @@ mod configs;
 mod crash_safety;
 mod events;
 mod eviction;
+mod figures;
 mod golden;
 mod hooks;
 mod images;

@@ -51,6 +51,13 @@ impl LocalApi for TwoPods {
         }
     }
 
+    fn page(&self, page: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>> {
+        Box::pin(async move {
+            rt::yield_now().await;
+            format!("{page:?}").into_bytes()
+        })
+    }
+
     fn log(&self, asked: &LogQuery) -> Result<LogSource, String> {
         match asked.container.as_str() {
             "none" => Err("no such container".to_owned()),
@@ -173,4 +180,18 @@ fn a_socket_that_a_dead_process_left_is_replaced_and_another_file_is_not() {
     let error = LocalServer::bind(&path).unwrap_err();
     assert_eq!(ErrorChain(&error).to_string(), format!("replace {}: it is no socket", path.display()));
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+}
+
+#[test]
+fn figures_come_in_their_own_types_when_they_have_been_found_out() {
+    let ask = |path: PathBuf, what: &str| {
+        let answer = exchange(&path, format!("GET {what} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
+        String::from_utf8(answer).unwrap()
+    };
+    let (summary, resource) = with_server(move |path| {
+        (ask(path.clone(), "/stats/summary?only_cpu_and_memory=true"), ask(path, "/metrics/resource"))
+    });
+    assert!(summary.contains("Content-Type: application/json\r\n"), "{summary}");
+    assert!(summary.ends_with("Summary { only_cpu_and_memory: true }"), "{summary}");
+    assert!(resource.contains("Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{resource}");
 }

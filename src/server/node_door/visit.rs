@@ -16,6 +16,8 @@ use super::user::User;
 use crate::config::Authorization;
 use crate::server::connections::{Answering, Answers, Reply, Standing};
 use crate::server::http::{Response, Status};
+use crate::server::local::page_of;
+use crate::server::page::Page;
 use crate::wire::http1::Request;
 
 pub(super) struct Visit {
@@ -39,7 +41,10 @@ impl Visit {
         if let Err(refused) = self.may(&user, request).await {
             return Reply::Whole(refused);
         }
-        Reply::Whole(self.answer_to(request))
+        match Page::of(&request.path, &request.query) {
+            Some(page) => page_of(page, &*self.door.api),
+            None => Reply::Whole(self.answer_to(request)),
+        }
     }
 
     /// Who asks, in upstream's order: by his certificate, by his token, or nobody in particular. Who shows something that

@@ -1,0 +1,44 @@
+//! Where the volumes of a pod are that are on the node itself. Pure.
+
+use std::path::PathBuf;
+
+use super::PodDirs;
+use crate::api::{Pod, PodUid, StorageMedium, VolumeSource};
+
+/// The names of the directories that volumes of a kind are in.
+pub(crate) const CONFIG_MAP: &str = "kubernetes.io/configmap";
+pub(crate) const DOWNWARD_API: &str = "kubernetes.io/downward-api";
+pub(crate) const EMPTY_DIR: &str = "kubernetes.io/empty-dir";
+pub(crate) const NFS: &str = "kubernetes.io/nfs";
+pub(crate) const PROJECTED: &str = "kubernetes.io/projected";
+pub(crate) const SECRET: &str = "kubernetes.io/secret";
+
+/// A volume that is a directory of the pod's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct VolumePlace {
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) kind: &'static str,
+    /// It is in memory, and so on no disk.
+    pub(crate) in_memory: bool,
+}
+
+/// Those of `pod`, which runs under `uid`. Huge pages are neither on a disk nor counted by their files.
+pub(crate) fn volume_places(pod: &Pod, uid: &PodUid, dirs: &PodDirs) -> Vec<VolumePlace> {
+    let place = |name: &String, source: &VolumeSource| {
+        let (kind, in_memory) = match source {
+            VolumeSource::EmptyDir(source) => match source.medium {
+                StorageMedium::Disk => (EMPTY_DIR, false),
+                StorageMedium::Memory => (EMPTY_DIR, true),
+                StorageMedium::HugePages { .. } => return None,
+            },
+            VolumeSource::ConfigMap(_) => (CONFIG_MAP, false),
+            VolumeSource::DownwardApi(_) => (DOWNWARD_API, true),
+            VolumeSource::Projected(_) => (PROJECTED, true),
+            VolumeSource::Secret(_) => (SECRET, true),
+            _ => return None,
+        };
+        Some(VolumePlace { name: name.clone(), path: dirs.volume(uid, kind, name), kind, in_memory })
+    };
+    pod.spec.volumes.iter().filter_map(|volume| place(&volume.name, &volume.source)).collect()
+}

@@ -1,0 +1,55 @@
+//! The pages of figures, whichever door they are asked at. Pure.
+
+use crate::metrics;
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Page {
+    Cadvisor,
+    Resource,
+    Summary { only_cpu_and_memory: bool },
+}
+
+impl Page {
+    /// `None` for a path that is no page's.
+    pub(super) fn of(path: &str, query: &str) -> Option<Self> {
+        match path {
+            "/metrics/cadvisor" => Some(Self::Cadvisor),
+            "/metrics/resource" => Some(Self::Resource),
+            "/stats/summary" | "/stats/summary/" => {
+                let values = query.split('&').filter_map(|part| part.strip_prefix("only_cpu_and_memory="));
+                // As Go reads a bool; what is none is false.
+                let only = |value: &str| matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True");
+                Some(Self::Summary { only_cpu_and_memory: { values }.next().is_some_and(only) })
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn content_type(self) -> &'static str {
+        match self {
+            Self::Cadvisor | Self::Resource => metrics::CONTENT_TYPE,
+            Self::Summary { .. } => "application/json",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_goes_by_its_path_and_a_summary_may_be_brief() {
+        let summary = |only_cpu_and_memory| Some(Page::Summary { only_cpu_and_memory });
+        for (query, only) in [
+            ("", false),
+            ("only_cpu_and_memory=true", true),
+            ("a=b&only_cpu_and_memory=1", true),
+            ("only_cpu_and_memory=yes", false),
+        ] {
+            assert_eq!(Page::of("/stats/summary", query), summary(only), "{query}");
+        }
+        assert_eq!(Page::of("/metrics/resource", "x"), Some(Page::Resource));
+        assert_eq!(Page::of("/metrics/x", ""), None);
+    }
+}

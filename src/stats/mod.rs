@@ -1,0 +1,286 @@
+//! What the node, its pods and their containers use, for who asks.
+//!
+//! ```text
+//!   a question
+//!   mod.rs          what the runtime has to tell: file systems, writable layers, and all of it without cgroup v2
+//!   pass.rs         one pass over control groups and procfs, on the blocking pool
+//!   procfs.rs       the kernel's words                                                             pure
+//!   by_runtime.rs   the runtime's                                                                  pure
+//!   rates.rs        what has changed since the last question                                       pure
+//!   walks.rs        what volumes hold, once a minute at most
+//!   summary.rs  resource.rs  cadvisor.rs    the answers                                            pure
+//! ```
+//!
+//! Nothing runs while nobody asks.
+
+mod by_runtime;
+mod cadvisor;
+mod cadvisor_families;
+mod json_text;
+mod pass;
+mod procfs;
+mod rates;
+mod resource;
+mod seen;
+mod summary;
+#[cfg(test)]
+mod tests;
+mod walks;
+
+use std::cell::{Cell, RefCell};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::{Pod, QosClass, Time, qos_class};
+use crate::cgroups::{CgroupName, Depth};
+use crate::config::CgroupDriver;
+use crate::cri::v1::{ContainerStats, FilesystemUsage, PodSandboxStats};
+use crate::cri::{self, ImageService, RuntimeService};
+use crate::error::ErrorChain;
+use crate::host::clock;
+use crate::host::disk_usage::Found;
+use crate::node::{Machine, NodeSettings};
+use crate::pods::{ContainerState, ObservedContainer, ObservedPod, PodDirs, volume_places};
+use crate::rt;
+
+use pass::Asked;
+use rates::Rates;
+use seen::{ContainerSeen, Look, NodeSeen, PodSeen};
+use walks::Walks;
+
+/// One for the whole process.
+pub(crate) struct Stats {
+    settings: Settings,
+    machine: Machine,
+    dirs: PodDirs,
+    cri: RuntimeService,
+    images: ImageService,
+    /// The runtime does not tell what sandboxes use: it is not asked again, for it would write an error into its log each
+    /// time.
+    sandboxes_refused: Cell<bool>,
+    rates: RefCell<Rates>,
+    walks: Walks,
+}
+
+struct Settings {
+    node_name: String,
+    root_dir: PathBuf,
+    cgroup_v2: bool,
+    /// The group above all pods and the driver of the configuration; `None` where pods have no groups.
+    groups: Option<(String, CgroupDriver)>,
+}
+
+/// A pod that may have something to show.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) observed: Rc<ObservedPod>,
+    pub(crate) started_at: Option<Time>,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    Cadvisor,
+    Resource,
+    Summary { only_cpu_and_memory: bool },
+}
+
+/// The runtime answers each question within this or not at all: a page without layers is better than none, and all of it is
+/// to come before the door loses its patience.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+impl Stats {
+    pub(crate) fn new(settings: &NodeSettings, dirs: PodDirs, cri: RuntimeService, images: ImageService) -> Self {
+        let settings = Settings {
+            node_name: settings.node_name.clone(),
+            root_dir: settings.root_dir.clone(),
+            cgroup_v2: settings.cgroup_v2,
+            groups: settings.pod_cgroups.as_ref().map(|groups| (groups.root.clone(), groups.driver)),
+        };
+        let machine = Machine::read(Path::new("/"));
+        Self {
+            settings,
+            machine,
+            dirs,
+            cri,
+            images,
+            sandboxes_refused: Cell::new(false),
+            rates: RefCell::default(),
+            walks: Walks::default(),
+        }
+    }
+
+    /// The answer as the bytes of its page. `driver`: what the runtime has told of itself, which goes before the
+    /// configuration.
+    pub(crate) async fn answer(
+        &self,
+        question: Question,
+        subjects: Vec<Subject>,
+        driver: Option<CgroupDriver>,
+    ) -> Vec<u8> {
+        let look = self.look(question, &subjects, driver).await;
+        match question {
+            Question::Cadvisor => cadvisor::cadvisor(&look, &self.machine),
+            Question::Resource => resource::resource(&look),
+            Question::Summary { only_cpu_and_memory } => summary::summary(&look, only_cpu_and_memory),
+        }
+    }
+
+    async fn look(&self, question: Question, subjects: &[Subject], driver: Option<CgroupDriver>) -> Look {
+        let (depth, with_rest) = match question {
+            Question::Cadvisor => (Depth::Whole, true),
+            Question::Resource | Question::Summary { only_cpu_and_memory: true } => (Depth::CpuAndMemory, false),
+            Question::Summary { only_cpu_and_memory: false } => (Depth::Pressure, true),
+        };
+        let groups = self.settings.groups.as_ref().map(|(root, configured)| (root, driver.unwrap_or(*configured)));
+        let mut asked = Asked {
+            depth,
+            with_rest,
+            groups: groups.map(|(root, driver)| {
+                let class = |class| CgroupName::class(root, class).path(driver);
+                let classes = [QosClass::Burstable, QosClass::BestEffort].map(class).to_vec();
+                (CgroupName::kubepods(root).path(driver), classes)
+            }),
+            cgroup_v2: self.settings.cgroup_v2,
+            root_dir: self.settings.root_dir.clone(),
+            images: None,
+            layers: None,
+        };
+        let node = NodeSeen { name: self.settings.node_name.clone(), ..NodeSeen::default() };
+        let pods = subjects.iter().filter_map(|subject| self.pod(subject, groups)).collect();
+        let mut look = Look { at: 0, node, pods, is_partial: false };
+        if with_rest {
+            let disks = within("ImageFsInfo", self.images.image_fs_info()).await.unwrap_or_default();
+            asked.images = disks.image_filesystems.first().and_then(place);
+            asked.layers = disks.container_filesystems.first().and_then(place);
+            let places = |subject: &Subject| {
+                let uid = &subject.observed.uid;
+                (uid.as_str().to_owned(), volume_places(&subject.pod, uid, &self.dirs))
+            };
+            self.walks.ask(|| subjects.iter().map(places).collect()).await;
+        }
+        let (containers, sandboxes) = self.by_runtime(with_rest, groups.is_none(), &mut look).await;
+        let mut look = rt::blocking(move || {
+            look.at = i64::try_from(clock::timestamp().as_nanosecond()).unwrap_or(i64::MAX);
+            pass::pass(&mut look, &asked);
+            look
+        })
+        .await;
+        let now = look.at;
+        by_runtime::take(&mut look.pods, &containers, &sandboxes, now);
+        if groups.is_none() {
+            look.node.pods = look.node.figures.clone();
+        }
+        for pod in look.pods.iter_mut().filter(|_| with_rest) {
+            pod.volumes = self.walks.volumes(&pod.uid);
+        }
+        self.rate(&mut look);
+        look
+    }
+
+    async fn by_runtime(
+        &self,
+        with_rest: bool,
+        everything: bool,
+        look: &mut Look,
+    ) -> (Vec<ContainerStats>, Vec<PodSandboxStats>) {
+        let mut told = (Vec::new(), Vec::new());
+        if with_rest || everything {
+            match within("ListContainerStats", self.cri.list_container_stats(None)).await {
+                Some(stats) => told.0 = stats,
+                None => look.is_partial = true,
+            }
+        }
+        if everything && !self.sandboxes_refused.get() {
+            // Not every runtime can tell it of a pod that has no group.
+            let stats = within("ListPodSandboxStats", self.cri.list_pod_sandbox_stats(None)).await;
+            self.sandboxes_refused.set(stats.is_none());
+            told.1 = stats.unwrap_or_default();
+        }
+        told
+    }
+
+    /// What is known beforehand; `None` for a pod of which nothing runs.
+    fn pod(&self, subject: &Subject, groups: Option<(&String, CgroupDriver)>) -> Option<PodSeen> {
+        let Subject { pod, observed, started_at } = subject;
+        let sandbox = observed.ready_sandbox()?;
+        let uid = &observed.uid;
+        let is_newest = |container: &&ObservedContainer| {
+            observed.container(&container.name).is_some_and(|newest| newest.id == container.id)
+        };
+        let container = |container: &ObservedContainer| {
+            let ContainerState::Running { started_at } = container.state else { return None };
+            let logs = self.dirs.log(&observed.namespace, &observed.name, uid, &container.name, 0);
+            Some(ContainerSeen {
+                id: container.id.clone(),
+                name: container.name.clone(),
+                image: container.image.clone(),
+                started_at,
+                pid: container.pid,
+                logs_directory: logs.parent().map(Path::to_path_buf).unwrap_or_default(),
+                ..ContainerSeen::default()
+            })
+        };
+        let mut containers: Vec<ContainerSeen> =
+            observed.containers.iter().filter(is_newest).filter_map(container).collect();
+        containers.sort_by(|a, b| a.name.cmp(&b.name));
+        let network_pid = sandbox.pid.or_else(|| containers.iter().find_map(|container| container.pid));
+        Some(PodSeen {
+            namespace: observed.namespace.clone(),
+            name: observed.name.clone(),
+            uid: uid.as_str().to_owned(),
+            started_at: started_at
+                .map(|at| at.unix_seconds().saturating_mul(1_000_000_000))
+                .or(Some(sandbox.created_at)),
+            group: groups.map(|(root, driver)| CgroupName::pod(root, qos_class(pod), uid).path(driver)),
+            sandbox_id: sandbox.id.clone(),
+            network_pid: network_pid.filter(|_| !sandbox.host_network && !pod.spec.host_network),
+            etc_hosts: self.dirs.etc_hosts(uid),
+            containers,
+            ..PodSeen::default()
+        })
+    }
+
+    /// What has been used of processors since the last look; what the runtime says itself stands until there is one.
+    fn rate(&self, look: &mut Look) {
+        let mut rates = self.rates.borrow_mut();
+        let now = clock::since_boot();
+        let mut rate = |who: &str, figures: &mut seen::Figures| {
+            let Some(cpu) = figures.cpu_nanos else { return };
+            figures.nano_cores = rates.nano_cores(who, cpu, now).or(figures.nano_cores);
+        };
+        rate("", &mut look.node.figures);
+        rate("pods", &mut look.node.pods);
+        for pod in &mut look.pods {
+            rate(&pod.uid, &mut pod.figures);
+            for container in &mut pod.containers {
+                rate(&container.id, &mut container.figures);
+            }
+        }
+        drop(rate);
+        rates.end_look();
+    }
+}
+
+/// Where a file system of the runtime is, and what the runtime has there.
+fn place(usage: &FilesystemUsage) -> Option<(PathBuf, Found)> {
+    let path = usage.fs_id.as_ref().map(|id| PathBuf::from(&id.mountpoint))?;
+    Some((path, by_runtime::found(usage)))
+}
+
+async fn within<T>(what: &str, call: impl Future<Output = Result<T, cri::Error>>) -> Option<T> {
+    match rt::deadline(PATIENCE, call).await {
+        Ok(Ok(answer)) => Some(answer),
+        Ok(Err(error)) => {
+            log!(debug, "statistics without a part", call = what, error = ErrorChain(&error));
+            None
+        }
+        Err(elapsed) => {
+            log!(debug, "statistics without a part", call = what, error = elapsed);
+            None
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! How much of a processor somebody uses, from this look and the one before. Pure: the moment is an argument.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+/// Keeps a few words for whom the last look saw, and nothing for anybody else.
+#[derive(Debug, Default)]
+pub(super) struct Rates {
+    kept: HashMap<u64, Kept>,
+    /// Who it is, in eight bytes.
+    hasher: RandomState,
+    look: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    at: Duration,
+    cpu_nanos: u64,
+    nano_cores: Option<u64>,
+    look: u32,
+}
+
+/// Looks that follow each other closer than this say nothing: those that are asked then get what was said last.
+const LEAST: Duration = Duration::from_secs(1);
+
+impl Rates {
+    /// Billionths of a processor; `None` at the first look. `at` is by a clock that nobody sets.
+    pub(super) fn nano_cores(&mut self, who: &str, cpu_nanos: u64, at: Duration) -> Option<u64> {
+        let look = self.look;
+        let fresh = Kept { at, cpu_nanos, nano_cores: None, look };
+        let kept = self.kept.entry(self.hasher.hash_one(who)).or_insert(fresh);
+        kept.look = look;
+        let passed = at.saturating_sub(kept.at);
+        // Who counts less than before is another one of the same name.
+        match cpu_nanos.checked_sub(kept.cpu_nanos) {
+            None => *kept = fresh,
+            Some(used) if passed >= LEAST => {
+                let rate = u128::from(used) * 1_000_000_000 / passed.as_nanos();
+                *kept = Kept { nano_cores: Some(u64::try_from(rate).unwrap_or(u64::MAX)), ..fresh };
+            }
+            Some(_) => {}
+        }
+        kept.nano_cores
+    }
+
+    /// The look is over: whom it did not see is gone.
+    pub(super) fn end_look(&mut self) {
+        let look = self.look;
+        self.kept.retain(|_, kept| kept.look == look);
+        self.look = look.wrapping_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn second(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_rate_takes_two_looks_and_stays_until_there_is_a_newer_one() {
+        let mut rates = Rates::default();
+        let mut look = |cpu, at| {
+            let rate = rates.nano_cores("a", cpu, at);
+            rates.end_look();
+            rate
+        };
+        assert_eq!(look(1_000_000_000, second(10)), None);
+        assert_eq!(look(1_100_000_000, second(10) + Duration::from_millis(10)), None, "too soon");
+        assert_eq!(look(6_000_000_000, second(20)), Some(500_000_000));
+        assert_eq!(look(9_000_000_000, second(20)), Some(500_000_000), "too soon");
+        assert_eq!(look(6_000_000_000, second(40)), Some(0));
+    }
+
+    #[test]
+    fn who_is_gone_or_begins_anew_has_no_rate() {
+        let mut rates = Rates::default();
+        rates.nano_cores("a", 5, second(1));
+        rates.end_look();
+        rates.nano_cores("b", 5, second(2));
+        rates.end_look();
+        assert_eq!(rates.kept.len(), 1);
+        assert_eq!(rates.nano_cores("a", 5, second(3)), None);
+        assert_eq!(rates.nano_cores("b", 4, second(4)), None, "counts from the start again");
+        assert_eq!(rates.nano_cores("b", 4, second(5)), Some(0));
+    }
+}

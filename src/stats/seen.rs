@@ -1,0 +1,239 @@
+//! What one look at the node has seen: plain data.
+//!
+//! Moments are nanoseconds since 1970, by the wall clock; what nobody could tell is `None`.
+
+use std::path::PathBuf;
+
+use super::procfs::{DiskIo, Interface, MemInfo};
+use crate::cgroups::{Pressure, Usage};
+
+pub(crate) use crate::host::disk_usage::Found;
+pub(crate) use crate::host::file_system::FileSystem;
+
+/// All of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Look {
+    pub(crate) at: i64,
+    pub(crate) node: NodeSeen,
+    pub(crate) pods: Vec<PodSeen>,
+    /// Something of it could not be read.
+    pub(crate) is_partial: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NodeSeen {
+    pub(crate) name: String,
+    pub(crate) booted_at: i64,
+    pub(crate) figures: Figures,
+    /// The group of all pods; what is the node's where pods have no groups.
+    pub(crate) pods: Figures,
+    /// The groups of the classes of pods; only on a whole look.
+    pub(crate) classes: Vec<Figures>,
+    pub(crate) memory: MemInfo,
+    pub(crate) interfaces: Vec<Interface>,
+    /// The one that leads out.
+    pub(crate) main_interface: String,
+    /// What pods' files are on, and on a whole look its device.
+    pub(crate) disk: Option<FileSystem>,
+    pub(crate) device: Option<(String, DiskIo)>,
+    /// What the runtime's images and its writable layers are on, with what those hold of it.
+    pub(crate) images: Option<(FileSystem, Found)>,
+    pub(crate) layers: Option<(FileSystem, Found)>,
+    /// How many processes and threads there are, and how many there can be.
+    pub(crate) tasks: Option<(u64, u64)>,
+    pub(crate) processors: u64,
+    pub(crate) sockets_and_cores: (u64, u64),
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PodSeen {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) started_at: Option<i64>,
+    /// `None` where pods have no groups of their own.
+    pub(crate) group: Option<String>,
+    pub(crate) sandbox_id: String,
+    /// A process in the pod's network, where that is not the node's.
+    pub(crate) network_pid: Option<u32>,
+    pub(crate) etc_hosts: PathBuf,
+    pub(crate) figures: Figures,
+    pub(crate) interfaces: Vec<Interface>,
+    pub(crate) processes: Option<u64>,
+    /// The pod's own files that are in no volume.
+    pub(crate) own: Found,
+    pub(crate) volumes: Vec<VolumeSeen>,
+    pub(crate) containers: Vec<ContainerSeen>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ContainerSeen {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) image: String,
+    pub(crate) started_at: i64,
+    pub(crate) pid: Option<u32>,
+    pub(crate) logs_directory: PathBuf,
+    pub(crate) figures: Figures,
+    /// What it has written beside its image.
+    pub(crate) layer: Option<Found>,
+    pub(crate) logs: Option<Found>,
+    /// Only on a whole look.
+    pub(crate) processes: Option<Processes>,
+}
+
+/// What the processes of a container have open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Processes {
+    pub(crate) count: u64,
+    pub(crate) files: u64,
+    /// How many files its first process may have open; -1 without a bound.
+    pub(crate) most_files: Option<i64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct VolumeSeen {
+    pub(crate) at: i64,
+    pub(crate) name: String,
+    pub(crate) in_memory: bool,
+    pub(crate) disk: FileSystem,
+    pub(crate) used: Found,
+}
+
+/// What somebody uses: the node, a group, a pod, a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Figures {
+    pub(crate) at: i64,
+    /// Its control group; empty where that is not known.
+    pub(crate) group: String,
+    pub(crate) cpu_nanos: Option<u64>,
+    pub(crate) user_nanos: Option<u64>,
+    pub(crate) system_nanos: Option<u64>,
+    pub(crate) nano_cores: Option<u64>,
+    pub(crate) memory: Memory,
+    pub(crate) swap_used: Option<u64>,
+    pub(crate) swap_available: Option<u64>,
+    pub(crate) cpu_pressure: Option<Pressure>,
+    pub(crate) memory_pressure: Option<Pressure>,
+    pub(crate) io_pressure: Option<Pressure>,
+    /// All that the group's files say; only on a whole look.
+    pub(crate) group_usage: Option<Box<Usage>>,
+}
+
+/// Bytes, but for the faults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Memory {
+    /// What is left up to the bound, where there is one.
+    pub(crate) available: Option<u64>,
+    pub(crate) usage: Option<u64>,
+    pub(crate) working_set: Option<u64>,
+    pub(crate) rss: Option<u64>,
+    pub(crate) page_faults: Option<u64>,
+    pub(crate) major_page_faults: Option<u64>,
+}
+
+impl Figures {
+    /// What a group's files say. `swap_free`: what the machine has left of swap; `None` if it has no swap at all.
+    pub(crate) fn of_group(group: &str, usage: Usage, at: i64, swap_free: Option<u64>) -> Self {
+        let nanos = |micros: u64| micros.saturating_mul(1000);
+        let memory = usage.memory.as_ref();
+        let working_set = usage.working_set();
+        let bound = usage.memory_max.and_then(|bound| bound.at());
+        let (swap_used, swap_available) = match swap_free {
+            // A kernel may count swap that the machine does not have.
+            None => (Some(0), Some(0)),
+            Some(free) => {
+                let left = usage.swap_max.and_then(|bound| bound.at()).zip(usage.swap_current);
+                let left = left.map_or(free, |(most, used)| most.saturating_sub(used).min(free));
+                (usage.swap_current, usage.swap_current.map(|_| left))
+            }
+        };
+        Self {
+            at,
+            group: group.to_owned(),
+            cpu_nanos: usage.cpu.as_ref().map(|cpu| nanos(cpu.usage_usec)),
+            user_nanos: usage.cpu.as_ref().map(|cpu| nanos(cpu.user_usec)),
+            system_nanos: usage.cpu.as_ref().map(|cpu| nanos(cpu.system_usec)),
+            nano_cores: None,
+            memory: Memory {
+                available: bound.zip(working_set).map(|(bound, used)| bound.saturating_sub(used)),
+                usage: usage.memory_current,
+                working_set,
+                rss: memory.map(|memory| memory.anon),
+                page_faults: memory.map(|memory| memory.pgfault),
+                major_page_faults: memory.map(|memory| memory.pgmajfault),
+            },
+            swap_used,
+            swap_available,
+            cpu_pressure: usage.cpu_pressure.clone(),
+            memory_pressure: usage.memory_pressure.clone(),
+            io_pressure: usage.io_pressure.clone(),
+            group_usage: Some(Box::new(usage)),
+        }
+    }
+
+    /// Those of a pod that has no group: what its containers use together. Unknown where one of them is.
+    pub(crate) fn sum<'a>(of: impl Iterator<Item = &'a Self> + Clone, at: i64) -> Self {
+        let add = |value: fn(&Self) -> Option<u64>| {
+            of.clone().try_fold(0u64, |sum, figures| Some(sum.saturating_add(value(figures)?)))
+        };
+        Self {
+            at,
+            cpu_nanos: add(|figures| figures.cpu_nanos),
+            memory: Memory {
+                available: add(|figures| figures.memory.available),
+                usage: add(|figures| figures.memory.usage),
+                working_set: add(|figures| figures.memory.working_set),
+                rss: add(|figures| figures.memory.rss),
+                page_faults: add(|figures| figures.memory.page_faults),
+                major_page_faults: add(|figures| figures.memory.major_page_faults),
+            },
+            swap_used: add(|figures| figures.swap_used),
+            swap_available: add(|figures| figures.swap_available),
+            ..Self::default()
+        }
+    }
+}
+
+impl PodSeen {
+    /// What the pod has on the node's disks: writable layers, logs, volumes that are no memory, its own files.
+    pub(crate) fn storage(&self) -> Found {
+        let containers = self.containers.iter().flat_map(|container| [container.layer, container.logs]).flatten();
+        let volumes = self.volumes.iter().filter(|volume| !volume.in_memory).map(|volume| volume.used);
+        containers.chain(volumes).fold(self.own, |sum, found| Found {
+            bytes: sum.bytes.saturating_add(found.bytes),
+            inodes: sum.inodes.saturating_add(found.inodes),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cgroups::Bound;
+
+    #[test]
+    fn what_a_machine_without_swap_swaps_is_nothing() {
+        let usage = |max| Usage { swap_current: Some(30), swap_max: max, ..Usage::default() };
+        let swap = |usage, free| {
+            let figures = Figures::of_group("/a", usage, 1, free);
+            (figures.swap_used, figures.swap_available)
+        };
+        assert_eq!(swap(usage(Some(Bound::None)), None), (Some(0), Some(0)));
+        assert_eq!(swap(usage(Some(Bound::None)), Some(500)), (Some(30), Some(500)));
+        assert_eq!(swap(usage(Some(Bound::At(100))), Some(500)), (Some(30), Some(70)));
+        assert_eq!(swap(usage(Some(Bound::At(0))), Some(500)), (Some(30), Some(0)));
+        assert_eq!(swap(Usage::default(), Some(500)), (None, None));
+    }
+
+    #[test]
+    fn a_pod_without_a_group_uses_what_its_containers_use() {
+        let one = |cpu, available| Figures {
+            cpu_nanos: Some(cpu),
+            memory: Memory { available, usage: Some(1), ..Memory::default() },
+            ..Figures::default()
+        };
+        let sum = Figures::sum([one(1, Some(5)), one(2, None)].iter(), 9);
+        assert_eq!((sum.at, sum.cpu_nanos, sum.memory.usage, sum.memory.available), (9, Some(3), Some(2), None));
+    }
+}

@@ -1,0 +1,290 @@
+//! The answers, held against what a kubelet 1.36 answered (`tests/data/upstream-1.36/figures`).
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::procfs::{Counts, DiskIo, Interface, MemInfo};
+use super::seen::{Figures, Processes, VolumeSeen};
+use super::*;
+use crate::cgroups::{Bound, CpuStat, MemoryStat, Pressure, Stall, Usage};
+use crate::host::file_system::FileSystem;
+use crate::metrics::parsed::{self, Family};
+
+const SUMMARY: &str = include_str!("../../tests/data/upstream-1.36/figures/stats-summary.json");
+const CADVISOR: &str = include_str!("../../tests/data/upstream-1.36/figures/metrics-cadvisor.txt");
+const RESOURCE: &str = include_str!("../../tests/data/upstream-1.36/figures/metrics-resource.txt");
+
+const AT: i64 = 1_795_205_203_460_000_000;
+
+fn figures(group: &str) -> Figures {
+    let stall = |total_usec| Stall { avg10_percent_hundredths: 25, total_usec, ..Stall::default() };
+    let pressure = || Some(Pressure { some: stall(7), full: Some(stall(3)) });
+    let usage = Usage {
+        cpu: Some(CpuStat { usage_usec: 90, user_usec: 60, system_usec: 30, nr_periods: 5, ..CpuStat::default() }),
+        memory_current: Some(8192),
+        memory_peak: Some(9000),
+        memory_max: Some(Bound::At(16_384)),
+        memory_low: Some(Bound::At(0)),
+        memory_hits: Some(0),
+        swap_current: Some(0),
+        swap_max: Some(Bound::None),
+        memory: Some(MemoryStat { anon: 4096, file: 4096, inactive_file: 1024, pgfault: 3, ..MemoryStat::default() }),
+        oom_kills: Some(2),
+        pids: Some(4),
+        pids_max: Some(Bound::None),
+        cpu_max: Some((Bound::At(25_000), 100_000)),
+        cpu_weight: Some(4),
+        cpu_pressure: pressure(),
+        memory_pressure: pressure(),
+        io_pressure: pressure(),
+    };
+    Figures { nano_cores: Some(1000), ..Figures::of_group(group, usage, AT, Some(1 << 20)) }
+}
+
+fn pod(name: &str) -> PodSeen {
+    let found = Found { bytes: 4096, inodes: 2 };
+    let container = |container: &str| ContainerSeen {
+        id: format!("{name}-{container}"),
+        name: container.to_owned(),
+        image: "docker.io/library/busybox:1".to_owned(),
+        started_at: AT - 5_500_000_000,
+        figures: figures(&format!("/kubepods/pod{name}/{name}-{container}")),
+        layer: Some(found),
+        logs: Some(found),
+        processes: Some(Processes { count: 2, files: 9, most_files: Some(1024) }),
+        ..ContainerSeen::default()
+    };
+    let volume = |name: &str, in_memory| VolumeSeen {
+        at: AT,
+        name: name.to_owned(),
+        in_memory,
+        disk: FileSystem::default(),
+        used: found,
+    };
+    PodSeen {
+        namespace: "golden".to_owned(),
+        name: name.to_owned(),
+        uid: format!("uid-of-{name}"),
+        started_at: Some(AT - 6_000_000_000),
+        group: Some(format!("/kubepods/pod{name}")),
+        figures: figures(&format!("/kubepods/pod{name}")),
+        interfaces: interfaces(),
+        processes: Some(4),
+        own: found,
+        volumes: vec![volume("disk", false), volume("memory", true)],
+        containers: vec![container("a"), container("b")],
+        ..PodSeen::default()
+    }
+}
+
+fn interfaces() -> Vec<Interface> {
+    let counts = Counts { bytes: 10, packets: 2, errors: 0, dropped: 1 };
+    vec![Interface { name: "eth0".to_owned(), received: counts, sent: counts }]
+}
+
+/// Everything that there can be.
+fn look() -> Look {
+    let disk = FileSystem { capacity: 1000, available: 500, used: 400, inodes: 100, inodes_free: 60 };
+    let found = Found { bytes: 300, inodes: 30 };
+    Look {
+        at: AT,
+        node: NodeSeen {
+            name: "node1".to_owned(),
+            booted_at: AT - 7_591_000_000_000,
+            figures: Figures { group: "/".to_owned(), ..figures("/") },
+            pods: figures("/kubepods"),
+            classes: vec![figures("/kubepods/burstable"), figures("/kubepods/besteffort")],
+            memory: MemInfo { total: 1 << 30, swap_total: 1 << 20, ..MemInfo::default() },
+            interfaces: interfaces(),
+            main_interface: "eth0".to_owned(),
+            disk: Some(disk),
+            device: Some(("/dev/vda".to_owned(), DiskIo { busy_ms: 89, ..DiskIo::default() })),
+            images: Some((disk, found)),
+            layers: None,
+            tasks: Some((909, 32_768)),
+            processors: 2,
+            sockets_and_cores: (1, 2),
+        },
+        pods: vec![pod("one"), pod("two")],
+        is_partial: false,
+    }
+}
+
+/// The paths of all fields, as `pods[].cpu.time`.
+fn fields(value: &Value, path: &str, into: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(object) => object.iter().for_each(|(key, value)| fields(value, &format!("{path}.{key}"), into)),
+        Value::Array(list) => list.iter().for_each(|value| fields(value, &format!("{path}[]"), into)),
+        _ => drop(into.insert(path.to_owned())),
+    }
+}
+
+fn all_fields(text: &[u8]) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    fields(&serde_json::from_slice(text).unwrap(), "", &mut all);
+    all
+}
+
+#[test]
+fn a_summary_has_every_field_that_a_kubelets_has() {
+    let (ours, upstream) = (all_fields(&summary::summary(&look(), false)), all_fields(SUMMARY.as_bytes()));
+    let missing: Vec<_> = upstream.difference(&ours).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    // The recorded one had no cgroup v2: no pressure of pods, no networks of theirs and no counts of processes.
+    let more = ours.difference(&upstream).filter(|field| {
+        !field.contains(".psi.") && !field.starts_with(".pods[].network.") && !field.contains(".process_stats.")
+    });
+    let more: Vec<_> = more.collect();
+    assert!(more.is_empty(), "{more:?}");
+}
+
+#[test]
+fn a_brief_summary_has_processors_and_memory_and_nothing_else() {
+    let brief = all_fields(&summary::summary(&look(), true));
+    let parts = brief.iter().filter(|field| {
+        if *field == ".node.nodeName" {
+            return false;
+        }
+        let rest = field.trim_start_matches(".node").trim_start_matches(".systemContainers[]");
+        let rest = rest.trim_start_matches(".pods[]").trim_start_matches(".containers[]");
+        ![".cpu.", ".memory.", ".name", ".startTime", ".podRef."].iter().any(|part| rest.starts_with(part))
+    });
+    assert_eq!(parts.collect::<Vec<_>>(), Vec::<&String>::new());
+    assert!(brief.contains(".pods[].containers[].memory.workingSetBytes"), "{brief:?}");
+}
+
+#[test]
+fn what_is_not_known_is_left_out_of_a_summary() {
+    let mut look = look();
+    look.pods[0].figures = Figures::default();
+    look.pods[0].containers[0].figures.memory.available = None;
+    look.pods[0].volumes.clear();
+    let answer: Value = serde_json::from_slice(&summary::summary(&look, false)).unwrap();
+    let [first, second] = [&answer["pods"][0], &answer["pods"][1]];
+    for part in ["cpu", "memory", "io", "swap", "volume"] {
+        assert_eq!((first.get(part).is_some(), second.get(part).is_some()), (false, true), "{part}");
+    }
+    assert_eq!(first["containers"][0]["memory"].get("availableBytes"), None);
+    // Layers and logs of two containers, the volume that is on the disk, and the pod's own files.
+    assert_eq!(second["ephemeral-storage"]["usedBytes"], 6 * 4096);
+    assert_eq!(second["containers"][0]["startTime"], "2026-11-20T20:06:37Z");
+    assert_eq!(second["cpu"]["psi"]["some"]["avg10"], 0.25);
+    assert_eq!(second["cpu"]["usageCoreNanoSeconds"], 90_000);
+}
+
+/// `ours` has upstream's family with its type, its words and its labels.
+#[track_caller]
+fn check_family(name: &str, ours: &Family, upstream: &Family) {
+    assert_eq!((&ours.help, &ours.kind), (&upstream.help, &upstream.kind), "{name}");
+    let missing: Vec<_> = upstream.label_names().difference(&ours.label_names()).cloned().collect();
+    assert!(missing.is_empty(), "{name} without {missing:?}, with {:?}", ours.label_names());
+    let timed = |family: &Family| family.samples.iter().map(|sample| sample.3.is_some()).collect::<BTreeSet<_>>();
+    assert_eq!(timed(ours), timed(upstream), "{name}: moments");
+}
+
+#[test]
+fn a_metrics_server_finds_every_family_of_a_kubelet() {
+    let text = String::from_utf8(resource::resource(&look())).unwrap();
+    let (ours, upstream) = (parsed::parse(&text), parsed::parse(RESOURCE));
+    assert_eq!(ours.keys().collect::<Vec<_>>(), upstream.keys().collect::<Vec<_>>());
+    for (name, family) in &upstream {
+        check_family(name, &ours[name], family);
+    }
+    let main = [("container", "a"), ("pod", "two")];
+    assert_eq!(ours["container_cpu_usage_seconds_total"].value(&main), 0.000_09);
+    assert_eq!(ours["container_memory_working_set_bytes"].value(&main), 7168.0);
+    assert_eq!(ours["container_start_time_seconds"].value(&main), 1_795_205_197.96);
+    assert_eq!(ours["container_swap_limit_bytes"].value(&main), f64::from(1 << 20));
+    assert_eq!(ours["resource_scrape_error"].value(&[]), 0.0);
+}
+
+/// Families of cadvisor that are not on this node's page, and why.
+const NOT_ON_THE_PAGE: [(&str, &str); 9] = [
+    ("container_cpu_load_average_10s", "0 in a kubelet, which reads no load of groups"),
+    ("container_cpu_load_d_average_10s", "0 in a kubelet, as above"),
+    ("container_health_state", "-1 for every container that is not Docker's"),
+    ("container_sockets", "takes a question for each open file of each process"),
+    ("container_tasks_state", "0 in a kubelet, which reads no load of groups"),
+    ("machine_cpu_books", "of mainframes"),
+    ("machine_cpu_drawers", "of mainframes"),
+    ("machine_nvm_avg_power_budget_watts", "of memory that no board has"),
+    ("machine_nvm_capacity", "of memory that no board has"),
+];
+
+#[test]
+fn a_dashboard_finds_the_families_of_cadvisor() {
+    let machine = Machine { os_image: "Debian".to_owned(), ..Machine::default() };
+    let text = String::from_utf8(cadvisor::cadvisor(&look(), &machine)).unwrap();
+    let (ours, upstream) = (parsed::parse(&text), parsed::parse(CADVISOR));
+    let left_out: BTreeSet<&str> = NOT_ON_THE_PAGE.iter().map(|(name, _)| *name).collect();
+    for (name, family) in &upstream {
+        match ours.get(name) {
+            Some(our) => check_family(name, our, family),
+            None => assert!(left_out.contains(name.as_str()), "{name} is missing"),
+        }
+    }
+    let more = ours.keys().filter(|name| !upstream.contains_key(*name));
+    let unknown: Vec<_> = more.filter(|name| !name.starts_with("container_pressure_")).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+    let main = [("container", "a"), ("pod", "two"), ("id", "/kubepods/podtwo/two-a")];
+    assert_eq!(ours["container_spec_cpu_quota"].value(&main), 25_000.0);
+    assert_eq!(ours["container_spec_cpu_shares"].value(&main), 80.0);
+    assert_eq!(ours["container_pressure_cpu_waiting_seconds_total"].value(&main), 0.000_007);
+    assert_eq!(ours["container_threads_max"].value(&main), 0.0);
+    let network = [("pod", "two"), ("interface", "eth0")];
+    assert_eq!(ours["container_network_receive_packets_dropped_total"].value(&network), 1.0);
+    assert_eq!(ours["container_fs_usage_bytes"].value(&[("id", "/")]), 400.0);
+    assert_eq!(ours["machine_memory_bytes"].value(&[]), f64::from(1 << 30));
+}
+
+#[test]
+fn a_node_without_groups_of_v2_has_a_page_without_a_series_twice() {
+    let mut look = look();
+    look.node.pods = look.node.figures.clone();
+    look.node.classes.clear();
+    for pod in &mut look.pods {
+        pod.figures.group.clear();
+        pod.figures.group_usage = None;
+        for container in &mut pod.containers {
+            container.figures.group.clear();
+            container.figures.group_usage = None;
+        }
+    }
+    let text = String::from_utf8(cadvisor::cadvisor(&look, &Machine::default())).unwrap();
+    let families = parsed::parse(&text);
+    let cpu = &families["container_cpu_usage_seconds_total"];
+    assert_eq!(cpu.samples.len(), 1 + 2 + 4);
+    parsed::parse(&String::from_utf8(resource::resource(&look)).unwrap());
+}
+
+#[test]
+fn one_pass_tells_of_this_machine_and_of_a_process_of_it() {
+    let mut look = Look { at: AT, ..Look::default() };
+    let network_pid = Some(std::process::id());
+    look.pods.push(PodSeen { network_pid, ..PodSeen::default() });
+    let here = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+    let asked = Asked {
+        depth: Depth::Whole,
+        with_rest: true,
+        groups: None,
+        cgroup_v2: false,
+        root_dir: here.clone(),
+        images: Some((here, Found { bytes: 1, inodes: 1 })),
+        layers: Some((PathBuf::from("/nowhere/at/all"), Found::default())),
+    };
+    pass::pass(&mut look, &asked);
+    let node = &look.node;
+    let memory = &node.figures.memory;
+    let (used, working_set) = (memory.usage.unwrap(), memory.working_set.unwrap());
+    assert!(0 < working_set && working_set < used && used < node.memory.total, "{node:?}");
+    assert!(node.figures.cpu_nanos.unwrap() > 0 && memory.page_faults.unwrap() > 0, "{node:?}");
+    assert!(node.disk.unwrap().capacity > 0 && node.images.is_some() && node.layers.is_none(), "{node:?}");
+    assert!(node.processors > 0 && node.tasks.is_some() && node.booted_at < AT, "{node:?}");
+    assert_eq!(look.pods[0].interfaces.len(), node.interfaces.len());
+    assert!(!look.is_partial);
+    // What a real machine says is written as it should be.
+    parsed::parse(&String::from_utf8(cadvisor::cadvisor(&look, &Machine::default())).unwrap());
+    let _: Value = serde_json::from_slice(&summary::summary(&look, false)).unwrap();
+}

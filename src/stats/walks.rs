@@ -1,0 +1,114 @@
+//! What volumes hold: found by walking through them, which may take long, and so never while somebody waits for it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use async_channel::Receiver;
+
+use super::seen::VolumeSeen;
+use crate::host::clock;
+use crate::host::disk_usage::disk_usage_until;
+use crate::host::file_system::file_system;
+use crate::pods::VolumePlace;
+use crate::rt;
+
+/// A pod's uid, and its volumes.
+pub(super) type Volumes = (String, Vec<VolumePlace>);
+
+/// A walk begins with a question, and no sooner than a minute after the one before.
+#[derive(Default)]
+pub(super) struct Walks {
+    found: Rc<RefCell<HashMap<String, Vec<VolumeSeen>>>>,
+    began: Cell<Option<Instant>>,
+    under_way: RefCell<Option<UnderWay>>,
+}
+
+struct UnderWay {
+    /// Closed when it has ended.
+    ended: Receiver<()>,
+    #[expect(dead_code, reason = "dropping the task ends it")]
+    task: rt::Task<()>,
+}
+
+/// The least time from one walk to the next.
+const PERIOD: Duration = Duration::from_secs(60);
+/// All volumes together are not walked through for longer; each has a bound of its own, too.
+const LONGEST: Duration = Duration::from_secs(10);
+/// Volumes are mostly small: who asks waits for so long, and then has what the last walk found.
+const WAIT: Duration = Duration::from_millis(500);
+
+impl Walks {
+    /// Begins a walk if one is due, and waits for one that is under way, but not for long.
+    pub(super) async fn ask(&self, places: impl FnOnce() -> Vec<Volumes>) {
+        let now = Instant::now();
+        if self.began.get().is_none_or(|began| now.saturating_duration_since(began) >= PERIOD) {
+            self.began.set(Some(now));
+            let (places, found) = (places(), Rc::clone(&self.found));
+            let (held, ended) = async_channel::bounded(1);
+            let task = rt::spawn(async move {
+                let walked = rt::blocking(move || walk(places)).await;
+                found.replace(walked);
+                drop(held);
+            });
+            self.under_way.replace(Some(UnderWay { ended, task }));
+        }
+        let ended = self.under_way.borrow().as_ref().map(|walk| walk.ended.clone());
+        if let Some(ended) = ended {
+            // It is never sent to: it only closes.
+            let _ = rt::deadline(WAIT, ended.recv()).await;
+        }
+    }
+
+    /// What the last walk has found of this pod.
+    pub(super) fn volumes(&self, uid: &str) -> Vec<VolumeSeen> {
+        self.found.borrow().get(uid).cloned().unwrap_or_default()
+    }
+}
+
+fn walk(pods: Vec<Volumes>) -> HashMap<String, Vec<VolumeSeen>> {
+    let end = Instant::now() + LONGEST;
+    let volume = |place: VolumePlace| {
+        let disk = file_system(&place.path).ok()?;
+        let used = disk_usage_until(&place.path, Some(end)).ok()?;
+        let at = i64::try_from(clock::timestamp().as_nanosecond()).unwrap_or(i64::MAX);
+        Some(VolumeSeen { at, name: place.name, in_memory: place.in_memory, disk, used })
+    };
+    pods.into_iter().map(|(uid, places)| (uid, places.into_iter().filter_map(volume).collect())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_walk_begins_with_a_question_and_at_most_once_a_minute() {
+        let walks = Walks::default();
+        let root = std::env::temp_dir().join(format!("coracle-walks-{}", std::process::id()));
+        std::fs::create_dir_all(&root).unwrap();
+        std::fs::write(root.join("file"), vec![1; 10_000]).unwrap();
+        let place = |name: &str, path: &Path| VolumePlace {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            kind: "",
+            in_memory: false,
+        };
+        let places = vec![place("here", &root), place("gone", Path::new("/nowhere/at/all"))];
+        rt::block_on(async {
+            walks.ask(|| vec![("u".to_owned(), places)]).await;
+            // A busy machine takes longer than a question waits.
+            while walks.found.borrow().is_empty() {
+                walks.ask(|| unreachable!("it is not a minute yet")).await;
+            }
+        });
+        std::fs::remove_dir_all(&root).unwrap();
+        let found = walks.volumes("u");
+        let [volume] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((volume.name.as_str(), volume.used.inodes), ("here", 2));
+        assert!(volume.used.bytes >= 10_000 && volume.disk.capacity > 0 && volume.at > 0, "{volume:?}");
+        assert!(walks.volumes("other").is_empty());
+    }
+}

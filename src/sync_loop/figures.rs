@@ -1,0 +1,46 @@
+//! The pages of figures: what pods there are, for who finds out what they use.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::Books;
+use crate::kuberuntime::PodRuntime;
+use crate::server::Page;
+use crate::stats::{Question, Stats, Subject};
+
+pub(crate) struct NodeFigures {
+    pub(crate) books: Rc<RefCell<Books>>,
+    pub(crate) runtime: Rc<PodRuntime>,
+    pub(crate) stats: Stats,
+}
+
+impl NodeFigures {
+    pub(super) async fn page(self: Rc<Self>, page: Page) -> Vec<u8> {
+        let question = match page {
+            Page::Cadvisor => Question::Cadvisor,
+            Page::Resource => Question::Resource,
+            Page::Summary { only_cpu_and_memory } => Question::Summary { only_cpu_and_memory },
+        };
+        let subjects = self.subjects();
+        self.stats.answer(question, subjects, self.runtime.cgroup_driver()).await
+    }
+
+    /// The pods of which the runtime has something. Two of one name are not both shown: of those that end, none does that
+    /// another one stands for already.
+    fn subjects(&self) -> Vec<Subject> {
+        let (books, seen) = (self.books.borrow(), self.runtime.seen());
+        let seen = seen.borrow();
+        let wanted = books.sources.pods().map(|source| &source.pod);
+        let mut shown = HashSet::new();
+        let subject = |pod: &Arc<crate::api::Pod>| {
+            let uid = books.running_uid(&pod.metadata.uid);
+            let observed = Rc::clone(seen.pod(uid)?);
+            let is_new = shown.insert((pod.metadata.namespace.clone(), pod.metadata.name.clone()));
+            let started_at = books.statuses.status(uid).and_then(|status| status.start_time);
+            is_new.then(|| Subject { pod: Arc::clone(pod), observed, started_at })
+        };
+        wanted.chain(books.ending.values()).filter_map(subject).collect()
+    }
+}

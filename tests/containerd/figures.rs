@@ -1,0 +1,113 @@
+//! What the node and its pods use, as the runtime tells it where pods have no control groups of their own.
+
+#[path = "../../src/metrics/parsed.rs"]
+mod parsed;
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use serde_json::Value;
+
+use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+
+impl Node {
+    /// The body that the local socket answers with.
+    fn page(&self, path: &str) -> String {
+        let mut stream = UnixStream::connect(self.folder().join("coracle.sock")).unwrap();
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    }
+
+    fn summary(&self) -> Value {
+        serde_json::from_str(&self.page("/stats/summary")).unwrap()
+    }
+}
+
+/// The pod of a summary whose manifest is so called.
+fn pod<'a>(summary: &'a Value, name: &str) -> Option<&'a Value> {
+    let is_it = |pod: &&Value| pod["podRef"]["name"].as_str().is_some_and(|full| full.starts_with(name));
+    summary["pods"].as_array().unwrap().iter().find(is_it)
+}
+
+#[test]
+fn what_a_pod_uses_is_told_as_it_is() {
+    let node = Node::start();
+    let mount = "volumeMounts: [{name: data, mountPath: /data}, {name: mem, mountPath: /mem}]";
+    // 3 MiB in the layer, 5 MiB in the volume, 2 MiB of memory in a file; then it is busy.
+    let script = "dd if=/dev/zero of=/layer bs=1M count=3; dd if=/dev/zero of=/data/f bs=1M count=5; \
+                  dd if=/dev/zero of=/mem/f bs=1M count=2; while :; do :; done";
+    let busy = Manifest::new("busy")
+        .container_with("main", script, mount)
+        .spec("volumes: [{name: data, emptyDir: {}}, {name: mem, emptyDir: {medium: Memory}}]");
+    node.apply(&busy);
+    node.apply(&Manifest::new("idle").container("main", STAY));
+    node.wait_until("both run", |pods| ["busy", "idle"].iter().all(|name| pods.has(name, |pod| pod.is_ready())));
+    let number = |value: &Value, path: &str| value.pointer(path).and_then(Value::as_u64).unwrap_or(0);
+    // The runtime looks at layers every ten seconds.
+    let summary = wait_for("the runtime to have counted the layer", PATIENCE, || {
+        let summary = node.summary();
+        let layer = number(pod(&summary, "busy")?, "/containers/0/rootfs/usedBytes");
+        let is_busy = number(pod(&summary, "busy")?, "/cpu/usageNanoCores") > 100_000_000;
+        let images = number(&summary, "/node/runtime/imageFs/usedBytes");
+        (layer >= 3 << 20 && images > 0 && is_busy).then_some(summary)
+    });
+    let [busy, idle] = ["busy", "idle"].map(|name| pod(&summary, name).unwrap());
+    for (path, least, most) in [
+        ("/containers/0/cpu/usageNanoCores", 100_000_000, 1_100_000_000),
+        ("/containers/0/memory/workingSetBytes", 2 << 20, 64 << 20),
+        ("/containers/0/rootfs/usedBytes", 3 << 20, 4 << 20),
+        ("/memory/workingSetBytes", 2 << 20, 64 << 20),
+        ("/network/interfaces/0/rxBytes", 0, 1 << 20),
+    ] {
+        let value = number(busy, path);
+        assert!((least..=most).contains(&value), "{path} is {value}: {busy:#}");
+    }
+    assert!(busy["network"]["interfaces"][0]["name"].is_string(), "{busy:#}");
+    assert!(number(idle, "/cpu/usageNanoCores") < 100_000_000, "{idle:#}");
+    assert!(number(idle, "/containers/0/memory/workingSetBytes") > 0, "{idle:#}");
+    for (path, least) in [
+        ("/node/memory/workingSetBytes", 1 << 20),
+        ("/node/cpu/usageNanoCores", 100_000_000),
+        ("/node/fs/capacityBytes", 1 << 20),
+        ("/node/rlimit/curproc", 2),
+    ] {
+        assert!(number(&summary, path) >= least, "{path}: {:#}", summary["node"]);
+    }
+    // The pages of the same agree with it and are well formed.
+    let resource = parsed::parse(&node.page("/metrics/resource"));
+    let of_busy = [("container", "main"), ("pod", busy["podRef"]["name"].as_str().unwrap())];
+    assert!(resource["container_cpu_usage_seconds_total"].value(&of_busy) > 0.1);
+    assert_eq!(resource["resource_scrape_error"].value(&[]), 0.0);
+    let cadvisor = parsed::parse(&node.page("/metrics/cadvisor"));
+    assert!(cadvisor["container_memory_working_set_bytes"].value(&of_busy) > f64::from(2 << 20));
+    assert!(cadvisor["machine_memory_bytes"].value(&[]) > f64::from(1 << 20));
+    let table = node.ask(&["top", "-n", "default"]).unwrap();
+    let row = table.lines().find(|line| line.starts_with("default") && line.contains("busy")).unwrap();
+    assert!(row.contains("Mi"), "{table}");
+    // A pod that has gone is not told of any more.
+    node.remove_manifest("idle");
+    node.wait_until_gone("idle");
+    assert!(pod(&node.summary(), "idle").is_none());
+}
+
+#[test]
+fn what_volumes_hold_is_found_within_the_time_of_a_question() {
+    let node = Node::start();
+    let mount = "volumeMounts: [{name: data, mountPath: /data}]";
+    let script = format!("dd if=/dev/zero of=/data/f bs=1M count=5; echo written; {STAY}");
+    let manifest =
+        Manifest::new("web").container_with("main", &script, mount).spec("volumes: [{name: data, emptyDir: {}}]");
+    node.apply(&manifest);
+    node.wait_for_output("web", "main", "written");
+    node.wait_until("it is known to run", |pods| pods.has("web", |pod| pod.is_ready()));
+    // The first question begins the walk; a busy machine may take longer than it waits.
+    let volume = wait_for("the walk to be over", PATIENCE, || {
+        pod(&node.summary(), "web").map(|pod| pod["volume"][0].clone()).filter(|volume| volume.is_object())
+    });
+    assert_eq!(volume["name"], "data");
+    let used = volume["usedBytes"].as_u64().unwrap();
+    assert!((5 << 20..6 << 20).contains(&used), "{volume}");
+}
