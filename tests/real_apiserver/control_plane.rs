@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use nix::sys::signal::Signal;
 
 use crate::certificates::{Authority, Certified, Validity};
 use crate::identity::Identity;
@@ -55,8 +56,7 @@ pub(crate) struct ControlPlane {
     assets: Assets,
     pub(crate) authority: Authority,
     folder: PathBuf,
-    /// Held so that they run.
-    _processes: Vec<Process>,
+    processes: Vec<Process>,
 }
 
 impl ControlPlane {
@@ -64,17 +64,41 @@ impl ControlPlane {
         let folder = node.folder().join("control-plane");
         fs::create_dir(&folder).unwrap();
         let authority = Authority::new(Timestamp::now());
-        let mut plane = Self { assets, authority, folder, _processes: Vec::new() };
+        let mut plane = Self { assets, authority, folder, processes: Vec::new() };
         plane.write_credentials();
-        plane.start_etcd(node);
-        plane.start_api_server(node);
-        wait_for("the API server to be ready", LONGEST_START, || {
-            plane.try_kubectl(node, &["get", "--raw", "/readyz"]).status.success().then_some(())
-        });
-        if plane.has_controllers() {
-            plane.start_controllers(node);
-        }
+        plane.start_programs(node);
         plane
+    }
+
+    fn start_programs(&mut self, node: &Node) {
+        self.start_etcd(node);
+        self.start_api_server(node);
+        wait_for("the API server to be ready", LONGEST_START, || {
+            self.try_kubectl(node, &["get", "--raw", "/readyz"]).status.success().then_some(())
+        });
+        if self.has_controllers() {
+            self.start_controllers(node);
+        }
+    }
+
+    /// Keeps what etcd has now.
+    pub(crate) fn back_up(&mut self, node: &Node) {
+        self.copy_store(node, "etcd", "backup");
+    }
+
+    /// Everything is as it was when it was kept, versions too.
+    pub(crate) fn restore(&mut self, node: &Node) {
+        self.copy_store(node, "backup", "etcd");
+    }
+
+    fn copy_store(&mut self, node: &Node, from: &str, to: &str) {
+        // The store's clients go first.
+        for process in self.processes.drain(..).rev() {
+            process.end(Signal::SIGKILL);
+        }
+        let (from, to) = (self.path(from), self.path(to));
+        node.enclosure().run(&["sh", "-ec", &format!("rm -rf {to}; cp -a {from} {to}")]);
+        self.start_programs(node);
     }
 
     /// Whether certificates are signed, and sets of pods made, by somebody else than the test.
@@ -131,7 +155,7 @@ impl ControlPlane {
     fn start_program(&mut self, node: &Node, name: &str, arguments: &[String]) {
         let log = self.folder.join(format!("{name}.log"));
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        self._processes.push(node.enclosure().start(&self.assets.program(name), &arguments, &log));
+        self.processes.push(node.enclosure().start(&self.assets.program(name), &arguments, &log));
     }
 
     fn start_etcd(&mut self, node: &Node) {

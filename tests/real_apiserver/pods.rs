@@ -4,9 +4,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, LONGEST};
 use crate::control_plane::Assets;
-use crate::node::{BUSYBOX, NODE_NAME, STAY};
+use crate::node::{BUSYBOX, NODE_NAME, STAY, wait_for};
 
 /// There is no scheduler.
 fn run(cluster: &Cluster, name: &str, script: &str) {
@@ -100,4 +100,33 @@ fn a_map_that_changes_changes_in_the_pod() {
     let after = cluster.wait_until_pod_is_ready("web");
     assert_eq!(after["status"]["containerStatuses"][0]["restartCount"], 0);
     cluster.assert_that_nothing_was_forbidden();
+}
+
+#[test]
+fn a_store_that_was_restored_is_noticed_and_its_pods_are_those_that_run() {
+    let test = "a_store_that_was_restored_is_noticed_and_its_pods_are_those_that_run";
+    let Some(assets) = Assets::find(test, &[]) else { return };
+    let mut cluster = Cluster::joined(assets);
+    run(&cluster, "web", STAY);
+    let pod = cluster.wait_until_pod_is_ready("web");
+    cluster.plane.back_up(&cluster.node);
+    run(&cluster, "late", STAY);
+    cluster.wait_until_pod_is_ready("late");
+    let lease = || cluster.get(&["--namespace=kube-node-lease", "lease", NODE_NAME])["spec"]["renewTime"].clone();
+    // Two renewals, of which one was asked for and answered after all this.
+    for _ in 0..2 {
+        let last = lease();
+        cluster.wait("the lease to be renewed", || (lease() != last).then_some(()));
+    }
+    cluster.plane.restore(&cluster.node);
+    wait_for("the pod that nobody knows any more to end", LONGEST, || {
+        let pods = cluster.node.pods();
+        (pods.0.len() == 1).then_some(())
+    });
+    run(&cluster, "new", STAY);
+    cluster.wait_until_pod_is_ready("new");
+    let after = cluster.wait_until_pod_is_ready("web");
+    let id = |pod: &Value| pod["status"]["containerStatuses"][0]["containerID"].clone();
+    assert_eq!((id(&after), &after["status"]["containerStatuses"][0]["restartCount"]), (id(&pod), &json!(0)));
+    assert!(cluster.node.agent_log().contains("another history"));
 }
