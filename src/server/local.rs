@@ -12,8 +12,6 @@
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/containerLogs/default/web-node1/main?follow=true
 //! ```
 
-use std::future::Future;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -22,16 +20,15 @@ use std::time::Duration;
 use async_channel::Receiver;
 use serde::{Deserialize, Serialize};
 
-use super::connections::{Connections, FEW, OneGet, Reply, Text, answer};
+use super::connections::{Connections, FEW, OneGet, Reply, answer};
+use super::container_logs::container_logs;
 use super::http::{Response, Status};
 use super::local_socket::{LocalError, LocalSocket, is_trusted};
-use super::log_query::{self, LogQuery};
+use super::log_query::LogQuery;
 use super::page::Page;
 use super::watchdog::{Stall, WatchdogStatus};
 use crate::api::{self, Event};
 use crate::error::ErrorChain;
-use crate::host::clock;
-use crate::logs::{LogReader, LogRequest};
 use crate::rt;
 use crate::time::Backoff;
 
@@ -238,19 +235,7 @@ fn respond(path: &str, query: &str, api: &dyn LocalApi) -> Reply {
     if let Some(page) = Page::of(path, query) {
         return page_of(page, api);
     }
-    let asked = match log_query::parse(path, query, clock::timestamp()) {
-        None => return Reply::Whole(respond_whole(path, api)),
-        Some(asked) => asked,
-    };
-    let asked = asked.map_err(|error| Response::text(Status::BadRequest, error + "\n"));
-    let found = asked.and_then(|asked| match api.log(&asked) {
-        Ok(source) => Ok(LogText { source, request: asked.request, reader: None }),
-        Err(error) => Err(Response::text(Status::NotFound, error + "\n")),
-    });
-    match found {
-        Ok(text) => Reply::Text(Box::new(text)),
-        Err(response) => Reply::Whole(response),
-    }
+    container_logs(path, query, api).unwrap_or_else(|| Reply::Whole(respond_whole(path, api)))
 }
 
 /// A page of figures, for any door.
@@ -259,44 +244,6 @@ pub(super) fn page_of(page: Page, api: &dyn LocalApi) -> Reply {
     let response =
         async move { Response { status: Status::Ok, content_type: page.content_type(), body: figures.await } };
     Reply::Later(Box::pin(response))
-}
-
-/// A container's log on its way out.
-struct LogText {
-    source: LogSource,
-    request: LogRequest,
-    reader: Option<LogReader>,
-}
-
-impl Text for LogText {
-    fn open(&mut self) -> Pin<Box<dyn Future<Output = Result<(), Response>> + '_>> {
-        Box::pin(async {
-            match LogReader::open(self.source.log.clone(), self.request.clone()).await {
-                Ok(reader) => self.reader = Some(reader),
-                Err(error) if error.kind() == ErrorKind::NotFound => {
-                    return Err(Response::text(Status::NotFound, "the log of this container is gone\n"));
-                }
-                Err(error) => {
-                    let what = format!("read {}: {}\n", self.source.log.display(), ErrorChain(&error));
-                    return Err(Response::text(Status::InternalServerError, what));
-                }
-            }
-            Ok(())
-        })
-    }
-
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Option<Vec<u8>>> + '_>> {
-        Box::pin(async {
-            let reader = self.reader.as_mut()?;
-            match reader.next(&self.source.ended).await {
-                Ok(part) => part,
-                Err(error) => {
-                    log!(warn, "log not read on", log = self.source.log.display(), error = ErrorChain(&error));
-                    None
-                }
-            }
-        })
-    }
 }
 
 fn respond_whole(path: &str, api: &dyn LocalApi) -> Response {

@@ -1,6 +1,7 @@
 //! The doors to the outside: the kubelet's API, health over HTTP, the local socket, the service manager.
 
 mod connections;
+mod container_logs;
 pub(crate) mod health;
 mod http;
 mod local;

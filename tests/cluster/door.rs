@@ -103,10 +103,34 @@ impl Door {
         }
         let head = String::from_utf8(head).unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
-        let mut body = vec![0; length];
-        self.stream.read_exact(&mut body).ok()?;
+        let body = match head.lines().find_map(|line| line.strip_prefix("Content-Length: ")) {
+            Some(length) => self.bytes(length.parse().unwrap())?,
+            None => self.chunks()?,
+        };
         Some((status, String::from_utf8(body).unwrap()))
+    }
+
+    fn bytes(&mut self, count: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; count];
+        self.stream.read_exact(&mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    /// A body in chunks, to its end.
+    fn chunks(&mut self) -> Option<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let mut length = String::new();
+            while !length.ends_with("\r\n") {
+                length.push(char::from(self.bytes(1)?[0]));
+            }
+            let count = usize::from_str_radix(length.trim_end(), 16).unwrap();
+            body.extend(self.bytes(count)?);
+            assert_eq!(self.bytes(2)?, b"\r\n");
+            if count == 0 {
+                return Some(body);
+            }
+        }
     }
 }
 

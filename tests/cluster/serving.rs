@@ -1,6 +1,7 @@
 //! The node's own server: under which certificate it is reached, and who may ask it what.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
@@ -275,6 +276,37 @@ fn the_kubelets_questions_about_itself_are_answered() {
     assert_eq!(door.get("/nothing", ""), (404, "404 page not found\n".to_owned()));
     let node = served.joined.wait_until_ready();
     assert_eq!(node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"], 10250);
+}
+
+#[test]
+fn a_containers_log_is_read_and_followed_to_its_end() {
+    let mut served = Served::new(approving());
+    served.start(ALLOWS_ALL, &[]);
+    let web = Manifest::new("web").container("main", "sleep 100000");
+    served.joined.node.apply(&web);
+    served.joined.node.wait_until_ready("web");
+    let folder = wait(|| {
+        let pods = fs::read_dir(served.path("logs")).unwrap().flatten().map(|pod| pod.path().join("main"));
+        { pods }.find(|folder| folder.is_dir()).ok_or_else(|| "no folder for logs".to_owned())
+    });
+    let log = folder.join("0.log");
+    fs::write(&log, "2026-11-22T10:00:00.5Z stdout F one\n2026-11-22T10:00:01.5Z stderr F two\n").unwrap();
+    let client = served.admin();
+    let path = format!("/containerLogs/default/web-{NODE_NAME}/main");
+    let get = |query: &str| served.place.get(&format!("{path}{query}"), Some(&client));
+    assert_eq!(get(""), (200, "one\ntwo\n".to_owned()));
+    assert_eq!(get("?tailLines=1&timestamps=true"), (200, "2026-11-22T10:00:01.500000000Z two\n".to_owned()));
+    assert_eq!(get("?follow=maybe").0, 400);
+    assert_eq!(served.place.get("/containerLogs/default/none/main", Some(&client)).0, 404);
+    std::thread::scope(|scope| {
+        let following = scope.spawn(|| get("?follow=true"));
+        let mut more = fs::OpenOptions::new().append(true).open(&log).unwrap();
+        writeln!(more, "2026-11-22T10:00:02.5Z stdout F three").unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        served.joined.node.remove_manifest("web");
+        assert_eq!(following.join().unwrap(), (200, "one\ntwo\nthree\n".to_owned()));
+    });
+    assert_eq!(served.place.get(&path, None).0, 401);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //!   a request                                                       connections.rs
 //!   who is it: certificate, token, nobody                           visit.rs, authorities.rs, cluster_word.rs
 //!   what is it about, and may he                                    attributes.rs, cluster_word.rs
-//!   the answer                                                      visit.rs, healthz.rs
+//!   the answer                                                      visit.rs, healthz.rs, ../container_logs.rs
 //! ```
 //!
 //! Pods run whatever becomes of it: a port that is taken is tried again, and without a certificate nobody gets in.

@@ -15,6 +15,7 @@ use super::pod_lists;
 use super::user::User;
 use crate::config::Authorization;
 use crate::server::connections::{Answering, Answers, Reply, Standing};
+use crate::server::container_logs::container_logs;
 use crate::server::http::{Response, Status};
 use crate::server::local::page_of;
 use crate::server::page::Page;
@@ -41,10 +42,12 @@ impl Visit {
         if let Err(refused) = self.may(&user, request).await {
             return Reply::Whole(refused);
         }
-        match Page::of(&request.path, &request.query) {
-            Some(page) => page_of(page, &*self.door.api),
-            None => Reply::Whole(self.answer_to(request)),
+        let api = &*self.door.api;
+        if let Some(page) = Page::of(&request.path, &request.query) {
+            return page_of(page, api);
         }
+        let logs = if request.method == "GET" { container_logs(&request.path, &request.query, api) } else { None };
+        logs.unwrap_or_else(|| Reply::Whole(self.answer_to(request)))
     }
 
     /// Who asks, in upstream's order: by his certificate, by his token, or nobody in particular. Who shows something that

@@ -1,0 +1,65 @@
+//! The log of a container, as both doors show it.
+
+use std::future::Future;
+use std::io::ErrorKind;
+use std::pin::Pin;
+
+use super::connections::{Reply, Text};
+use super::http::{Response, Status};
+use super::local::{LocalApi, LogSource};
+use super::log_query;
+use crate::error::ErrorChain;
+use crate::host::clock;
+use crate::logs::{LogReader, LogRequest};
+
+/// `None`: the path is that of something else.
+pub(super) fn container_logs(path: &str, query: &str, api: &dyn LocalApi) -> Option<Reply> {
+    let asked = log_query::parse(path, query, clock::timestamp())?;
+    let asked = asked.map_err(|error| Response::text(Status::BadRequest, error + "\n"));
+    let found = asked.and_then(|asked| match api.log(&asked) {
+        Ok(source) => Ok(LogText { source, request: asked.request, reader: None }),
+        Err(error) => Err(Response::text(Status::NotFound, error + "\n")),
+    });
+    Some(match found {
+        Ok(text) => Reply::Text(Box::new(text)),
+        Err(response) => Reply::Whole(response),
+    })
+}
+
+/// A container's log on its way out.
+struct LogText {
+    source: LogSource,
+    request: LogRequest,
+    reader: Option<LogReader>,
+}
+
+impl Text for LogText {
+    fn open(&mut self) -> Pin<Box<dyn Future<Output = Result<(), Response>> + '_>> {
+        Box::pin(async {
+            match LogReader::open(self.source.log.clone(), self.request.clone()).await {
+                Ok(reader) => self.reader = Some(reader),
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    return Err(Response::text(Status::NotFound, "the log of this container is gone\n"));
+                }
+                Err(error) => {
+                    let what = format!("read {}: {}\n", self.source.log.display(), ErrorChain(&error));
+                    return Err(Response::text(Status::InternalServerError, what));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Option<Vec<u8>>> + '_>> {
+        Box::pin(async {
+            let reader = self.reader.as_mut()?;
+            match reader.next(&self.source.ended).await {
+                Ok(part) => part,
+                Err(error) => {
+                    log!(warn, "log not read on", log = self.source.log.display(), error = ErrorChain(&error));
+                    None
+                }
+            }
+        })
+    }
+}
