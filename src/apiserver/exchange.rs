@@ -77,7 +77,7 @@ impl rpc::Exchange for Exchange {
     }
 
     fn lost(cause: &Arc<io::Error>) -> ApiError {
-        ApiError::Lost(ended(&**cause).into())
+        ApiError::Lost(ended(cause).into())
     }
 }
 

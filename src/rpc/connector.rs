@@ -43,11 +43,13 @@ enum Place<X: Exchange> {
     Connected(Rc<Link<X>>),
 }
 
+type Outcome<X> = Result<Rc<Link<X>>, <X as Exchange>::Error>;
+
 /// A try to connect, for all who wait for it.
 pub(crate) struct Attempt<X: Exchange> {
     /// Nothing may be tried before.
     pub(crate) not_before: Option<Instant>,
-    outcome: RefCell<Option<Result<Rc<Link<X>>, X::Error>>>,
+    outcome: RefCell<Option<Outcome<X>>>,
     done: Signal,
 }
 
@@ -66,7 +68,7 @@ impl<X: Exchange> Connector<X> {
 
     /// The connection there is, or the next one that comes about. `connect` begins a try that calls [`live`], or
     /// [`Connector::failed`], for its attempt.
-    pub(crate) async fn link(&self, connect: impl FnOnce(Rc<Attempt<X>>) -> Task<()>) -> Result<Rc<Link<X>>, X::Error> {
+    pub(crate) async fn link(&self, connect: impl FnOnce(Rc<Attempt<X>>) -> Task<()>) -> Outcome<X> {
         if let Some(link) = self.connected_link() {
             return Ok(link);
         }
@@ -151,7 +153,7 @@ impl<X: Exchange> fmt::Debug for Connector<X> {
 }
 
 impl<X: Exchange> Attempt<X> {
-    fn finish(&self, outcome: Result<Rc<Link<X>>, X::Error>) {
+    fn finish(&self, outcome: Outcome<X>) {
         *self.outcome.borrow_mut() = Some(outcome);
         self.done.notify();
     }

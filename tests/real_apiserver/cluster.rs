@@ -32,7 +32,14 @@ impl Cluster {
         let plane = ControlPlane::start(assets, &node);
         let bootstrap = node.folder().join("bootstrap.conf");
         fs::write(&bootstrap, plane.kubeconfig(&User::Token(TOKEN))).unwrap();
-        node.configure_agent("rotateCertificates: true\nnodeLeaseDurationSeconds: 4\nclusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\n");
+        let clients = node.folder().join("clients.crt");
+        fs::write(&clients, plane.authority.pem()).unwrap();
+        node.configure_agent(&format!(
+            "rotateCertificates: true\nnodeLeaseDurationSeconds: 4\nclusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\n\
+             port: 10250\nauthentication: {{x509: {{clientCAFile: {}}}, webhook: {{enabled: true}}}}\n\
+             authorization: {{mode: Webhook}}\n",
+            clients.display()
+        ));
         let (kubeconfig, bootstrap) =
             (Self::kubeconfig_of(&node).display().to_string(), bootstrap.display().to_string());
         let address = ADDRESS.to_string();

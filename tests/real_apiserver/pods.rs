@@ -55,6 +55,26 @@ fn kubectl_runs_gets_describes_and_deletes_a_pod() {
 }
 
 #[test]
+fn kubectl_shows_and_follows_what_a_container_writes() {
+    let Some(assets) = Assets::find("kubectl_shows_and_follows_what_a_container_writes", &[]) else { return };
+    let cluster = Cluster::joined(assets);
+    run(&cluster, "talker", "echo one; echo two; while [ ! -e /end ]; do sleep 0.1; done; echo three");
+    cluster.wait_until_pod_is_ready("talker");
+    let said = cluster.wait("the first words", || {
+        let said = cluster.kubectl(&["logs", "talker"]);
+        said.contains("two").then_some(said)
+    });
+    assert_eq!(said, "one\ntwo\n");
+    assert_eq!(cluster.kubectl(&["logs", "talker", "--tail=1"]), "two\n");
+    std::thread::scope(|scope| {
+        let following = scope.spawn(|| cluster.kubectl(&["logs", "--follow", "talker"]));
+        cluster.kubectl(&["delete", "pod", "talker", "--grace-period=1", "--timeout=60s"]);
+        assert_eq!(following.join().unwrap(), "one\ntwo\n");
+    });
+    cluster.assert_that_nothing_was_forbidden();
+}
+
+#[test]
 fn an_agent_that_is_killed_restarts_no_pod_and_takes_a_new_token() {
     let Some(assets) = Assets::find("an_agent_that_is_killed_restarts_no_pod_and_takes_a_new_token", &[]) else {
         return;
