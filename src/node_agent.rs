@@ -80,8 +80,8 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let sources: Vec<SourceName> = file.into_iter().chain(cluster.as_ref().map(|_| SourceName::Api)).collect();
     let books = Rc::new(RefCell::new(Books::new(Sources::new(&sources))));
     let watchdog = Watchdog::start(&config, health.pulse(), sender.clone());
+    let figured = Rc::clone(&runtime);
     let stats = Stats::new(&runtime.node, runtime.dirs.clone(), runtime.cri(), image_service.clone());
-    let figures = Rc::new(NodeFigures { books: Rc::clone(&books), runtime: Rc::clone(&runtime), stats });
     let (seen, dirs) = (runtime.seen(), runtime.dirs.clone());
     let pulls = runtime.pulls_under_way();
     let event_sender = cluster.clone().map(|client| {
@@ -106,6 +106,13 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         inbox: sender.clone(),
     });
     let certificates = Rc::new(CertificateBook::default());
+    let figures = NodeFigures {
+        books: Rc::clone(&books),
+        runtime: figured,
+        stats,
+        cluster: cluster.clone(),
+        certificates: Rc::clone(&certificates),
+    };
     let (config_shown, watchdog_shown) = (Rc::clone(&config), watchdog.clone());
     let view = LocalBooks {
         books,
@@ -118,7 +125,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         pulls,
         cluster: cluster.clone(),
         certificates: Rc::clone(&certificates),
-        figures,
+        figures: Rc::new(figures),
         started,
     };
     let view: Rc<dyn LocalApi> = Rc::new(view);

@@ -19,6 +19,7 @@ use super::retry;
 use super::traffic::Traffic;
 use crate::api::{Decode, UriScheme, decode};
 use crate::error::ErrorChain;
+use crate::metrics::{self, Count, Timed};
 use crate::net::Dialer;
 use crate::rpc::{Attempt, Connector, Signal, live};
 use crate::rt;
@@ -138,11 +139,18 @@ impl Client {
         let answer = rt::deadline(end.saturating_duration_since(Instant::now()), answer).await;
         let Ok(answer) = answer else { return Err(self.give_up(ongoing, begun)) };
         let (head, content) = answer?;
+        self.note(request, head.status, begun);
         let content = if head.is_gzip { gzip::inflate(&content, LARGEST)? } else { content };
         match head.is_success() {
             true => Ok(Answer { content }),
             false => Err(self.refused(head.error(&content), &ongoing.link)),
         }
+    }
+
+    fn note(&self, request: &Request, code: u16, begun: Instant) {
+        let (host, method) = (self.inner.way.server.borrow(), request.method());
+        metrics::count(Count::RestRequests, &[&code.to_string(), &host, method]);
+        metrics::took(Timed::RestRequests, &[&host, method], begun.elapsed());
     }
 
     async fn begin(&self, request: &Request, left: Duration) -> Result<(Ongoing, Instant), ApiError> {

@@ -58,6 +58,10 @@ impl Request {
         Self { method, path, content, accept: "application/json", accepts_gzip: false, limit: LIMIT }
     }
 
+    pub(super) fn method(&self) -> &'static str {
+        self.method
+    }
+
     /// Adds to the query; the value is escaped.
     pub(crate) fn with_query(mut self, name: &str, value: &str) -> Self {
         self.path.push(if self.path.contains('?') { '&' } else { '?' });

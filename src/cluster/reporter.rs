@@ -11,6 +11,7 @@ use super::mirrors::{self, MirrorStep};
 use super::reports::{Job, Reports, Target, What};
 use crate::api::{Pod, PodStatus, PodUid, Time};
 use crate::apiserver::{ApiError, Client, Patch, Request};
+use crate::metrics::{self, Timed};
 use crate::pods::{MirrorDone, ReportDone, ReportOutcome, SourcePod, SyncEvent};
 use crate::rt;
 use crate::status::reported;
@@ -126,7 +127,11 @@ impl Reporter {
         for job in self.reports.next(now) {
             let (client, inbox) = (self.client.clone(), self.inbox.clone());
             self.tasks.push(rt::spawn(async move {
+                let begun = Instant::now();
                 let outcome = report(&client, &job).await;
+                if matches!((&job.what, &outcome), (What::Patch(_), ReportOutcome::Accepted { .. })) {
+                    metrics::took(Timed::StatusSyncs, &[], begun.elapsed());
+                }
                 let done = ReportDone { pod: job.pod, outcome };
                 // The loop is gone only when the process ends.
                 let _ = inbox.send(SyncEvent::Reported(done)).await;

@@ -1,8 +1,9 @@
 //! One call to the runtime: encode, send, decode.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Error;
+use crate::metrics::{self, Count, Timed};
 use crate::rpc;
 use crate::wire::protobuf::{DecodeError, Message, decode_into};
 
@@ -14,7 +15,10 @@ pub(super) async fn call<M: Message + Default>(
     request: Vec<u8>,
     timeout: Duration,
 ) -> Result<M, Error> {
-    let answer = match client.unary(path, request, timeout).await {
+    let begun = Instant::now();
+    let answer = client.unary(path, request, timeout).await;
+    note(path, begun, answer.is_ok());
+    let answer = match answer {
         Ok(answer) => answer,
         Err(error) => return Err(Error::rpc(path, subject, error)),
     };
@@ -22,6 +26,48 @@ pub(super) async fn call<M: Message + Default>(
     read(&mut message, &answer, path, subject)?;
     Ok(message)
 }
+
+/// Counts the call under the name that upstream has for it.
+pub(super) fn note(path: &'static str, begun: Instant, is_good: bool) {
+    let method = path.rsplit('/').next().unwrap_or(path);
+    let known = OPERATIONS.iter().find(|(name, _)| *name == method);
+    let operation = known.map_or(method, |(_, operation)| operation);
+    metrics::count(Count::RuntimeOperations, &[operation]);
+    metrics::took(Timed::RuntimeOperations, &[operation], begun.elapsed());
+    if !is_good {
+        metrics::count(Count::RuntimeErrors, &[operation]);
+    }
+}
+
+/// Upstream's words (`instrumented_services.go`).
+const OPERATIONS: [(&str, &str); 26] = [
+    ("ContainerStats", "container_stats"),
+    ("ContainerStatus", "container_status"),
+    ("CreateContainer", "create_container"),
+    ("ExecSync", "exec_sync"),
+    ("ImageFsInfo", "image_fs_info"),
+    ("ImageStatus", "image_status"),
+    ("ListContainerStats", "list_container_stats"),
+    ("ListContainers", "list_containers"),
+    ("ListImages", "list_images"),
+    ("ListPodSandbox", "list_podsandbox"),
+    ("ListPodSandboxStats", "list_podsandbox_stats"),
+    ("PodSandboxStatus", "podsandbox_status"),
+    ("PullImage", "pull_image"),
+    ("RemoveContainer", "remove_container"),
+    ("RemoveImage", "remove_image"),
+    ("RemovePodSandbox", "remove_podsandbox"),
+    ("ReopenContainerLog", "reopen_container_log"),
+    ("RunPodSandbox", "run_podsandbox"),
+    ("RuntimeConfig", "runtime_config"),
+    ("StartContainer", "start_container"),
+    ("Status", "status"),
+    ("StopContainer", "stop_container"),
+    ("StopPodSandbox", "stop_podsandbox"),
+    ("UpdateContainerResources", "update_container"),
+    ("UpdateRuntimeConfig", "update_runtime_config"),
+    ("Version", "version"),
+];
 
 /// Reads an answer to the call `path`.
 pub(super) fn read(message: &mut dyn Message, answer: &[u8], path: &'static str, subject: &str) -> Result<(), Error> {

@@ -10,6 +10,7 @@ pub(crate) mod kernel_log;
 pub(crate) mod memory_stalls;
 pub(crate) mod mounts;
 pub(crate) mod open_inside;
+pub(crate) mod own_process;
 pub(crate) mod pidfd;
 pub(crate) mod process;
 pub(crate) mod program;

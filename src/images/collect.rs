@@ -8,6 +8,7 @@ use super::garbage::{InUse, Unused, not_enough, to_free};
 use super::service::Service;
 use crate::cri::v1::{FilesystemUsage, ImageSpec};
 use crate::host::file_system::{Room, room};
+use crate::metrics::{self, Count};
 use crate::rt;
 
 /// What keeps the garbage collection of images from doing its part.
@@ -46,12 +47,12 @@ impl<S: Service> Images<S> {
         let unused = self.unused(in_use, now).await?;
         let (overdue, rest): (Vec<_>, Vec<_>) =
             unused.into_iter().partition(|image| image.is_overdue(self.gc.max_age, now));
-        self.remove(overdue, u64::MAX).await.1?;
+        self.remove(overdue, u64::MAX, "age").await.1?;
         let room = self.room().await?;
         let Some(wanted) = to_free(room, &self.gc) else { return Ok(()) };
         log!(info, "making room by removing images", bytes = wanted, capacity = room.capacity, free = room.available);
         let ripe = rest.into_iter().filter(|image| image.is_ripe(self.gc.min_age, now)).collect();
-        let (freed, removed) = self.remove(ripe, wanted).await;
+        let (freed, removed) = self.remove(ripe, wanted, "space").await;
         removed?;
         if freed < wanted { Err(CollectError::NotEnough(not_enough(room, freed))) } else { Ok(()) }
     }
@@ -61,7 +62,7 @@ impl<S: Service> Images<S> {
         let now = Instant::now();
         let unused = self.unused(in_use, now).await?;
         let ripe = unused.into_iter().filter(|image| image.is_ripe(self.gc.min_age, now)).collect();
-        let (freed, removed) = self.remove(ripe, bytes).await;
+        let (freed, removed) = self.remove(ripe, bytes, "space").await;
         removed.map(|()| freed)
     }
 
@@ -79,7 +80,7 @@ impl<S: Service> Images<S> {
     }
 
     /// Until so many bytes are freed; how many were. One that cannot be removed keeps no other.
-    async fn remove(&self, unused: Vec<Unused>, bytes: u64) -> (u64, Result<(), CollectError>) {
+    async fn remove(&self, unused: Vec<Unused>, bytes: u64, why: &str) -> (u64, Result<(), CollectError>) {
         let mut freed: u64 = 0;
         let mut errors = Vec::new();
         for image in unused {
@@ -88,6 +89,7 @@ impl<S: Service> Images<S> {
             }
             match self.service.remove(&ImageSpec { image: image.id.clone(), ..ImageSpec::default() }).await {
                 Ok(()) => {
+                    metrics::count(Count::ImagesCollected, &[why]);
                     log!(info, "removed an image that nothing uses", image = image.id, bytes = image.size);
                     freed = freed.saturating_add(image.size);
                     self.records.forget(&image.id).await;

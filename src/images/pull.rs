@@ -9,6 +9,7 @@ use super::{Images, PresentImage, pull_error, pull_policy, unreachable};
 use crate::api::{EventKind, Reason};
 use crate::config::{CredentialsVerification, go_duration};
 use crate::cri::v1::ImageSpec;
+use crate::metrics::{self, Timed};
 use crate::pods::Waiting;
 use crate::rt;
 use crate::time::Backoff;
@@ -56,6 +57,7 @@ impl<S: Service> Images<S> {
                 self.pulled.set(true);
                 let described = self.described(order, image_ref).await?;
                 let size = described.size;
+                metrics::took(Timed::ImagePulls, &[size_bucket(size)], now - begun);
                 let what = format!(
                     "Successfully pulled image {image:?} in {took} ({with_wait} including waiting). Image size: {size} bytes."
                 );
@@ -190,6 +192,26 @@ impl<S: Service> Images<S> {
             None => Err(self.inspect_error(order, "the runtime does not have what it has just pulled")),
         }
     }
+}
+
+/// Upstream's classes of images (`GetImageSizeBucket`).
+fn size_bucket(bytes: u64) -> &'static str {
+    const MB: u64 = 1024 * 1024;
+    const GB: u64 = 1024 * MB;
+    let classes = [
+        (10 * MB, "0-10MB"),
+        (100 * MB, "10MB-100MB"),
+        (500 * MB, "100MB-500MB"),
+        (GB, "500MB-1GB"),
+        (5 * GB, "1GB-5GB"),
+        (10 * GB, "5GB-10GB"),
+        (20 * GB, "10GB-20GB"),
+        (30 * GB, "20GB-30GB"),
+        (40 * GB, "30GB-40GB"),
+        (60 * GB, "40GB-60GB"),
+        (100 * GB, "60GB-100GB"),
+    ];
+    classes.iter().find(|(most, _)| bytes < *most).map_or("GT100GB", |(_, class)| class)
 }
 
 const FIRST_REMINDER: Duration = Duration::from_secs(30);

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::time::Instant;
 
 use crate::api::{Container, EventKind, Pod, Reason, VolumeSource, qos_class};
 use crate::cgroups::CgroupName;
@@ -21,6 +22,7 @@ use crate::kuberuntime::security_context::ImageUser;
 use crate::kuberuntime::tell::{words, words_with_code};
 use crate::kuberuntime::user_namespace::share_users;
 use crate::kuberuntime::{Action, CancelWatch, Place, Plan, PodRuntime};
+use crate::metrics::{self, Count, Timed};
 use crate::pods::{ObservedPod, Waiting};
 
 /// What came of a plan.
@@ -76,10 +78,12 @@ impl PodRuntime {
                 Action::KillPod => self.kill_pod(Some(pod), observed, None).await.map_err(|error| one_line(&error)),
                 Action::CreateSandbox { attempt } => match self.create_sandbox(pod, *attempt).await {
                     Ok(created) => {
+                        metrics::count(Count::StartedPods, &[]);
                         sandbox = Some(created);
                         Ok(())
                     }
                     Err(failure) => {
+                        metrics::count(Count::StartedPodsErrors, &[]);
                         let message = format!("Failed to create pod sandbox: {failure}");
                         let reason = Reason::FAILED_CREATE_POD_SANDBOX;
                         self.tell_of_pod(&pod.metadata.uid, EventKind::Warning, reason, message);
@@ -114,6 +118,7 @@ impl PodRuntime {
                     let start =
                         Start { pod, container, place: *place, sandbox, observed, restart_count: *restart_count };
                     let waiting = self.start_container(&start, volumes, cancel).await.err();
+                    note_start(*place, waiting.as_ref());
                     if let Some(waiting) = &waiting {
                         self.tell_waiting(&pod.metadata.uid, &container.name, waiting);
                     }
@@ -176,7 +181,9 @@ impl PodRuntime {
             self.tell_of_node(EventKind::Warning, Reason::CHECK_LIMITS_FOR_RESOLV_CONF, message);
         }
         let handler = self.handler(pod)?;
+        let begun = Instant::now();
         let id = self.cri.run_pod_sandbox(&config, &handler).await.map_err(|error| words_with_code(&error))?;
+        metrics::took(Timed::Sandboxes, &[&handler], begun.elapsed());
         let ips = if pod.spec.host_network {
             self.node.node_ips.clone()
         } else {
@@ -289,6 +296,16 @@ impl PodRuntime {
         let (uid, name) = (&started.pod.metadata.uid, &started.container.name);
         self.tell(uid, name, EventKind::Normal, Reason::STARTED, "Container started");
         self.after_start(started, cancel).await
+    }
+}
+
+/// What has not been tried is no error.
+fn note_start(place: Place, waiting: Option<&Waiting>) {
+    let kind = if matches!(place, Place::Init(_)) { "init_container" } else { "container" };
+    match waiting {
+        None => metrics::count(Count::StartedContainers, &[kind]),
+        Some(waiting) if waiting.reason == Reason::CONTAINER_CREATING => {}
+        Some(waiting) => metrics::count(Count::StartedContainersErrors, &[waiting.reason.as_str(), kind]),
     }
 }
 

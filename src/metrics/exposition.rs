@@ -109,13 +109,13 @@ impl Exposition {
     pub(crate) fn histogram(
         &mut self,
         labels: &Labels,
-        buckets: impl Iterator<Item = (Number, u64)>,
+        buckets: impl Iterator<Item = (&'static str, u64)>,
         count: u64,
         sum: Number,
     ) {
         self.begin();
         for (bound, count) in buckets {
-            self.line("_bucket", labels, Some(("le", &bound.to_string())), Number::Whole(count));
+            self.line("_bucket", labels, Some(("le", bound)), Number::Whole(count));
         }
         self.line("_bucket", labels, Some(("le", "+Inf")), Number::Whole(count));
         self.line("_sum", labels, None, sum);

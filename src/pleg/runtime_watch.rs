@@ -7,7 +7,9 @@ use async_channel::Sender;
 
 use crate::cri;
 use crate::error::ErrorChain;
+use crate::host::clock;
 use crate::kuberuntime::PodRuntime;
+use crate::metrics::{self, Timed};
 use crate::pleg::runtime_events;
 use crate::pods::{RuntimeState, SyncEvent};
 use crate::rpc;
@@ -27,6 +29,8 @@ struct Standing {
     events: Option<rt::Task<()>>,
     /// The runtime has said who makes control groups, or cannot say.
     cgroup_driver: bool,
+    /// When everything was looked at last.
+    relisted: Option<Instant>,
 }
 
 /// `period` is how often everything is looked at although nothing happened: the safety net below the watches.
@@ -104,7 +108,13 @@ async fn look(
     }
     // Before the relist, so that nothing can happen between what that sees and the first event.
     standing.events.get_or_insert_with(|| rt::spawn(runtime_events::run(Rc::clone(runtime), inbox.clone())));
+    let begun = Instant::now();
     let relist = runtime.relist().await?;
+    metrics::took(Timed::PlegRelists, &[], begun.elapsed());
+    if let Some(last) = standing.relisted.replace(begun) {
+        metrics::took(Timed::PlegIntervals, &[], begun.saturating_duration_since(last));
+    }
+    metrics::relisted(clock::now().unix_seconds());
     let complete = relist.unseen.is_empty() && standing.cgroup_driver;
     // The loop is gone only when the process ends.
     let _ = inbox.send(SyncEvent::Relisted(relist)).await;

@@ -6,6 +6,7 @@
 
 mod clean_up_pod;
 mod look_at_pod;
+mod pace;
 mod refresh_volumes;
 mod restart_backoff;
 mod situation;
@@ -25,6 +26,8 @@ use async_channel::Sender;
 use crate::api::{Container, EventKind, Pod, PodUid, Reason};
 use crate::container_manager::ContainerManager;
 use crate::kuberuntime::{Action, Cancel, Plan, PodRuntime, remains};
+use crate::metrics::{self, Count};
+use crate::pod_workers::pace::Pace;
 use crate::pod_workers::restart_backoff::{Key, RestartBackoff};
 use crate::pod_workers::worker::{Next, Work};
 use crate::pods::{ObservedCache, ObservedContainer, ObservedPod, PodEvent, RuntimeState, SyncEvent, WorkResult};
@@ -64,6 +67,7 @@ struct Entry {
     groupless: Option<String>,
     /// Pods that end to make room for this one, which begins when they have.
     waits_for: Vec<PodUid>,
+    pace: Pace,
 }
 
 /// Whether containers that run are being given other resources.
@@ -210,6 +214,7 @@ impl PodWorkers {
         if self.workers.contains_key(&observed.uid) {
             return;
         }
+        metrics::count(Count::OrphanedPods, &[]);
         let worker = Worker::orphan(Identity::of(observed), observed.grace().unwrap_or(DEFAULT_GRACE));
         self.workers.insert(observed.uid.clone(), Entry::new(worker, true));
         self.touch(&observed.uid);
@@ -284,6 +289,7 @@ impl PodWorkers {
                 if entry.resizing != Resizing::No {
                     entry.resizing = failure.clone().map_or(Resizing::No, Resizing::Failed);
                 }
+                entry.pace.synced(containers.iter().all(|(_, waiting)| waiting.is_none()) && failure.is_none(), now);
                 match failure {
                     Some(failure) => entry.worker.failed(failure.clone(), now, stretch),
                     None => entry.worker.succeeded(kind, false, now),
@@ -434,6 +440,7 @@ impl PodWorkers {
     fn begin(&mut self, uid: &PodUid, work: Work, observed: Option<Rc<ObservedPod>>, now: Instant) {
         let Some(entry) = self.workers.get_mut(uid) else { return };
         entry.begun = true;
+        let begun = entry.pace.begins(&work, observed.is_some(), now);
         entry.worker.begun(&work, now);
         let identity = entry.worker.identity.clone();
         let observed = observed
@@ -467,6 +474,7 @@ impl PodWorkers {
                 }
                 (Work::CleanUp { purge }, _) => clean_up_pod::clean_up_pod(&runtime, &groups, &observed, purge).await,
             };
+            begun.ended();
             // The loop outlives its workers; it is gone only when the process ends.
             let _ = inbox.send(SyncEvent::WorkDone(done)).await;
         });
@@ -511,6 +519,7 @@ impl Entry {
             resizing: Resizing::No,
             groupless: None,
             waits_for: Vec::new(),
+            pace: Pace::new(Instant::now()),
         }
     }
 

@@ -24,6 +24,7 @@ use async_channel::Sender;
 use crate::api::{Container, Pod, PodUid};
 use crate::cri::RuntimeService;
 use crate::host::{clock, process};
+use crate::metrics;
 use crate::net::Dialer;
 use crate::pods::{ContainerState, ObservedContainer, ObservedPod, ProbeKind, ProbeResult, SyncEvent};
 use crate::probes::book::{Book, Found, container_at, probe_of, with_probes};
@@ -113,7 +114,10 @@ impl Probes {
     }
 
     pub(crate) fn forget(&mut self, uid: &PodUid) {
-        self.pods.remove(uid);
+        if let Some(gone) = self.pods.remove(uid) {
+            let metadata = &gone.pod.metadata;
+            metrics::forget_probes(&metadata.namespace, &metadata.name);
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::api::{EventKind, Pod};
+use crate::metrics::{self, Count, Timed};
 use crate::pods::{PodEvent, ProbeKind, ProbeResult, SyncEvent};
 use crate::probes::book::{container_at, probe_of};
 use crate::probes::outcome::Outcome;
@@ -66,7 +67,9 @@ async fn ask(prober: &Prober, work: &Assignment) -> Option<bool> {
     let probe = probe_of(container, work.kind)?;
     let mut outcome = Outcome::Passed;
     for _ in 0..TRIES {
+        let begun = Instant::now();
         outcome = prober.ask(container, probe, &work.container_id, work.ip).await;
+        note(work, &container.name, &outcome, begun);
         if outcome.passed().is_some() {
             break;
         }
@@ -78,6 +81,22 @@ async fn ask(prober: &Prober, work: &Assignment) -> Option<bool> {
         let _ = prober.inbox.try_send(SyncEvent::Happened(event));
     }
     outcome.passed()
+}
+
+/// As upstream counts them: each question, and of those that were passed how long they took.
+fn note(work: &Assignment, container: &str, outcome: &Outcome, begun: Instant) {
+    let metadata = &work.pod.metadata;
+    let (namespace, pod, uid) = (metadata.namespace.as_str(), metadata.name.as_str(), metadata.uid.as_str());
+    let kind = work.kind.to_string();
+    let result = match outcome.passed() {
+        Some(true) => "successful",
+        Some(false) => "failed",
+        None => "unknown",
+    };
+    metrics::count(Count::Probes, &[container, namespace, pod, uid, &kind, result]);
+    if outcome.passed() == Some(true) {
+        metrics::took(Timed::Probes, &[container, namespace, pod, &kind], begun.elapsed());
+    }
 }
 
 fn result(work: &Assignment, passed: bool) -> ProbeResult {

@@ -7,6 +7,8 @@
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/pods      {"pods": [PodEntry, ...]}
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/events    a v1.EventList
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/stats/summary
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/metrics
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/metrics/probes
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/metrics/resource
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/metrics/cadvisor
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/containerLogs/default/web-node1/main?follow=true

@@ -6,6 +6,8 @@ use crate::metrics;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Page {
     Cadvisor,
+    Metrics,
+    Probes,
     Resource,
     Summary { only_cpu_and_memory: bool },
 }
@@ -14,7 +16,9 @@ impl Page {
     /// `None` for a path that is no page's.
     pub(super) fn of(path: &str, query: &str) -> Option<Self> {
         match path {
+            "/metrics" => Some(Self::Metrics),
             "/metrics/cadvisor" => Some(Self::Cadvisor),
+            "/metrics/probes" => Some(Self::Probes),
             "/metrics/resource" => Some(Self::Resource),
             "/stats/summary" | "/stats/summary/" => {
                 let values = query.split('&').filter_map(|part| part.strip_prefix("only_cpu_and_memory="));
@@ -28,7 +32,7 @@ impl Page {
 
     pub(super) fn content_type(self) -> &'static str {
         match self {
-            Self::Cadvisor | Self::Resource => metrics::CONTENT_TYPE,
+            Self::Cadvisor | Self::Metrics | Self::Probes | Self::Resource => metrics::CONTENT_TYPE,
             Self::Summary { .. } => "application/json",
         }
     }
@@ -50,6 +54,7 @@ mod tests {
             assert_eq!(Page::of("/stats/summary", query), summary(only), "{query}");
         }
         assert_eq!(Page::of("/metrics/resource", "x"), Some(Page::Resource));
+        assert_eq!(Page::of("/metrics", ""), Some(Page::Metrics));
         assert_eq!(Page::of("/metrics/x", ""), None);
     }
 }

@@ -260,7 +260,6 @@ impl Stats {
                 rate(&container.id, &mut container.figures);
             }
         }
-        drop(rate);
         rates.end_look();
     }
 }

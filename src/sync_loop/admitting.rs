@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use crate::admission::Rejection;
 use crate::api::{EventKind, Pod, PodUid, Reason};
+use crate::metrics::{self, Count};
 use crate::pod_sources::static_pod::is_own_uid;
 use crate::pod_workers::State;
 use crate::pods::PodEvent;
@@ -71,6 +72,7 @@ impl SyncLoop {
                 self.preempt(uid, victims, now);
             }
             Err(Rejection { reason, message }) => {
+                metrics::count(Count::AdmissionRejections, &[reason.as_str()]);
                 let told = format!("Pod was rejected: {message}");
                 let failed = Failed { reason: reason.clone(), message: told.into(), disruption: None };
                 self.on_happened(PodEvent::of_pod(uid, EventKind::Warning, reason, message), now);

@@ -23,6 +23,7 @@ use crate::eviction::{
 use crate::host::clock;
 use crate::host::memory_stalls::{MEMORY_PRESSURE, MemoryStalls};
 use crate::kuberuntime::PodRuntime;
+use crate::metrics::{self, Count};
 use crate::pod_workers::State;
 use crate::pods::{NodeEvent, PodEvent, PodEviction, PressureLook, SyncEvent};
 use crate::rt;
@@ -350,6 +351,7 @@ impl Look {
             measured.map(|(candidate, usage)| Measured { pod: &candidate.pod, usage: usage.as_ref() }).collect();
         rank(&mut pods, resource, parts);
         let gone = pods.first()?;
+        metrics::count(Count::Evictions, &[first.signal.as_str()]);
         Some(PodEviction {
             uid: gone.pod.metadata.uid.clone(),
             message: node_was_low(resource, starved, seen, gone),

@@ -6,6 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::Books;
+use crate::apiserver::Client;
+use crate::certificates::CertificateBook;
 use crate::kuberuntime::PodRuntime;
 use crate::server::Page;
 use crate::stats::{Question, Stats, Subject};
@@ -14,11 +16,16 @@ pub(crate) struct NodeFigures {
     pub(crate) books: Rc<RefCell<Books>>,
     pub(crate) runtime: Rc<PodRuntime>,
     pub(crate) stats: Stats,
+    /// `None` without a cluster.
+    pub(crate) cluster: Option<Client>,
+    pub(crate) certificates: Rc<CertificateBook>,
 }
 
 impl NodeFigures {
     pub(super) async fn page(self: Rc<Self>, page: Page) -> Vec<u8> {
         let question = match page {
+            Page::Metrics => return self.agent_page(),
+            Page::Probes => return self.probes_page(),
             Page::Cadvisor => Question::Cadvisor,
             Page::Resource => Question::Resource,
             Page::Summary { only_cpu_and_memory } => Question::Summary { only_cpu_and_memory },

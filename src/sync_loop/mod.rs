@@ -4,6 +4,7 @@
 //! back as an event.
 
 mod admitting;
+mod agent_page;
 mod books;
 mod cluster;
 mod eviction;

@@ -87,6 +87,17 @@ fn what_a_pod_uses_is_told_as_it_is() {
     let table = node.ask(&["top", "-n", "default"]).unwrap();
     let row = table.lines().find(|line| line.starts_with("default") && line.contains("busy")).unwrap();
     assert!(row.contains("Mi"), "{table}");
+    let own = parsed::parse(&node.page("/metrics"));
+    assert_eq!(own["kubelet_running_pods"].value(&[]), 2.0);
+    assert_eq!(own["kubelet_desired_pods"].value(&[("static", "true")]), 2.0);
+    assert_eq!(own["kubelet_started_containers_total"].value(&[("container_type", "container")]), 2.0);
+    assert_eq!(own["kubelet_runtime_operations_total"].value(&[("operation_type", "run_podsandbox")]), 2.0);
+    let starts = own["kubelet_pod_start_duration_seconds"].samples.iter().find(|sample| sample.0.ends_with("_count"));
+    assert_eq!(starts.unwrap().2, 2.0);
+    for (name, family) in own.iter().filter(|(name, _)| !name.starts_with("process_") && !name.starts_with("coracle_"))
+    {
+        assert!(!family.help.is_empty() && !family.label_names().is_empty(), "{name}");
+    }
     // A pod that has gone is not told of any more.
     node.remove_manifest("idle");
     node.wait_until_gone("idle");
@@ -110,4 +121,28 @@ fn what_volumes_hold_is_found_within_the_time_of_a_question() {
     assert_eq!(volume["name"], "data");
     let used = volume["usedBytes"].as_u64().unwrap();
     assert!((5 << 20..6 << 20).contains(&used), "{volume}");
+}
+
+#[test]
+fn probes_are_counted_for_as_long_as_there_is_a_pod_to_ask() {
+    let node = Node::start();
+    let probes = "livenessProbe: {exec: {command: ['true']}, periodSeconds: 1}, \
+                  readinessProbe: {exec: {command: ['false']}, periodSeconds: 1, failureThreshold: 1000}";
+    node.apply(&Manifest::new("web").container_with("main", STAY, probes));
+    let count = |kind: &str, result: &str| {
+        let families = parsed::parse(&node.page("/metrics/probes"));
+        let labels = [("probe_type", kind), ("result", result), ("container", "main")];
+        let is_it = |sample: &&(String, parsed::Series, f64, Option<i64>)| {
+            labels.iter().all(|(name, value)| sample.1.get(*name).is_some_and(|has| has == value))
+        };
+        families.get("prober_probe_total")?.samples.iter().find(is_it).map(|sample| sample.2)
+    };
+    wait_for("both to have been asked twice", PATIENCE, || {
+        let twice = |kind, result| count(kind, result).is_some_and(|count| count >= 2.0);
+        (twice("Liveness", "successful") && twice("Readiness", "failed")).then_some(())
+    });
+    node.remove_manifest("web");
+    node.wait_until_gone("web");
+    let families = parsed::parse(&node.page("/metrics/probes"));
+    assert_eq!(families.keys().collect::<Vec<_>>(), ["process_start_time_seconds"]);
 }

@@ -1,0 +1,201 @@
+//! Where it is counted: on the thread that runs everything asynchronous, in plain numbers.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use super::counted::{Count, Described, Timed};
+use super::{Exposition, Kind, Labels, Number};
+
+#[derive(Default)]
+struct Registry {
+    counts: Vec<Counted>,
+    times: Vec<Measured>,
+    /// Seconds since 1970.
+    last_relist: Option<i64>,
+}
+
+struct Counted {
+    what: Count,
+    labels: Box<[Box<str>]>,
+    count: u64,
+}
+
+struct Measured {
+    what: Timed,
+    labels: Box<[Box<str>]>,
+    /// Of each bucket by itself; those beyond the last are only in the count.
+    buckets: Box<[u32]>,
+    count: u64,
+    nanos: u64,
+}
+
+thread_local! {
+    static REGISTRY: RefCell<Registry> = RefCell::default();
+}
+
+/// One more. What is counted on other threads is not seen. There are few series of one name: they are found by looking at
+/// one after the other.
+pub(crate) fn count(what: Count, labels: &[&str]) {
+    with(|registry| match registry.counts.iter_mut().find(|one| one.what == what && is_of(&one.labels, labels)) {
+        Some(one) => one.count = one.count.saturating_add(1),
+        None => registry.counts.push(Counted { what, labels: owned(labels), count: 1 }),
+    });
+}
+
+/// It took so long this time.
+pub(crate) fn took(what: Timed, labels: &[&str], time: Duration) {
+    let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let bounds = what.buckets();
+    with(|registry| {
+        let known = registry.times.iter().position(|one| one.what == what && is_of(&one.labels, labels));
+        let place = known.unwrap_or_else(|| {
+            let buckets = vec![0; bounds.len()].into_boxed_slice();
+            registry.times.push(Measured { what, labels: owned(labels), buckets, count: 0, nanos: 0 });
+            registry.times.len() - 1
+        });
+        let Some(one) = registry.times.get_mut(place) else { return };
+        one.count = one.count.saturating_add(1);
+        one.nanos = one.nanos.saturating_add(nanos);
+        let bucket = bounds.iter().position(|(_, bound)| nanos <= *bound);
+        if let Some(bucket) = bucket.and_then(|bucket| one.buckets.get_mut(bucket)) {
+            *bucket = bucket.saturating_add(1);
+        }
+    });
+}
+
+/// Everything in the runtime was looked at.
+pub(crate) fn relisted(now: i64) {
+    with(|registry| registry.last_relist = Some(now));
+}
+
+pub(crate) fn last_relist() -> Option<i64> {
+    with(|registry| registry.last_relist)
+}
+
+/// Nobody asks this pod's containers any more.
+pub(crate) fn forget_probes(namespace: &str, pod: &str) {
+    let is_its = |labels: &[Box<str>]| {
+        labels.get(1).is_some_and(|label| **label == *namespace) && labels.get(2).is_some_and(|label| **label == *pod)
+    };
+    with(|registry| {
+        registry.counts.retain(|one| one.what != Count::Probes || !is_its(&one.labels));
+        registry.times.retain(|one| one.what != Timed::Probes || !is_its(&one.labels));
+    });
+}
+
+/// All of it but what is counted of probes.
+pub(crate) fn write(page: &mut Exposition) {
+    with(|registry| {
+        Count::ALL.into_iter().for_each(|what| write_count(page, registry, what));
+        Timed::ALL.into_iter().for_each(|what| write_times(page, registry, what));
+    });
+}
+
+pub(crate) fn write_probes(page: &mut Exposition) {
+    with(|registry| {
+        write_times(page, registry, Timed::Probes);
+        write_count(page, registry, Count::Probes);
+    });
+}
+
+fn write_count(page: &mut Exposition, registry: &Registry, what: Count) {
+    let described = what.described();
+    page.family(described.name, Kind::Counter, described.help);
+    let mut of_it = registry.counts.iter().filter(|one| one.what == what).peekable();
+    // What has no labels is there from the beginning.
+    if of_it.peek().is_none() && described.labels.is_empty() {
+        page.sample(&Labels::default(), Number::Whole(0));
+    }
+    for one in of_it {
+        page.sample(&shown(described, &one.labels), Number::Whole(one.count));
+    }
+}
+
+fn write_times(page: &mut Exposition, registry: &Registry, what: Timed) {
+    let described = what.described();
+    page.family(described.name, Kind::Histogram, described.help);
+    for one in registry.times.iter().filter(|one| one.what == what) {
+        let mut sum: u64 = 0;
+        let buckets = what.buckets().iter().zip(&one.buckets).map(|((bound, _), count)| {
+            sum = sum.saturating_add(u64::from(*count));
+            (*bound, sum)
+        });
+        page.histogram(&shown(described, &one.labels), buckets, one.count, Number::Nanos(one.nanos));
+    }
+}
+
+fn shown(described: Described, labels: &[Box<str>]) -> Labels {
+    let labels = described.labels.iter().zip(labels);
+    labels.fold(Labels::default(), |all, (name, value)| all.with(name, value))
+}
+
+fn with<T>(work: impl FnOnce(&mut Registry) -> T) -> T
+where
+    T: Default,
+{
+    // A thread that ends has nothing to count any more.
+    REGISTRY.try_with(|registry| work(&mut registry.borrow_mut())).unwrap_or_default()
+}
+
+fn is_of(known: &[Box<str>], labels: &[&str]) -> bool {
+    known.len() == labels.len() && known.iter().zip(labels).all(|(known, label)| **known == **label)
+}
+
+fn owned(labels: &[&str]) -> Box<[Box<str>]> {
+    labels.iter().map(|&label| Box::from(label)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::parsed;
+
+    // Each test has a thread, and so counts of its own.
+    fn page(write: fn(&mut Exposition)) -> String {
+        let mut page = Exposition::default();
+        write(&mut page);
+        String::from_utf8(page.into_bytes()).unwrap()
+    }
+
+    #[test]
+    fn what_has_no_labels_is_there_from_the_beginning_and_what_has_some_when_it_is_counted() {
+        let families = parsed::parse(&page(write));
+        assert_eq!(families["kubelet_started_pods_total"].value(&[]), 0.0);
+        assert!(!families.contains_key("kubelet_evictions") && !families.contains_key("prober_probe_total"));
+        count(Count::Evictions, &["memory.available"]);
+        count(Count::Evictions, &["nodefs.available"]);
+        count(Count::Evictions, &["memory.available"]);
+        let families = parsed::parse(&page(write));
+        assert_eq!(families["kubelet_evictions"].value(&[("eviction_signal", "memory.available")]), 2.0);
+    }
+
+    #[test]
+    fn buckets_hold_what_took_no_longer() {
+        for millis in [1, 5, 6, 30, 60_000] {
+            took(Timed::PlegRelists, &[], Duration::from_millis(millis));
+        }
+        let families = parsed::parse(&page(write));
+        let family = &families["kubelet_pleg_relist_duration_seconds"];
+        for (bound, count) in [("0.005", 2.0), ("0.01", 3.0), ("0.025", 3.0), ("0.05", 4.0), ("10", 4.0), ("+Inf", 5.0)]
+        {
+            assert_eq!(family.value(&[("le", bound)]), count, "{bound}");
+        }
+        let sum = family.samples.iter().find(|sample| sample.0.ends_with("_sum")).unwrap();
+        assert_eq!(sum.2, 60.042);
+    }
+
+    #[test]
+    fn of_a_pod_that_is_gone_nothing_is_told_of_its_probes() {
+        let labels = |pod| ["main", "default", pod, "uid", "Liveness", "successful"];
+        for pod in ["a", "b"] {
+            count(Count::Probes, &labels(pod));
+            took(Timed::Probes, &["main", "default", pod, "Liveness"], Duration::ZERO);
+        }
+        forget_probes("default", "a");
+        let families = parsed::parse(&page(write_probes));
+        assert_eq!(families["prober_probe_total"].samples.len(), 1);
+        assert_eq!(families["prober_probe_total"].value(&[("pod", "b")]), 1.0);
+        forget_probes("default", "b");
+        assert_eq!(page(write_probes), "");
+    }
+}

@@ -1,0 +1,245 @@
+//! `/metrics` and `/metrics/probes`: what the agent tells of itself.
+//!
+//! The names are upstream's where it has the same to tell. What of upstream's page is not here, and why, stands in
+//! `agent_page/tests.rs`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Books;
+use super::figures::NodeFigures;
+use crate::api::{KUBERNETES_VERSION, Pod, PodUid};
+use crate::apiserver::Client;
+use crate::certificates::CertificateBook;
+use crate::host::own_process::OwnProcess;
+use crate::metrics::{self, Exposition, Kind, Labels, Number};
+use crate::pods::{ContainerState, ObservedCache};
+
+/// What the pods' book says, at one moment.
+pub(super) struct AgentSight<'a> {
+    pub(super) node: &'a str,
+    pub(super) cgroup_v2: bool,
+    pub(super) books: &'a Books,
+    pub(super) seen: &'a ObservedCache,
+    pub(super) cluster: Option<&'a Client>,
+    pub(super) certificates: &'a CertificateBook,
+    pub(super) own: OwnProcess,
+}
+
+impl NodeFigures {
+    pub(super) fn agent_page(&self) -> Vec<u8> {
+        let (books, seen) = (self.books.borrow(), self.runtime.seen());
+        let node = &self.runtime.node;
+        page(&AgentSight {
+            node: &node.node_name,
+            cgroup_v2: node.cgroup_v2,
+            books: &books,
+            seen: &seen.borrow(),
+            cluster: self.cluster.as_ref(),
+            certificates: &self.certificates,
+            own: OwnProcess::read(),
+        })
+    }
+
+    pub(super) fn probes_page(&self) -> Vec<u8> {
+        let mut page = Exposition::default();
+        metrics::write_probes(&mut page);
+        started_at(&mut page, &OwnProcess::read(), ALPHA_START);
+        page.into_bytes()
+    }
+}
+
+pub(super) fn page(sight: &AgentSight<'_>) -> Vec<u8> {
+    let mut page = Exposition::default();
+    of_node(&mut page, sight);
+    of_pods(&mut page, sight);
+    of_containers(&mut page, sight.seen);
+    metrics::write(&mut page);
+    of_process(&mut page, &sight.own);
+    of_coracle(&mut page, sight);
+    page.into_bytes()
+}
+
+fn of_node(page: &mut Exposition, sight: &AgentSight<'_>) {
+    page.family("kubelet_node_name", Kind::Gauge, "[ALPHA] The node's name. The count is always 1.");
+    page.sample(&Labels::of(&[("node", sight.node)]), Number::Whole(1));
+    page.family("kubelet_cgroup_version", Kind::Gauge, "[ALPHA] cgroup version on the hosts.");
+    page.sample(&Labels::default(), Number::Whole(if sight.cgroup_v2 { 2 } else { 1 }));
+    page.family(
+        "kubernetes_build_info",
+        Kind::Gauge,
+        "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build \
+         date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
+    );
+    let mut version = KUBERNETES_VERSION.trim_start_matches('v').split('.');
+    let (major, minor) = (version.next().unwrap_or_default(), version.next().unwrap_or_default());
+    let platform = ["linux/", std::env::consts::ARCH].concat();
+    let build = Labels::of(&[
+        ("build_date", ""),
+        ("compiler", "rustc"),
+        ("git_commit", ""),
+        ("git_tree_state", ""),
+        ("git_version", KUBERNETES_VERSION),
+        ("go_version", ""),
+        ("major", major),
+        ("minor", minor),
+        ("platform", &platform),
+    ]);
+    page.sample(&build, Number::Whole(1));
+    if let Some(moment) = metrics::last_relist() {
+        let help = "[ALPHA] Timestamp in seconds when PLEG was last seen active.";
+        page.family("kubelet_pleg_last_seen_seconds", Kind::Gauge, help);
+        page.sample(&Labels::default(), Number::Signed(moment));
+    }
+}
+
+fn of_pods(page: &mut Exposition, sight: &AgentSight<'_>) {
+    let books = sight.books;
+    let is_over = |uid: &PodUid| books.statuses.status(uid).is_some_and(|status| status.phase.is_terminal());
+    let (mut desired, mut active, mut working) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let word = |pod: &Arc<Pod>| if pod.is_static() { "true" } else { "" };
+    for pod in books.sources.pods().map(|source| &source.pod) {
+        let is_over = is_over(books.running_uid(&pod.metadata.uid));
+        let lifecycle = if is_over { "terminated" } else { "sync" };
+        *desired.entry(word(pod)).or_default() += 1;
+        *active.entry(word(pod)).or_default() += u64::from(!is_over);
+        *working.entry(("desired", lifecycle, word(pod))).or_default() += 1;
+    }
+    for pod in books.ending.values() {
+        *working.entry(("orphan", "terminating", word(pod))).or_default() += 1;
+    }
+    let mut by_source = |name, help, counts: BTreeMap<&str, u64>| {
+        page.family(name, Kind::Gauge, help);
+        for (is_static, count) in counts {
+            page.sample(&Labels::of(&[("static", is_static)]), Number::Whole(count));
+        }
+    };
+    by_source(
+        "kubelet_active_pods",
+        "[ALPHA] The number of pods the kubelet considers active and which are being considered when admitting new pods. \
+         static is true if the pod is not from the apiserver.",
+        active,
+    );
+    by_source(
+        "kubelet_desired_pods",
+        "[ALPHA] The number of pods the kubelet is being instructed to run. static is true if the pod is not from the \
+         apiserver.",
+        desired,
+    );
+    page.family(
+        "kubelet_mirror_pods",
+        Kind::Gauge,
+        "[ALPHA] The number of mirror pods the kubelet will try to create (one per admitted static pod)",
+    );
+    let mirrors = u64::try_from(books.sources.mirrors().len()).unwrap_or(u64::MAX);
+    page.sample(&Labels::default(), Number::Whole(mirrors));
+    page.family(
+        "kubelet_working_pods",
+        Kind::Gauge,
+        "[ALPHA] Number of pods the kubelet is actually running, broken down by lifecycle phase, whether the pod is \
+         desired, orphaned, or runtime only (also orphaned), and whether the pod is static. An orphaned pod has been \
+         removed from local configuration or force deleted in the API and consumes resources that are not otherwise \
+         visible.",
+    );
+    for ((config, lifecycle, is_static), count) in working {
+        let labels = Labels::of(&[("config", config), ("lifecycle", lifecycle), ("static", is_static)]);
+        page.sample(&labels, Number::Whole(count));
+    }
+}
+
+fn of_containers(page: &mut Exposition, seen: &ObservedCache) {
+    let mut states = BTreeMap::new();
+    for container in seen.iter().flat_map(|pod| &pod.containers) {
+        let state = match container.state {
+            ContainerState::Created => "created",
+            ContainerState::Running { .. } => "running",
+            ContainerState::Exited(_) => "exited",
+            ContainerState::Unknown => "unknown",
+        };
+        *states.entry(state).or_default() += 1;
+    }
+    page.family("kubelet_running_containers", Kind::Gauge, "[ALPHA] Number of containers currently running");
+    for (state, count) in states {
+        page.sample(&Labels::of(&[("container_state", state)]), Number::Whole(count));
+    }
+    let pods = seen.iter().filter(|pod| pod.ready_sandbox().is_some()).count();
+    page.family("kubelet_running_pods", Kind::Gauge, "[ALPHA] Number of pods that have a running pod sandbox");
+    page.sample(&Labels::default(), Number::Whole(u64::try_from(pods).unwrap_or(u64::MAX)));
+}
+
+fn of_process(page: &mut Exposition, own: &OwnProcess) {
+    let cpu = own.cpu_ms.map(|ms| Number::Micros(ms.saturating_mul(1000)));
+    let whole = |value: Option<u64>| value.map(Number::Whole);
+    for (name, kind, help, value) in [
+        ("process_cpu_seconds_total", Kind::Counter, "Total user and system CPU time spent in seconds.", cpu),
+        ("process_max_fds", Kind::Gauge, "Maximum number of open file descriptors.", whole(own.most_files)),
+        ("process_open_fds", Kind::Gauge, "Number of open file descriptors.", whole(own.open_files)),
+        ("process_resident_memory_bytes", Kind::Gauge, "Resident memory size in bytes.", whole(own.resident)),
+        ("process_virtual_memory_bytes", Kind::Gauge, "Virtual memory size in bytes.", whole(own.virtual_size)),
+    ] {
+        page.family(name, kind, help);
+        if let Some(value) = value {
+            page.sample(&Labels::default(), value);
+        }
+    }
+    started_at(page, own, "Start time of the process since unix epoch in seconds.");
+}
+
+fn started_at(page: &mut Exposition, own: &OwnProcess, help: &'static str) {
+    page.family("process_start_time_seconds", Kind::Gauge, help);
+    if let Some(moment) = own.started_at {
+        page.sample(&Labels::default(), Number::Signed(moment));
+    }
+}
+
+/// Upstream's two pages have it in different words.
+const ALPHA_START: &str = "[ALPHA] Start time of the process since unix epoch in seconds.";
+
+/// What no other kubelet tells.
+fn of_coracle(page: &mut Exposition, sight: &AgentSight<'_>) {
+    page.family("coracle_build_info", Kind::Gauge, "A constant '1' with the version of Coracle.");
+    page.sample(&Labels::of(&[("version", env!("CARGO_PKG_VERSION"))]), Number::Whole(1));
+    let traffic = sight.cluster.map(Client::traffic);
+    for (name, help, value) in [
+        (
+            "coracle_api_server_connections_total",
+            "Connections that were made to the API server.",
+            traffic.map(|traffic| traffic.connections()),
+        ),
+        (
+            "coracle_api_server_received_bytes_total",
+            "Bytes that came from the API server, with what TLS adds.",
+            traffic.map(|traffic| traffic.bytes_received()),
+        ),
+        (
+            "coracle_api_server_sent_bytes_total",
+            "Bytes that went to the API server, with what TLS adds.",
+            traffic.map(|traffic| traffic.bytes_sent()),
+        ),
+        ("coracle_disk_written_bytes_total", "Bytes that this process has written to disks.", sight.own.written),
+        (
+            "coracle_events_lost_total",
+            "Events that the cluster was never told of.",
+            sight.cluster.map(|_| sight.books.events.borrow().lost()),
+        ),
+        ("coracle_wakeups_total", "How often the threads that this process has now were woken.", sight.own.wakes),
+    ] {
+        page.family(name, Kind::Counter, help);
+        if let Some(value) = value {
+            page.sample(&Labels::default(), Number::Whole(value));
+        }
+    }
+    page.family(
+        "coracle_certificate_expiration_timestamp_seconds",
+        Kind::Gauge,
+        "When the node's own certificates expire, in seconds since 1970.",
+    );
+    for (which, entry) in sight.certificates.entries() {
+        if let Some(moment) = entry.not_after {
+            page.sample(&Labels::of(&[("certificate", which.name())]), Number::Signed(moment));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

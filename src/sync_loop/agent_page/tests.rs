@@ -1,0 +1,159 @@
+//! The pages, held against what a kubelet 1.36 answered (`tests/data/upstream-1.36/figures`).
+
+use std::time::Duration;
+
+use super::*;
+use crate::metrics::parsed;
+use crate::metrics::{Count, Timed};
+use crate::pod_sources::merge::Sources;
+use crate::pods::{ObservedContainer, ObservedPod, ObservedSandbox, SandboxState, SourceName};
+
+const METRICS: &str = include_str!("../../../tests/data/upstream-1.36/figures/metrics.txt");
+const PROBES: &str = include_str!("../../../tests/data/upstream-1.36/figures/metrics-probes.txt");
+
+/// Beginnings of the names of upstream's families that are not on this node's page, and why.
+const NOT_ON_THE_PAGE: [(&str, &str); 51] = [
+    ("aggregator_", "of an API server, linked into every program of upstream's"),
+    ("apiserver_", "the same"),
+    ("cardinality_enforcement_", "of upstream's metrics library"),
+    ("disabled_metrics_total", "the same"),
+    ("hidden_metrics_total", "the same"),
+    ("registered_metrics_total", "the same"),
+    ("dra_", "there is no dynamic allocation of resources"),
+    ("force_cleaned_failed_volume_", "no volume is reconstructed: what is on the disk is looked at"),
+    ("reconstruct_volume_", "the same"),
+    ("storage_operation_", "the same"),
+    ("volume_manager_", "the same"),
+    ("volume_operation_", "the same"),
+    ("kubelet_orphan_pod_cleaned_volumes", "the same"),
+    ("go_", "of Go's runtime"),
+    ("workqueue_", "of Go's client library; there are no such queues"),
+    ("rest_client_exec_plugin_", "credentials of programs are not used towards the API server"),
+    ("rest_client_rate_limiter_", "requests do not wait for a rate"),
+    ("rest_client_request_size_bytes", "coracle_api_server_sent_bytes_total has all of them"),
+    ("rest_client_response_size_bytes", "coracle_api_server_received_bytes_total has all of them"),
+    ("rest_client_transport_", "there is one connection: coracle_api_server_connections_total"),
+    ("kubernetes_feature_enabled", "there are no feature gates"),
+    ("process_network_", "of the whole machine; /metrics/cadvisor has it"),
+    ("process_virtual_memory_max_bytes", "no board sets it"),
+    ("kubelet_container_log_filesystem_used_bytes", "/stats/summary has it"),
+    ("kubelet_containers_per_pod_count", "how many there are says kubelet_running_containers"),
+    ("kubelet_cpu_manager_", "there is no CPU manager"),
+    ("kubelet_memory_manager_", "there is no memory manager"),
+    ("kubelet_topology_manager_", "there is no topology manager"),
+    ("kubelet_cri_losing_support", "the oldest supported CRI is the only one"),
+    ("kubelet_evented_pleg_", "events of the runtime are no feature of their own"),
+    ("kubelet_first_network_pod_start_sli_", "needs the moment of creation at the API server"),
+    ("kubelet_pod_start_sli_", "the same"),
+    ("kubelet_pod_start_total_", "the same"),
+    ("kubelet_graceful_shutdown_", "the node's conditions and events tell of it"),
+    ("kubelet_http_", "requests are not counted"),
+    ("kubelet_websocket_", "the same"),
+    ("kubelet_image_manager_", "what was pulled says kubelet_image_pull_duration_seconds"),
+    ("kubelet_imagemanager_", "there is no cache of records in memory"),
+    ("kubelet_image_volume_", "volumes are not counted"),
+    ("kubelet_volume_metric_collection_", "the same"),
+    ("kubelet_lifecycle_handler_", "there is no such fallback"),
+    ("kubelet_sleep_action_", "events tell of it"),
+    ("kubelet_managed_ephemeral_containers", "there are none"),
+    ("kubelet_node_startup_", "the log has the moments"),
+    ("kubelet_pleg_discard_events", "nothing is ever discarded: who tells of it waits"),
+    ("kubelet_pleg_pod_relist_duration_seconds", "pods are not looked at one by one"),
+    ("kubelet_pod_in_progress_resizes", "the pods' conditions tell of them"),
+    ("kubelet_pod_watch_events_dropped_total", "nothing is ever dropped"),
+    ("kubelet_restarted_pods_total", "another manifest is another pod"),
+    ("kubelet_started_user_namespaced_pods", "kubelet_started_pods_total has them, too"),
+    ("kubelet_terminated_containers_total", "the pods' statuses tell of them"),
+];
+
+fn sight<'a>(books: &'a Books, seen: &'a ObservedCache, certificates: &'a CertificateBook) -> AgentSight<'a> {
+    AgentSight { node: "n1", cgroup_v2: true, books, seen, cluster: None, certificates, own: OwnProcess::read() }
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap()
+}
+
+/// One of everything that is counted.
+fn count_everything() {
+    for what in [Count::StartedPods, Count::StartedPodsErrors, Count::OrphanedPods] {
+        metrics::count(what, &[]);
+    }
+    let one = [Count::AdmissionRejections, Count::Evictions, Count::ImagesCollected, Count::StartedContainers];
+    for what in one.into_iter().chain([Count::RuntimeOperations, Count::RuntimeErrors]) {
+        metrics::count(what, &["a"]);
+    }
+    metrics::count(Count::StartedContainersErrors, &["ErrImagePull", "container"]);
+    metrics::count(Count::RestRequests, &["200", "h:6443", "GET"]);
+    metrics::count(Count::Probes, &["main", "default", "web", "u", "Liveness", "failed"]);
+    for what in [Timed::PlegIntervals, Timed::PlegRelists, Timed::PodStarts, Timed::PodWorkerStarts, Timed::StatusSyncs]
+    {
+        metrics::took(what, &[], Duration::from_millis(7));
+    }
+    for what in [Timed::ImagePulls, Timed::PodWorkers, Timed::RuntimeOperations, Timed::Sandboxes] {
+        metrics::took(what, &["a"], Duration::from_millis(7));
+    }
+    metrics::took(Timed::RestRequests, &["h:6443", "GET"], Duration::from_millis(7));
+    metrics::took(Timed::Probes, &["main", "default", "web", "Liveness"], Duration::from_millis(7));
+    metrics::relisted(1_800_000_000);
+}
+
+#[test]
+fn families_have_upstreams_names_words_and_labels() {
+    count_everything();
+    let (mut books, certificates) = (Books::new(Sources::new(&[SourceName::File])), CertificateBook::default());
+    books.ending.insert(PodUid::from("u"), Arc::default());
+    let mut seen = ObservedCache::default();
+    let look = seen.begin();
+    let mut pod = ObservedPod::new(PodUid::from("u"), "default", "web");
+    pod.containers = vec![ObservedContainer::seen("c", "main", "s", ContainerState::Running { started_at: 1 })];
+    pod.sandboxes = vec![ObservedSandbox {
+        id: "s".to_owned(),
+        attempt: 0,
+        state: SandboxState::Ready,
+        created_at: 1,
+        host_network: false,
+        ips: Vec::new(),
+        pid: None,
+    }];
+    seen.observe(pod, &look);
+    let ours = parsed::parse(&text(page(&sight(&books, &seen, &certificates))));
+    let upstream = parsed::parse_recorded(METRICS);
+    let is_left_out = |name: &str| NOT_ON_THE_PAGE.iter().any(|(prefix, _)| name.starts_with(prefix));
+    let mut met = 0;
+    for (name, family) in &upstream {
+        let Some(our) = ours.get(name) else {
+            // Nothing is desired on this node.
+            let is_empty = matches!(name.as_str(), "kubelet_active_pods" | "kubelet_desired_pods");
+            assert!(is_left_out(name) || is_empty, "{name} is missing");
+            continue;
+        };
+        assert!(!is_left_out(name), "{name} is on the page");
+        met += 1;
+        assert_eq!((&our.help, &our.kind), (&family.help, &family.kind), "{name}");
+        assert_eq!(our.label_names(), family.label_names(), "{name}");
+    }
+    assert!(met >= 25, "{met}");
+    assert_eq!(ours["kubelet_running_pods"].value(&[]), 1.0);
+    assert_eq!(ours["kubelet_running_containers"].value(&[("container_state", "running")]), 1.0);
+    assert_eq!(ours["kubelet_working_pods"].value(&[("lifecycle", "terminating")]), 1.0);
+    assert_eq!(ours["kubelet_cgroup_version"].value(&[]), 2.0);
+    assert_eq!(ours["kubelet_pleg_last_seen_seconds"].value(&[]), 1_800_000_000.0);
+    // Without a cluster nothing is said of one.
+    assert!(!ours.keys().any(|name| name.starts_with("coracle_api_server_")), "{:?}", ours.keys());
+    assert!(ours["coracle_wakeups_total"].value(&[]) >= 0.0);
+}
+
+#[test]
+fn probes_have_upstreams_page() {
+    count_everything();
+    let mut ours = Exposition::default();
+    metrics::write_probes(&mut ours);
+    started_at(&mut ours, &OwnProcess::read(), ALPHA_START);
+    let (ours, upstream) = (parsed::parse(&text(ours.into_bytes())), parsed::parse_recorded(PROBES));
+    assert_eq!(ours.keys().collect::<Vec<_>>(), upstream.keys().collect::<Vec<_>>());
+    for (name, family) in &upstream {
+        assert_eq!((&ours[name].help, &ours[name].kind), (&family.help, &family.kind), "{name}");
+        assert_eq!(ours[name].label_names(), family.label_names(), "{name}");
+    }
+}
