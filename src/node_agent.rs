@@ -29,7 +29,7 @@ use crate::pod_sources::{self, static_file};
 use crate::pods::{EventRing, NodeEvent, SourceName, SyncEvent};
 use crate::rpc;
 use crate::rt;
-use crate::server::{LocalApi, LocalServer, NodeDoor, SyncHealth, Watchdog, health, systemd};
+use crate::server::{LocalApi, LocalServer, NodeDoor, Streaming, SyncHealth, Watchdog, health, systemd};
 use crate::stats::Stats;
 use crate::sync_loop::{self, Books, LocalBooks, NodeFigures, SyncLoop};
 
@@ -75,6 +75,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let runtime = PodRuntime::new(runtime_service, images, node, Rc::default(), sender.clone());
     let runtime = Rc::new(runtime);
     let dialer = runtime.dialer();
+    let streaming = Streaming { cri: runtime.cri(), dialer: dialer.clone() };
     let cluster = config.kubeconfig.clone().map(|path| Client::new(Source::Kubeconfig(path), dialer.clone()));
     let file = config.static_pod_path.as_ref().map(|_| SourceName::File);
     let sources: Vec<SourceName> = file.into_iter().chain(cluster.as_ref().map(|_| SourceName::Api)).collect();
@@ -135,7 +136,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         let source = serving_source(&config, cluster.clone(), news_of_node);
         let book = Rc::clone(&certificates);
         tasks.push(serving_certificate(&config, source, shown.clone(), book, sender.clone()));
-        let door = NodeDoor::new(&config, cluster.clone(), shown, health.clone(), view);
+        let door = NodeDoor::new(&config, cluster.clone(), shown, health.clone(), view, streaming);
         tasks.push(rt::spawn(door.serve()));
     }
     tasks.extend(config.healthz.map(|address| rt::spawn(health::serve(address, health))));

@@ -87,7 +87,7 @@ mod tests {
     use crate::api::Event;
     use crate::error::ErrorChain;
     use crate::rt::{block_on, blocking, either};
-    use crate::server::{LocalApi, LocalServer, LogQuery, LogSource, NodeStatus, Page, PodEntry};
+    use crate::server::{Absent, LocalApi, LocalServer, LogQuery, LogSource, NodeStatus, Page, PodAsked, PodEntry};
 
     struct Empty;
 
@@ -108,6 +108,14 @@ mod tests {
 
         fn log(&self, _asked: &LogQuery) -> Result<LogSource, String> {
             Err("no such log".to_owned())
+        }
+
+        fn running_container(&self, _: &PodAsked, _: &str) -> Result<String, Absent> {
+            Err(Absent::Pod)
+        }
+
+        fn sandbox(&self, _: &PodAsked) -> Result<String, Absent> {
+            Err(Absent::Pod)
         }
     }
 

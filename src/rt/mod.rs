@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 pub use blocking::blocking;
 pub use smol::Async;
-pub use smol::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+pub use smol::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 pub use smol::lock::{Semaphore, SemaphoreGuard};
 pub use smol::net::unix::{UnixListener, UnixStream};
 pub use smol::net::{TcpListener, TcpStream};

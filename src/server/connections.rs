@@ -9,7 +9,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::http::{After, Response, chunk, stream_head};
-use crate::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Task};
+use super::relay::relay;
+use crate::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Task, TcpStream};
 use crate::wire::http1::{MOST_HEAD, Refusal, Request};
 
 /// Runs a bounded number of connections. One more displaces the oldest of those who have not shown who they are, so that
@@ -18,7 +19,14 @@ use crate::wire::http1::{MOST_HEAD, Refusal, Request};
 pub(super) struct Connections {
     most: usize,
     most_strangers: usize,
-    open: VecDeque<(Rc<Cell<Standing>>, Task<()>)>,
+    open: VecDeque<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    standing: Rc<Cell<Standing>>,
+    begun: Instant,
+    task: Task<()>,
 }
 
 /// What is known of who is at the other end.
@@ -46,17 +54,33 @@ impl Connections {
         &mut self,
         connection: impl FnOnce(Rc<Cell<Standing>>) -> F,
     ) -> bool {
-        self.open.retain(|(_, task)| !task.is_finished());
-        let strangers = self.open.iter().filter(|(standing, _)| standing.get() == Standing::Stranger).count();
-        if self.open.len() >= self.most || strangers >= self.most_strangers {
-            let oldest = |standing| self.open.iter().position(|(known, _)| known.get() == standing);
+        self.open.retain(|open| !open.task.is_finished());
+        if self.open.len() >= self.most || self.strangers().count() >= self.most_strangers {
+            let oldest = |standing| self.open.iter().position(|open| open.standing.get() == standing);
             let Some(displaced) = oldest(Standing::Stranger).or_else(|| oldest(Standing::Idle)) else { return false };
             self.open.remove(displaced);
         }
         let standing = Rc::default();
         let task = rt::spawn(connection(Rc::clone(&standing)));
-        self.open.push_back((standing, task));
+        self.open.push_back(Open { standing, begun: Instant::now(), task });
         true
+    }
+
+    fn strangers(&self) -> impl Iterator<Item = &Open> {
+        self.open.iter().filter(|open| open.standing.get() == Standing::Stranger)
+    }
+
+    /// Waits while one more would displace a stranger who has only just come: many who come at once mean no harm, and the
+    /// next ones wait in the kernel's queue.
+    pub(super) async fn room(&mut self) {
+        loop {
+            self.open.retain(|open| !open.task.is_finished());
+            let has_room = self.strangers().count() < self.most_strangers;
+            if has_room || self.strangers().next().is_none_or(|oldest| oldest.begun.elapsed() >= JUST_COME) {
+                return;
+            }
+            rt::sleep(LOOK_AGAIN).await;
+        }
     }
 }
 
@@ -67,9 +91,19 @@ pub(super) enum Reply {
     Last(Response),
     /// One that takes a while to find out.
     Later(Pin<Box<dyn Future<Output = Response>>>),
+    /// The connection goes on to somebody else.
+    HandOn(Handing),
     /// A text that comes part by part, for as long as it comes.
     Text(Box<dyn Text>),
 }
+
+/// Who speaks with a client from now on, and the first he is told.
+pub(super) struct HandedOn {
+    pub(super) to: TcpStream,
+    pub(super) head: Vec<u8>,
+}
+
+pub(super) type Handing = Pin<Box<dyn Future<Output = Result<HandedOn, Response>>>>;
 
 /// A text in parts.
 pub(super) trait Text {
@@ -142,6 +176,14 @@ where
             Reply::Last(response) => (response, After::Close),
             Reply::Later(response) => match rt::deadline(PATIENCE, response).await {
                 Ok(response) => (response, after),
+                Err(rt::Elapsed) => return Ok(()),
+            },
+            Reply::HandOn(handing) => match rt::deadline(PATIENCE, handing).await {
+                Ok(Err(response)) => (response, after),
+                Ok(Ok(HandedOn { to, mut head })) => {
+                    head.append(&mut unread);
+                    return relay(stream, to, &head).await;
+                }
                 Err(rt::Elapsed) => return Ok(()),
             },
             Reply::Text(mut text) => match rt::deadline(PATIENCE, text.open()).await {
@@ -262,6 +304,9 @@ async fn gone<T>(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<T> {
 
 /// Doors to this machine itself have so few.
 pub(super) const FEW: usize = 16;
+/// So long a stranger may take to say who he is before another takes his place.
+const JUST_COME: Duration = Duration::from_secs(2);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// For a whole request, from its first byte on.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// For the next request (kubelet: `IdleTimeout`).

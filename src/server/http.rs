@@ -84,6 +84,10 @@ impl Response {
         Self::text(Status::MethodNotAllowed, "only GET is answered here\n")
     }
 
+    pub(super) fn not_allowed() -> Self {
+        Self::text(Status::MethodNotAllowed, "405: Method Not Allowed")
+    }
+
     pub(super) fn not_found() -> Self {
         Self::text(Status::NotFound, "404 page not found\n")
     }

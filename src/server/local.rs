@@ -52,6 +52,34 @@ pub(crate) trait LocalApi {
 
     /// Where a container's log is, or why there is none.
     fn log(&self, asked: &LogQuery) -> Result<LogSource, String>;
+
+    /// The container that runs under this name, by the runtime's id.
+    fn running_container(&self, pod: &PodAsked, name: &str) -> Result<String, Absent>;
+
+    /// The pod's sandbox, if it is ready.
+    fn sandbox(&self, pod: &PodAsked) -> Result<String, Absent>;
+}
+
+/// A pod as a path names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PodAsked {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// Another pod of this name is not meant.
+    pub(crate) uid: Option<String>,
+}
+
+impl PodAsked {
+    pub(crate) fn new(namespace: &str, name: &str, uid: Option<&str>) -> Self {
+        Self { namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.map(str::to_owned) }
+    }
+}
+
+/// What is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Absent {
+    Pod,
+    Container(String),
 }
 
 /// A log on disk.

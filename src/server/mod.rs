@@ -10,17 +10,18 @@ mod log_query;
 mod node_door;
 mod page;
 mod pulse;
+mod relay;
 pub(crate) mod systemd;
 mod watchdog;
 
 pub(crate) use health::SyncHealth;
 pub(crate) use http::parse_response;
 pub(crate) use local::{
-    ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, LocalApi, LocalServer, LogSource,
-    NodeStatus, PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus,
+    Absent, ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, LocalApi, LocalServer, LogSource,
+    NodeStatus, PodAsked, PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus,
 };
 pub(crate) use log_query::LogQuery;
-pub(crate) use node_door::NodeDoor;
+pub(crate) use node_door::{NodeDoor, Streaming};
 pub(crate) use page::Page;
 pub(crate) use pulse::Doing;
 #[cfg(test)]

@@ -19,8 +19,8 @@ use crate::pods::{
     ContainerState, EventRing, NodePressures, ObservedCache, ObservedPod, PodDirs, PressureCondition, RuntimeState,
 };
 use crate::server::{
-    ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, LocalApi, LogQuery, LogSource, NodeStatus,
-    Page, PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus, SyncHealth, Watchdog,
+    Absent, ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, LocalApi, LogQuery, LogSource,
+    NodeStatus, Page, PodAsked, PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus, SyncHealth, Watchdog,
 };
 use crate::status::{StatusBook, run_to_read};
 use crate::sync_loop::figures::NodeFigures;
@@ -72,6 +72,19 @@ impl Books {
     /// What a manifest's pod runs under. Of one that was taken over nothing is kept under the uid that its manifest gives.
     pub(super) fn running_uid<'a>(&'a self, manifest_uid: &'a PodUid) -> &'a PodUid {
         self.takeovers.get(manifest_uid).unwrap_or(manifest_uid)
+    }
+
+    /// What runs, or ends, under the name that was asked for.
+    fn uid_of(&self, asked: &PodAsked) -> Option<&PodUid> {
+        let mut pods = self.sources.pods().map(|source| &source.pod).chain(self.ending.values());
+        let pod = pods.find(|pod| {
+            let metadata = &pod.metadata;
+            let uid = asked.uid.as_deref().is_none_or(|uid| {
+                [&metadata.uid, self.running_uid(&metadata.uid)].iter().any(|known| known.as_str() == uid)
+            });
+            metadata.namespace == asked.namespace && metadata.name == asked.name && uid
+        });
+        pod.map(|pod| self.running_uid(&pod.metadata.uid))
     }
 
     fn entry(&self, pod: &Pod, origin: &str) -> PodEntry {
@@ -153,10 +166,8 @@ impl LocalApi for LocalBooks {
     fn log(&self, asked: &LogQuery) -> Result<LogSource, String> {
         let LogQuery { namespace, pod: name, container, previous, .. } = asked;
         let mut books = self.books.borrow_mut();
-        let pods = books.sources.pods().map(|source| &source.pod).chain(books.ending.values());
-        let named = pods.filter(|pod| pod.metadata.namespace == *namespace && pod.metadata.name == *name);
-        let Some(pod) = { named }.next() else { return Err(format!("pod {name:?} does not exist")) };
-        let uid = books.running_uid(&pod.metadata.uid);
+        let asked = PodAsked::new(namespace, name, None);
+        let Some(uid) = books.uid_of(&asked) else { return Err(format!("pod {name:?} does not exist")) };
         let nothing = Arc::default();
         let id = run_to_read(name, books.statuses.status(uid).unwrap_or(&nothing), container, *previous)?;
         let seen = self.seen.borrow();
@@ -166,6 +177,19 @@ impl LocalApi for LocalBooks {
         };
         let log = self.dirs.log(namespace, name, uid, container, run.restart_count);
         Ok(LogSource { log, ended: books.followers.add(pod, &run.id) })
+    }
+
+    fn running_container(&self, pod: &PodAsked, name: &str) -> Result<String, Absent> {
+        let (books, seen) = (self.books.borrow(), self.seen.borrow());
+        let uid = books.uid_of(pod).ok_or(Absent::Pod)?;
+        let container = seen.pod(uid).and_then(|pod| pod.container(name)).filter(|container| container.is_running());
+        container.map(|container| container.id.clone()).ok_or_else(|| Absent::Container(name.to_owned()))
+    }
+
+    fn sandbox(&self, pod: &PodAsked) -> Result<String, Absent> {
+        let (books, seen) = (self.books.borrow(), self.seen.borrow());
+        let sandbox = books.uid_of(pod).and_then(|uid| seen.pod(uid)?.ready_sandbox());
+        sandbox.map(|sandbox| sandbox.id.clone()).ok_or(Absent::Pod)
     }
 
     fn events(&self, each: &mut dyn FnMut(Event)) {

@@ -26,4 +26,5 @@ mod identity;
 mod node;
 mod nodes;
 mod pods;
+mod streams;
 mod workloads;

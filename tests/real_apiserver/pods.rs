@@ -9,7 +9,7 @@ use crate::control_plane::Assets;
 use crate::node::{BUSYBOX, NODE_NAME, STAY, wait_for};
 
 /// There is no scheduler.
-fn run(cluster: &Cluster, name: &str, script: &str) {
+pub(crate) fn run(cluster: &Cluster, name: &str, script: &str) {
     let on_node = json!({"spec": {"nodeName": NODE_NAME}}).to_string();
     let (image, overrides) = (format!("--image={BUSYBOX}"), format!("--overrides={on_node}"));
     cluster.kubectl(&["run", name, &image, &overrides, "--command", "--", "sh", "-c", script]);

@@ -103,17 +103,41 @@ fn a_connection_too_many_displaces_a_stranger_then_who_is_idle_and_never_who_is_
         add(&mut connections);
         add(&mut connections);
         let (_, standings) = add(&mut connections);
-        let of = |number: usize, standing| connections.open[number].0.set(standing);
+        let of = |number: usize, standing| connections.open[number].standing.set(standing);
         of(0, Standing::Busy);
         of(1, Standing::Idle);
         let alive = || standings.iter().map(|standing| standing.upgrade().is_some()).collect::<Vec<_>>();
         assert_eq!(alive(), [true, true, true]);
         assert!(add(&mut connections).0);
         assert_eq!(alive(), [true, true, false]);
-        connections.open[2].0.set(Standing::Busy);
+        connections.open[2].standing.set(Standing::Busy);
         assert!(add(&mut connections).0);
         assert_eq!(alive(), [true, false, false]);
-        connections.open[2].0.set(Standing::Busy);
+        connections.open[2].standing.set(Standing::Busy);
         assert!(!add(&mut connections).0);
+    });
+}
+
+#[test]
+fn who_has_only_just_come_is_not_displaced_but_waited_for() {
+    block_on(async {
+        let mut connections = Connections::new(3).with_strangers(1);
+        let stays = |standing: Rc<Cell<Standing>>| async move {
+            rt::sleep(Duration::from_millis(100)).await;
+            standing.set(Standing::Busy);
+            std::future::pending().await
+        };
+        let begun = Instant::now();
+        for _ in 0..3 {
+            connections.room().await;
+            assert!(connections.add(stays));
+        }
+        assert!(begun.elapsed() >= Duration::from_millis(200));
+        assert_eq!(connections.open.len(), 3, "each of them is still there");
+        // One who says nothing has his time.
+        let mut silent = Connections::new(3).with_strangers(1);
+        silent.add(|_| std::future::pending());
+        silent.room().await;
+        assert!(silent.open[0].begun.elapsed() >= JUST_COME);
     });
 }

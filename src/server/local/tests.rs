@@ -66,6 +66,14 @@ impl LocalApi for TwoPods {
             }
         }
     }
+
+    fn running_container(&self, _: &PodAsked, _: &str) -> Result<String, Absent> {
+        Err(Absent::Pod)
+    }
+
+    fn sandbox(&self, _: &PodAsked) -> Result<String, Absent> {
+        Err(Absent::Pod)
+    }
 }
 
 /// Everything that the door answers to these bytes.

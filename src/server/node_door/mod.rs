@@ -5,6 +5,7 @@
 //!   a request                                                       connections.rs
 //!   who is it: certificate, token, nobody                           visit.rs, authorities.rs, cluster_word.rs
 //!   what is it about, and may he                                    attributes.rs, cluster_word.rs
+//!   the runtime's streams                                           streaming.rs, ../relay.rs
 //!   the answer                                                      visit.rs, healthz.rs, ../container_logs.rs
 //! ```
 //!
@@ -16,6 +17,7 @@ mod cluster_word;
 mod healthz;
 mod pod_lists;
 mod reviews;
+mod streaming;
 mod tls;
 mod user;
 mod verdicts;
@@ -45,6 +47,7 @@ use crate::time::Backoff;
 
 use authorities::Authorities;
 use cluster_word::ClusterWord;
+pub(crate) use streaming::Streaming;
 use visit::Visit;
 
 /// What it takes to open the door.
@@ -56,6 +59,7 @@ pub(crate) struct NodeDoor {
     api: Rc<dyn LocalApi>,
     authorities: Authorities,
     word: ClusterWord,
+    streaming: Streaming,
     tls: RefCell<Option<Arc<ServerConfig>>>,
     /// When it was last told that there is no certificate yet.
     told: Cell<Option<Instant>>,
@@ -77,6 +81,7 @@ impl NodeDoor {
         shown: ShownCertificate,
         health: SyncHealth,
         api: Rc<dyn LocalApi>,
+        streaming: Streaming,
     ) -> Self {
         Self {
             settings: config.identity.server.clone(),
@@ -86,6 +91,7 @@ impl NodeDoor {
             api,
             authorities: Authorities::default(),
             word: ClusterWord::new(client, &config.node_name),
+            streaming,
             tls: RefCell::default(),
             told: Cell::new(None),
         }
@@ -134,6 +140,7 @@ impl NodeDoor {
     async fn accept(self: &Rc<Self>, listener: &TcpListener) {
         let mut connections = Connections::new(MOST).with_strangers(MOST_STRANGERS);
         loop {
+            connections.room().await;
             match listener.accept().await {
                 Ok((tcp, peer)) => {
                     let door = Rc::clone(self);

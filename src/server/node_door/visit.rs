@@ -12,6 +12,7 @@ use super::authorities::Verified;
 use super::cluster_word::Lifetimes;
 use super::healthz::{checks, respond};
 use super::pod_lists;
+use super::streaming::Stream;
 use super::user::User;
 use crate::config::Authorization;
 use crate::server::connections::{Answering, Answers, Reply, Standing};
@@ -45,6 +46,13 @@ impl Visit {
         let api = &*self.door.api;
         if let Some(page) = Page::of(&request.path, &request.query) {
             return page_of(page, api);
+        }
+        if let Some(stream) = Stream::of(request) {
+            return match stream {
+                Ok(_) if !matches!(&*request.method, "GET" | "POST") => Reply::Whole(Response::not_allowed()),
+                Ok(stream) => Reply::HandOn(stream.hand_on(request, api, &self.door.streaming)),
+                Err(refused) => Reply::Whole(refused),
+            };
         }
         let logs = if request.method == "GET" { container_logs(&request.path, &request.query, api) } else { None };
         logs.unwrap_or_else(|| Reply::Whole(self.answer_to(request)))

@@ -126,6 +126,17 @@ impl Request {
         self.all(name).flat_map(|value| value.split(',')).map(str::trim)
     }
 
+    /// The same request to another server: what it says of this connection alone (its host, who asks, a body) stays here.
+    pub fn head_for(&self, target: &str, host: &str) -> Vec<u8> {
+        let mut head = format!("{} {target} HTTP/1.1\r\nHost: {host}\r\n", self.method);
+        let own = ["host", "authorization", "content-length", "expect"];
+        for (name, value) in self.headers.iter().filter(|(name, _)| !own.contains(&name.as_str())) {
+            head.extend([name, ": ", value, "\r\n"]);
+        }
+        head.push_str("\r\n");
+        head.into_bytes()
+    }
+
     /// The value of the query's key, without its escapes; empty for one that stands alone.
     pub fn asks(&self, key: &str) -> Option<String> {
         self.all_asks(key).into_iter().next()
@@ -273,6 +284,16 @@ mod tests {
             let (request, _) = Request::take(text.as_bytes()).unwrap().unwrap();
             assert_eq!(request.keeps, keeps, "{text}");
         }
+    }
+
+    #[test]
+    fn a_request_is_handed_on_without_what_is_for_this_server_alone() {
+        let text = "POST /exec/a?b HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer secret\r\nContent-Length: 0\r\n\
+                    Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-A: 1\r\nX-A: 2\r\n\r\n";
+        let (request, _) = Request::take(text.as_bytes()).unwrap().unwrap();
+        let head = "POST /c/token HTTP/1.1\r\nHost: 127.0.0.1:1\r\nconnection: Upgrade\r\nupgrade: SPDY/3.1\r\n\
+                    x-a: 1\r\nx-a: 2\r\n\r\n";
+        assert_eq!(String::from_utf8(request.head_for("/c/token", "127.0.0.1:1")).unwrap(), head);
     }
 
     #[test]

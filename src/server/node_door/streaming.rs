@@ -1,0 +1,199 @@
+//! exec, attach and port-forward: the runtime itself speaks with the client, and this hands the connection on to it.
+//!
+//! As pkg/kubelet/server/server.go reads the paths and queries.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::api::UriScheme;
+use crate::cri::v1::{AttachRequest, ExecRequest};
+use crate::cri::{self, RuntimeService};
+use crate::error::ErrorChain;
+use crate::net::{Dialer, Url};
+use crate::server::connections::{HandedOn, Handing};
+use crate::server::http::{Response, Status};
+use crate::server::local::{Absent, LocalApi, PodAsked};
+use crate::wire::http1::Request;
+
+/// What the runtime is asked to stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stream {
+    pod: PodAsked,
+    what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What {
+    Exec { container: String, command: Vec<String>, streams: Streams },
+    Attach { container: String, streams: Streams },
+    PortForward { ports: Vec<i32> },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Streams {
+    stdin: bool,
+    stdout: bool,
+    stderr: bool,
+    tty: bool,
+}
+
+/// What it takes to reach the runtime.
+#[derive(Clone, Debug)]
+pub(crate) struct Streaming {
+    pub(crate) cri: RuntimeService,
+    pub(crate) dialer: Dialer,
+}
+
+/// For the runtime's streaming server, which is on this machine.
+const DIAL: Duration = Duration::from_secs(5);
+
+impl Stream {
+    /// `None`: the path is that of something else.
+    pub(super) fn of(request: &Request) -> Option<Result<Self, Response>> {
+        let parts: Vec<&str> = request.path.strip_prefix('/')?.split('/').collect();
+        let (verb, pod, container) = match *parts.as_slice() {
+            ["portForward", namespace, pod] => ("portForward", PodAsked::new(namespace, pod, None), ""),
+            ["portForward", namespace, pod, uid] => ("portForward", PodAsked::new(namespace, pod, Some(uid)), ""),
+            [verb @ ("exec" | "attach"), namespace, pod, container] => {
+                (verb, PodAsked::new(namespace, pod, None), container)
+            }
+            [verb @ ("exec" | "attach"), namespace, pod, uid, container] => {
+                (verb, PodAsked::new(namespace, pod, Some(uid)), container)
+            }
+            _ => return None,
+        };
+        Some(What::of(verb, container, request).map(|what| Self { pod, what }))
+    }
+
+    /// The way to who speaks with the client from now on, or why there is none.
+    pub(super) fn hand_on(self, request: &Request, api: &dyn LocalApi, streaming: &Streaming) -> Handing {
+        let id = match &self.what {
+            What::Exec { container, .. } | What::Attach { container, .. } => {
+                api.running_container(&self.pod, container)
+            }
+            What::PortForward { .. } => api.sandbox(&self.pod),
+        };
+        let (streaming, request) = (streaming.clone(), Rc::new(request.clone()));
+        Box::pin(async move {
+            let id = id.map_err(|absent| absent_answer(&absent))?;
+            let url =
+                self.what.url(&streaming.cri, id).await.map_err(|error| internal(ErrorChain(&error).to_string()))?;
+            let unusable =
+                || internal(format!("the runtime's streaming server has an address that cannot be used: {url}"));
+            let url = Url::parse(&url).filter(|url| url.scheme == UriScheme::Http).ok_or_else(unusable)?;
+            let dialed = streaming.dialer.dial(&url.host, url.port(), DIAL).await;
+            let to =
+                dialed.map_err(|error| internal(format!("the runtime's streaming server: {}", ErrorChain(&error))))?;
+            Ok(HandedOn { to, head: request.head_for(&url.target, &url.authority()) })
+        })
+    }
+}
+
+impl What {
+    fn of(verb: &str, container: &str, request: &Request) -> Result<Self, Response> {
+        let container = container.to_owned();
+        match verb {
+            "exec" => {
+                let command = request.all_asks("command");
+                Ok(Self::Exec { container, command, streams: Streams::of(request)? })
+            }
+            "attach" => Ok(Self::Attach { container, streams: Streams::of(request)? }),
+            // SPDY names its ports later, in a stream each.
+            _ => {
+                let ports = request.all_asks("port");
+                let port = |port: &str| port.parse::<u16>().ok().filter(|port| *port > 0).map(i32::from);
+                let ports = ports.iter().flat_map(|ports| ports.split(','));
+                let wrong = |text: &str| {
+                    Response::text(Status::BadRequest, format!("port: expected 1 to 65535, found {text:?}\n"))
+                };
+                let ports: Result<_, _> = ports.map(|text| port(text).ok_or_else(|| wrong(text))).collect();
+                Ok(Self::PortForward { ports: ports? })
+            }
+        }
+    }
+
+    /// Where the runtime waits for the client.
+    async fn url(self, cri: &RuntimeService, id: String) -> Result<String, cri::Error> {
+        match self {
+            Self::Exec { command: cmd, streams: Streams { stdin, stdout, stderr, tty }, .. } => {
+                cri.exec(&ExecRequest { container_id: id, cmd, tty, stdin, stdout, stderr }).await
+            }
+            Self::Attach { streams: Streams { stdin, stdout, stderr, tty }, .. } => {
+                cri.attach(&AttachRequest { container_id: id, stdin, tty, stdout, stderr }).await
+            }
+            Self::PortForward { ports } => cri.port_forward(&id, &ports).await,
+        }
+    }
+}
+
+impl Streams {
+    fn of(request: &Request) -> Result<Self, Response> {
+        let asks = |key: &str| request.asks(key).as_deref() == Some("1");
+        let (stdin, stdout, tty) = (asks("input"), asks("output"), asks("tty"));
+        // A terminal has one way out.
+        let stderr = asks("error") && !tty;
+        if !(stdin || stdout || stderr) {
+            return Err(Response::text(Status::BadRequest, "you must specify at least 1 of stdin, stdout, stderr"));
+        }
+        Ok(Self { stdin, stdout, stderr, tty })
+    }
+}
+
+fn internal(text: String) -> Response {
+    Response::text(Status::InternalServerError, text + "\n")
+}
+
+fn absent_answer(absent: &Absent) -> Response {
+    match absent {
+        Absent::Pod => Response::text(Status::NotFound, "pod does not exist\n"),
+        Absent::Container(name) => internal(format!("container not found ({name:?})")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(target: &str) -> Option<Result<Stream, (Status, String)>> {
+        let text = format!("POST {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let (request, _) = Request::take(text.as_bytes()).unwrap().unwrap();
+        let refused = |refused: Response| (refused.status, String::from_utf8(refused.body).unwrap());
+        Stream::of(&request).map(|stream| stream.map_err(refused))
+    }
+
+    #[test]
+    fn a_command_is_asked_for_with_its_words_and_streams() {
+        let stream = of("/exec/ns/web/main?command=sh&command=-c&command=echo+%26%26&input=1&output=1&error=1");
+        let streams = Streams { stdin: true, stdout: true, stderr: true, tty: false };
+        let command = ["sh", "-c", "echo &&"].map(str::to_owned).to_vec();
+        let what = What::Exec { container: "main".to_owned(), command, streams };
+        assert_eq!(stream, Some(Ok(Stream { pod: PodAsked::new("ns", "web", None), what })));
+        let Some(Ok(terminal)) = of("/attach/ns/web/uid/main?tty=1&output=1&error=1&input=true") else { panic!() };
+        let streams = Streams { stdin: false, stdout: true, stderr: false, tty: true };
+        let what = What::Attach { container: "main".to_owned(), streams };
+        assert_eq!(terminal, Stream { pod: PodAsked::new("ns", "web", Some("uid")), what });
+    }
+
+    #[test]
+    fn ports_may_be_named_beforehand() {
+        let ports = |target: &str| match of(target) {
+            Some(Ok(Stream { what: What::PortForward { ports }, .. })) => Ok(ports),
+            Some(Err((status, _))) => Err(status),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(ports("/portForward/ns/web"), Ok(vec![]));
+        assert_eq!(ports("/portForward/ns/web/uid?port=80,81&port=82"), Ok(vec![80, 81, 82]));
+        for wrong in ["0", "65536", "x", ""] {
+            assert_eq!(ports(&format!("/portForward/ns/web?port={wrong}")), Err(Status::BadRequest), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn what_asks_for_nothing_is_refused_and_other_paths_are_left_alone() {
+        let (status, text) = of("/exec/ns/web/main?command=a").unwrap().unwrap_err();
+        assert_eq!((status, &*text), (Status::BadRequest, "you must specify at least 1 of stdin, stdout, stderr"));
+        for path in ["/exec", "/exec/ns/web", "/exec/ns/web/uid/main/x", "/portForward/ns", "/pods", "/"] {
+            assert_eq!(of(path), None, "{path}");
+        }
+    }
+}

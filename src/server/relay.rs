@@ -1,0 +1,103 @@
+//! Bytes between two connections, both ways at once, as fast as the slower side takes them.
+
+use std::io;
+use std::time::Duration;
+
+use crate::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, TcpStream};
+
+/// Until `to` has said all, or the client has gone: one that says no more hears what is still on its way, and no more than
+/// that, as a runtime goes on with what nobody listens to.
+pub(super) async fn relay<S>(client: &mut S, to: TcpStream, first: &[u8]) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let (from_client, to_client) = rt::split(client);
+    let (answers, mut asks) = (to.clone(), to);
+    asks.write_all(first).await?;
+    let up = async {
+        copy(from_client, asks).await?;
+        rt::sleep(LAST_WORDS).await;
+        Ok(())
+    };
+    let down = copy(answers, to_client);
+    rt::either(down, up).await
+}
+
+/// All of it, and then that this is all.
+async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        let read = from.read(&mut buffer).await?;
+        if read == 0 {
+            return to.close().await;
+        }
+        to.write_all(buffer.get(..read).unwrap_or_default()).await?;
+        // Somebody who always has more must not keep the others waiting.
+        rt::yield_now().await;
+    }
+}
+
+const BUFFER: usize = 16 * 1024;
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rt::{TcpListener, UnixStream, block_on};
+
+    /// A client at its end, and what it is relayed to.
+    async fn joined(first: &'static [u8]) -> (UnixStream, TcpStream, rt::Task<io::Result<()>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let to = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (runtime, _) = listener.accept().await.unwrap();
+        let (client, mut inner) = UnixStream::pair().unwrap();
+        let task = rt::spawn(async move { relay(&mut inner, to, first).await });
+        (client, runtime, task)
+    }
+
+    #[test]
+    fn a_client_that_has_said_all_still_hears_the_answer() {
+        block_on(async {
+            let (mut client, mut runtime, task) = joined(b"first ").await;
+            client.write_all(b"words").await.unwrap();
+            client.close().await.unwrap();
+            let mut heard = String::new();
+            runtime.read_to_string(&mut heard).await.unwrap();
+            assert_eq!(heard, "first words");
+            runtime.write_all(b"answer").await.unwrap();
+            runtime.close().await.unwrap();
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).await.unwrap();
+            assert_eq!(answer, "answer");
+            task.await.unwrap();
+        });
+    }
+
+    #[test]
+    fn who_has_no_reader_is_not_read_on() {
+        block_on(async {
+            let (mut client, mut runtime, task) = joined(b"").await;
+            let sent = async {
+                let mut sent = 0_usize;
+                loop {
+                    sent += client.write(&[7; 65536]).await.unwrap();
+                    if sent > 64 << 20 {
+                        return sent;
+                    }
+                }
+            };
+            let stopped = async {
+                rt::sleep(Duration::from_millis(300)).await;
+                0
+            };
+            assert_eq!(rt::either(sent, stopped).await, 0, "64 MiB went nowhere");
+            drop(client);
+            // The runtime takes what there is, and the end.
+            let mut rest = Vec::new();
+            runtime.read_to_end(&mut rest).await.unwrap();
+            assert!(rest.iter().all(|byte| *byte == 7));
+            drop(runtime);
+            let _ = task.await;
+        });
+    }
+}
