@@ -15,7 +15,7 @@ _coracle() {
         --authorization-mode) words='Webhook AlwaysAllow' ;;
         --serialize-image-pulls | --cgroups-per-qos | --cpu-cfs-quota | --fail-swap-on | --seccomp-default | \
             --strict-image-pull-policy | --evict-static-pods | --register-node | --leave-kernel-parameters | --rotate-certificates | \
-            --enable-server | --rotate-server-certificates | --anonymous-auth)
+            --enable-server | --rotate-server-certificates | --anonymous-auth | --enable-debugging-handlers)
             [[ $current == -* ]] || words='true false' ;;
         --config | --lock-file | --pod-manifest-path | --resolv-conf | --watchdog-device | --local-socket | \
             --container-runtime-endpoint | --image-service-endpoint | --image-credential-provider-config | --kubeconfig | --bootstrap-kubeconfig | \
@@ -59,7 +59,7 @@ _coracle() {
                     --node-status-max-images --cloud-provider --cluster-dns --cluster-domain
                     --leave-kernel-parameters --resolv-conf --kubeconfig --bootstrap-kubeconfig --rotate-certificates --cert-dir --enable-server
                     --address --port --tls-cert-file --tls-private-key-file --rotate-server-certificates --client-ca-file
-                    --anonymous-auth --authorization-mode --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --config-dir
+                    --anonymous-auth --authorization-mode --enable-debugging-handlers --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --config-dir
                     --root-dir --local-socket --healthz-port --healthz-bind-address --lock-file --watchdog-device -v --v
                     -h --help --version'
                 [[ -n $command || $current == -* ]] || words='pods describe logs events status top validate join leave version help'

@@ -113,6 +113,7 @@ _coracle() {
         '--client-ca-file[whose certificates are believed of clients]:file:_files'
         '--anonymous-auth=-[let in who shows nothing]::bool:(true false)'
         '--authorization-mode[who may ask]:mode:(Webhook AlwaysAllow)'
+        '--enable-debugging-handlers=-[logs, exec, attach and port-forward]::bool:(true false)'
         '--cgroup-driver[who makes control groups]:driver:(cgroupfs systemd)'
         '--cgroups-per-qos=-[control groups for the classes of pods]::bool:(true false)'
         '--cpu-cfs-quota=-[keep containers to their CPU limits]::bool:(true false)'

@@ -216,6 +216,7 @@ The node's own server:
   --client-ca-file FILE                 whose certificates are believed of clients  [none]
   --anonymous-auth[=BOOL]               let in who shows nothing, as system:anonymous  [false]
   --authorization-mode MODE             Webhook: ask the cluster who may; AlwaysAllow  [Webhook]
+  --enable-debugging-handlers[=BOOL]    logs, exec, attach and port-forward  [true]
 
 Control groups:
   --cgroup-driver cgroupfs|systemd      [cgroupfs; the runtime's own where it tells]

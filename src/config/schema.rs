@@ -113,7 +113,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("preloadedImagesVerificationAllowlist", TEXTS),
     used("eventRecordQPS", COUNT),
     used("eventBurst", COUNT),
-    later("enableDebuggingHandlers", Kind::Bool),
+    used("enableDebuggingHandlers", Kind::Bool),
     later("enableContentionProfiling", Kind::Bool),
     used("healthzPort", PORT),
     used("healthzBindAddress", Kind::Ip),

@@ -18,6 +18,8 @@ pub(crate) struct ServerSettings {
     /// The cluster is asked whose a token is, and what it says is good for so long. `None`: nobody's.
     pub(crate) token_ttl: Option<Duration>,
     pub(crate) authorization: Authorization,
+    /// Whether containers may be looked into: their logs, commands in them, their ports.
+    pub(crate) debugging: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,6 +53,7 @@ impl Default for ServerSettings {
                 allowed_ttl: Duration::from_secs(300),
                 refused_ttl: Duration::from_secs(30),
             },
+            debugging: true,
         }
     }
 }
@@ -70,6 +73,7 @@ pub(super) fn read(fields: &Fields<'_>) -> ServerSettings {
         cipher_suites: list(fields, "tlsCipherSuites").filter_map(|name| name.as_str().map(str::to_owned)).collect(),
         curves: list(fields, "tlsCurvePreferences").filter_map(|number| u16::try_from(number.as_i64()?).ok()).collect(),
     };
+    fields.replace("enableDebuggingHandlers", Fields::bool, &mut settings.debugging);
     fields.replace("authentication.anonymous.enabled", Fields::bool, &mut settings.anonymous);
     if fields.bool("authentication.webhook.enabled") == Some(false) {
         settings.token_ttl = None;

@@ -773,7 +773,7 @@ fn who_the_node_is_to_a_cluster_is_read() {
 #[test]
 fn who_may_ask_the_nodes_own_server_is_read() {
     let (config, _) = file_loaded(
-        r#""address":"::1","port":10350,"tlsMinVersion":"VersionTLS13","tlsCurvePreferences":[29],
+        r#""address":"::1","port":10350,"enableDebuggingHandlers":false,"tlsMinVersion":"VersionTLS13","tlsCurvePreferences":[29],
            "tlsCipherSuites":["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"],
            "authentication":{"anonymous":{"enabled":true},"webhook":{"cacheTTL":"7s"}},
            "authorization":{"webhook":{"cacheAuthorizedTTL":"8s","cacheUnauthorizedTTL":"9s"}}"#,
@@ -790,6 +790,7 @@ fn who_may_ask_the_nodes_own_server_is_read() {
         anonymous: true,
         token_ttl: Some(seconds(7)),
         authorization: Authorization::Webhook { allowed_ttl: seconds(8), refused_ttl: seconds(9) },
+        debugging: false,
     };
     assert_eq!(config.identity.server, expected);
     let line = ["--enable-server=false", "--authentication-token-webhook=false", "--authorization-mode=AlwaysAllow"];

@@ -283,7 +283,8 @@ impl Logind {
 
 fn write_drop_in(folder: &Path, wanted: Duration) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    let seconds = wanted.as_secs();
+    // It counts in whole seconds, and none too few.
+    let seconds = wanted.as_secs() + u64::from(wanted.subsec_nanos() > 0);
     let text = format!(
         "# By coracle: as long as its pods may take when the machine shuts down.\n[Login]\nInhibitDelayMaxSec={seconds}\n"
     );
@@ -298,7 +299,7 @@ mod tests {
     fn logind_is_told_the_whole_time_in_a_file_of_its_own() {
         let folder = std::env::temp_dir().join(format!("logind-{}", std::process::id()));
         write_drop_in(&folder.join("conf.d"), Duration::from_secs(90)).unwrap();
-        write_drop_in(&folder.join("conf.d"), Duration::from_secs(30)).unwrap();
+        write_drop_in(&folder.join("conf.d"), Duration::from_millis(29_001)).unwrap();
         let text = fs::read_to_string(folder.join("conf.d").join(DROP_IN)).unwrap();
         assert!(text.ends_with("\n[Login]\nInhibitDelayMaxSec=30\n"), "{text}");
         fs::remove_dir_all(folder).unwrap();

@@ -310,6 +310,23 @@ fn a_containers_log_is_read_and_followed_to_its_end() {
 }
 
 #[test]
+fn where_debugging_is_off_nobody_looks_into_containers() {
+    let mut served = Served::new(Options::default());
+    served.joined.node.apply(&Manifest::new("own").container("main", "sleep 100000"));
+    served.start(&[ALLOWS_ALL, "enableDebuggingHandlers: false\n"].concat(), &[]);
+    served.joined.node.wait_until_ready("own");
+    let closed = (405, "Debug endpoints are disabled.\n".to_owned());
+    let mut door = served.place.reach(Some(&served.admin()));
+    for path in
+        ["/containerLogs/default/own-node-a/main", "/exec/default/own-node-a/main?command=id&output=1", "/runningpods/"]
+    {
+        assert_eq!(door.get(path, ""), closed, "{path}");
+    }
+    assert_eq!(door.get("/pods", "").0, 200);
+    assert_eq!(served.place.get("/runningpods/", None).0, 401);
+}
+
+#[test]
 fn shapes_that_others_could_read_differently_end_the_connection() {
     let mut served = Served::new(Options::default());
     served.start(ALLOWS_ALL, &[]);

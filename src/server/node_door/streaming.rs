@@ -84,6 +84,8 @@ impl Stream {
             let dialed = streaming.dialer.dial(&url.host, url.port(), DIAL).await;
             let to =
                 dialed.map_err(|error| internal(format!("the runtime's streaming server: {}", ErrorChain(&error))))?;
+            // A key that was pressed waits for no other.
+            let _ = to.set_nodelay(true);
             Ok(HandedOn { to, head: request.head_for(&url.target, &url.authority()) })
         })
     }

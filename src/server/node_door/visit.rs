@@ -43,6 +43,9 @@ impl Visit {
         if let Err(refused) = self.may(&user, request).await {
             return Reply::Whole(refused);
         }
+        if !self.door.settings.debugging && is_for_debugging(&request.path) {
+            return Reply::Whole(Response::text(Status::MethodNotAllowed, "Debug endpoints are disabled.\n"));
+        }
         let api = &*self.door.api;
         if let Some(page) = Page::of(&request.path, &request.query) {
             return page_of(page, api);
@@ -143,6 +146,12 @@ impl Answers for Visit {
     }
 }
 
+/// Whether the path leads to what `enableDebuggingHandlers` closes.
+fn is_for_debugging(path: &str) -> bool {
+    const CLOSED: &[&str] = &["run", "exec", "attach", "portForward", "containerLogs", "runningpods", "logs", "debug"];
+    path.split('/').nth(1).is_some_and(|first| CLOSED.contains(&first))
+}
+
 /// RFC 6750, as upstream reads it.
 fn bearer(authorization: &str) -> Option<&str> {
     let (kind, token) = authorization.trim().split_once(' ')?;
@@ -153,6 +162,16 @@ fn bearer(authorization: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_looks_into_containers_is_told_from_figures() {
+        for path in ["/exec/ns/web/main", "/run/ns/web/main", "/containerLogs/ns/web/main", "/logs/", "/runningpods/"] {
+            assert!(is_for_debugging(path), "{path}");
+        }
+        for path in ["/", "/pods", "/healthz", "/stats/summary", "/metrics/cadvisor", "/execute", "/configz"] {
+            assert!(!is_for_debugging(path), "{path}");
+        }
+    }
 
     #[test]
     fn a_token_stands_behind_its_kind() {
