@@ -10,11 +10,7 @@ pub(super) async fn look_at_pod(runtime: &PodRuntime, observed: &ObservedPod) ->
         Ok(observation) => (Some(observation), None),
         Err(error) => (None, Some(ErrorChain(&error).to_string())),
     };
-    WorkDone {
-        uid,
-        observation,
-        result: WorkResult::Synced { containers: Vec::new(), failure, failed_mounts: Vec::new() },
-    }
+    WorkDone { uid, observation, result: WorkResult::Synced { containers: Vec::new(), failure, warnings: Vec::new() } }
 }
 
 pub(super) async fn collect(runtime: &PodRuntime, observed: &ObservedPod, garbage: &[Garbage]) -> WorkDone {

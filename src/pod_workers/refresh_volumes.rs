@@ -1,6 +1,6 @@
 //! Bringing the files in a running pod's volumes up to date.
 
-use crate::api::Pod;
+use crate::api::{Pod, Reason};
 use crate::error::ErrorChain;
 use crate::kuberuntime::PodRuntime;
 use crate::pods::{WorkDone, WorkResult};
@@ -15,6 +15,6 @@ pub(super) async fn refresh_volumes(runtime: &PodRuntime, pod: &Pod) -> WorkDone
         Ok(kept) => (true, kept),
         Err(error) => (false, vec![error]),
     };
-    let failed_mounts = failed.iter().map(|error| ErrorChain(error).to_string()).collect();
-    WorkDone { uid: pod.metadata.uid.clone(), observation: None, result: WorkResult::Refreshed { all, failed_mounts } }
+    let warnings = failed.iter().map(|error| (Reason::FAILED_MOUNT, ErrorChain(error).to_string())).collect();
+    WorkDone { uid: pod.metadata.uid.clone(), observation: None, result: WorkResult::Refreshed { all, warnings } }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::api::{Container, Pod};
+use crate::api::{Container, Pod, Reason};
 use crate::cgroups::CgroupError;
 use crate::container_manager::ContainerManager;
 use crate::error::ErrorChain;
@@ -22,8 +22,8 @@ pub(super) struct With<'a> {
 pub(super) async fn sync_pod(with: With<'_>, pod: &Arc<Pod>, plan: &Plan, observed: &ObservedPod) -> WorkDone {
     let With { runtime, cancel, .. } = with;
     let uid = observed.uid.clone();
-    let mut failed_mounts = Vec::new();
-    let executed = set_up_and_execute(with, pod, plan, observed, &mut failed_mounts).await;
+    let mut warnings = Vec::new();
+    let executed = set_up_and_execute(with, pod, plan, observed, &mut warnings).await;
     let Executed { containers, mut failure } = executed;
     let look = async { Some(runtime.observe_pod(&uid).await) };
     let cancelled = async {
@@ -40,7 +40,7 @@ pub(super) async fn sync_pod(with: With<'_>, pod: &Arc<Pod>, plan: &Plan, observ
         // What comes next looks for itself.
         None => None,
     };
-    WorkDone { uid, observation, result: WorkResult::Synced { containers, failure, failed_mounts } }
+    WorkDone { uid, observation, result: WorkResult::Synced { containers, failure, warnings } }
 }
 
 async fn set_up_and_execute(
@@ -48,7 +48,7 @@ async fn set_up_and_execute(
     pod: &Arc<Pod>,
     plan: &Plan,
     observed: &ObservedPod,
-    failed_mounts: &mut Vec<String>,
+    warnings: &mut Vec<(Reason, String)>,
 ) -> Executed {
     let With { runtime, groups, cancel } = with;
     // Before its sandbox, which is made in it.
@@ -56,7 +56,9 @@ async fn set_up_and_execute(
     // Containers that shrink do so before their pod's group, those that grow after it.
     let ready = if resizes { groups.widen_pod(pod).await } else { groups.ensure_pod(pod).await };
     if let Err(error) = ready {
-        return Executed { failure: Some(no_group(&error)), ..Executed::default() };
+        let failure = no_group(&error);
+        warnings.push((Reason::FAILED_CREATE_POD_CONTAINER, failure.clone()));
+        return Executed { failure: Some(failure), ..Executed::default() };
     }
     let set_up = {
         let objects = runtime.objects.borrow();
@@ -66,11 +68,12 @@ async fn set_up_and_execute(
         Ok(volumes) => volumes,
         Err(error) => {
             let failure = ErrorChain(&error).to_string();
-            failed_mounts.push(failure.clone());
+            warnings.push((Reason::FAILED_MOUNT, failure.clone()));
             return Executed { failure: Some(failure), ..Executed::default() };
         }
     };
-    failed_mounts.extend(volumes.kept.iter().map(|error| ErrorChain(error).to_string()));
+    let kept = volumes.kept.iter().map(|error| (Reason::FAILED_MOUNT, ErrorChain(error).to_string()));
+    warnings.extend(kept);
     let recursive_read_only = runtime.mounts_read_only_recursively(pod);
     let mounts = |container: &Container, environment: &Environment| -> Made<Mounts> {
         let expand = |text: &str| {
@@ -93,6 +96,7 @@ async fn set_up_and_execute(
     executed
 }
 
+/// In upstream's words, to which a pod's group is its container.
 fn no_group(error: &CgroupError) -> String {
-    format!("no control group for the pod: {}", ErrorChain(error))
+    format!("unable to ensure pod container exists: {}", ErrorChain(error))
 }

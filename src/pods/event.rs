@@ -1,6 +1,6 @@
 //! What reaches the sync loop: everything that can change what is done next. Pure.
 
-use crate::api::{Map, NodeFeatures, NodeRuntimeHandler, PodUid, Taint};
+use crate::api::{Map, NodeFeatures, NodeRuntimeHandler, PodUid, Reason, Taint};
 use crate::objects::ObjectNews;
 use crate::pods::{
     Look, MirrorDone, NodeEvent, ObservedPod, OomKill, PodEvent, PressureLook, ProbeResult, ReportDone, SourceUpdate,
@@ -107,12 +107,13 @@ pub(crate) enum WorkResult {
         containers: Vec<(String, Option<Waiting>)>,
         /// What stopped the whole pod, as one line.
         failure: Option<String>,
-        /// Volumes that could not be set up, or were left as they were, and why.
-        failed_mounts: Vec<String>,
+        /// What is told of the pod as warnings: of its control group, and of volumes that could not be set up or were
+        /// left as they were.
+        warnings: Vec<(Reason, String)>,
     },
     /// The files in the volumes of a running pod were brought up to date: `all` that can be written, and why the rest is
     /// as it was.
-    Refreshed { all: bool, failed_mounts: Vec<String> },
+    Refreshed { all: bool, warnings: Vec<(Reason, String)> },
     /// What has ended and is not kept was removed: `all` of it or not.
     Collected { all: bool },
     /// Nothing of the pod runs any more.

@@ -200,15 +200,15 @@ impl SyncLoop {
         }
         if let WorkResult::Synced { failure: Some(failure), .. } | WorkResult::Failed { failure } = &result {
             let name = self.workers.worker(&uid).map_or_else(|| uid.to_string(), |worker| worker.identity.to_string());
-            if !matches!(&result, WorkResult::Synced { failed_mounts, .. } if !failed_mounts.is_empty()) {
+            if !matches!(&result, WorkResult::Synced { warnings, .. } if !warnings.is_empty()) {
                 log!(warn, "pod not synced", pod = name, error = failure);
             }
             self.books.borrow_mut().note_error(&format!("{name}: {failure}"), clock::now());
         }
         self.tell_failure(&uid, &result, now);
-        if let WorkResult::Synced { failed_mounts, .. } | WorkResult::Refreshed { failed_mounts, .. } = &result {
-            for message in failed_mounts {
-                let event = PodEvent::of_pod(&uid, EventKind::Warning, Reason::FAILED_MOUNT, message.as_str());
+        if let WorkResult::Synced { warnings, .. } | WorkResult::Refreshed { warnings, .. } = &result {
+            for (reason, message) in warnings {
+                let event = PodEvent::of_pod(&uid, EventKind::Warning, reason.clone(), message.as_str());
                 self.on_happened(event, now);
             }
         }
