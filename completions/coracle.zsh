@@ -124,6 +124,8 @@ _coracle() {
         $socket
         '--healthz-port[where /healthz is answered]:port:'
         '--healthz-bind-address[where /healthz is answered]:address:'
+        '--page-port[where the page is shown]:port:'
+        '--page-address[where the page is shown]:address:'
         '--lock-file[held while this process runs]:file:_files'
         '--watchdog-device[pet this one while the sync loop moves]:device:_files'
         '(-v --v)'{-v,--v}'[verbosity]:number:'

@@ -29,7 +29,7 @@ use crate::pod_sources::{self, static_file};
 use crate::pods::{EventRing, NodeEvent, SourceName, SyncEvent};
 use crate::rpc;
 use crate::rt;
-use crate::server::{LocalApi, LocalServer, NodeDoor, Streaming, SyncHealth, Watchdog, health, systemd};
+use crate::server::{LocalApi, LocalServer, NodeDoor, StatusPage, Streaming, SyncHealth, Watchdog, health, systemd};
 use crate::stats::Stats;
 use crate::sync_loop::{self, Books, LocalBooks, NodeFigures, SyncLoop};
 
@@ -121,6 +121,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         dirs,
         config: config_shown,
         addresses,
+        processors: facts.cpus,
         health: health.clone(),
         watchdog: watchdog_shown,
         pulls,
@@ -136,8 +137,12 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         let source = serving_source(&config, cluster.clone(), news_of_node);
         let book = Rc::clone(&certificates);
         tasks.push(serving_certificate(&config, source, shown.clone(), book, sender.clone()));
-        let door = NodeDoor::new(&config, cluster.clone(), shown, health.clone(), view, streaming);
+        let door = NodeDoor::new(&config, cluster.clone(), shown, health.clone(), Rc::clone(&view), streaming);
         tasks.push(rt::spawn(door.serve()));
+    }
+    if let Some(address) = config.status_page {
+        let page = StatusPage::new(address, &config.node_name, view, health.clone());
+        tasks.push(rt::spawn(page.serve()));
     }
     tasks.extend(config.healthz.map(|address| rt::spawn(health::serve(address, health))));
     tasks.extend(node_keeper.into_iter().flat_map(NodeKeeper::start));

@@ -231,6 +231,7 @@ This process:
   --local-socket PATH                   for the commands above  [/run/coracle/coracle.sock]
   --healthz-port N, --healthz-bind-address IP
                                         GET /healthz; 0: off  [10248, 127.0.0.1]
+  --page-port N, --page-address IP      a page to look at (4194 is customary); 0: none  [0, 127.0.0.1]
   --lock-file PATH                      held while this process runs
   --watchdog-device PATH                pet this one (/dev/watchdog) while the sync loop moves  [none]
   -v, --v N                             4 and above: debug lines

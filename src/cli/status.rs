@@ -168,6 +168,7 @@ mod tests {
             version: "0.1.0".to_owned(),
             node: "edge-7".to_owned(),
             addresses: vec!["10.0.0.7".to_owned()],
+            processors: 4,
             uptime_seconds: 7265,
             healthy: true,
             watchdog: WatchdogStatus { service_manager_seconds: Some(60), device: None },

@@ -124,6 +124,8 @@ pub(crate) struct Config {
     // This process.
     /// `None`: no health endpoint.
     pub(crate) healthz: Option<SocketAddr>,
+    /// `None`: no page to look at.
+    pub(crate) status_page: Option<SocketAddr>,
     pub(crate) oom_score_adj: i32,
     /// In the order of their priorities; none: nothing is done when the node shuts down.
     pub(crate) shutdown_phases: Vec<ShutdownPhase>,
@@ -255,6 +257,7 @@ impl Default for Config {
             container_log_max_workers: 1,
             container_log_monitor_interval: Duration::from_secs(10),
             healthz: Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10248)),
+            status_page: None,
             oom_score_adj: -999,
             shutdown_phases: Vec::new(),
             verbosity: 0,
@@ -279,6 +282,7 @@ impl Config {
         let fields = Fields(fields);
         let reporting = reporting::read(&fields, &given)?;
         let identity = identity::read(&fields, &given)?;
+        let page_address = given.page_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let mut config = Self {
             node_name,
             node_ips: given.node_ips,
@@ -288,6 +292,7 @@ impl Config {
             identity,
             lock_file: given.lock_file,
             watchdog_device: given.watchdog_device,
+            status_page: (given.page_port > 0).then(|| SocketAddr::new(page_address, given.page_port)),
             strict_image_pull_policy: given.strict_image_pull_policy,
             kernel_parameters: match given.leave_kernel_parameters {
                 true => KernelParameters::Leave,

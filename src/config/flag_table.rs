@@ -36,6 +36,8 @@ pub(super) enum Own {
     LockFile,
     NodeIp,
     NodeLabels,
+    PageAddress,
+    PagePort,
     RegisterSchedulable,
     RegisterWithTaints,
     RootDir,
@@ -54,6 +56,8 @@ impl Own {
             | Self::StrictImagePullPolicy
             | Self::Version => &Kind::Bool,
             Self::NodeIp => &Kind::List(&Kind::Ip),
+            Self::PageAddress => &Kind::Ip,
+            Self::PagePort => &Kind::Int(0, 65535),
             Self::CloudProvider => &Kind::Word(&["external"]),
             Self::HostnameOverride | Self::NodeLabels | Self::RegisterWithTaints => &Kind::Text,
             Self::BootstrapKubeconfig
@@ -170,6 +174,8 @@ pub(super) const FLAGS: &[(&str, Meaning)] = &[
     ("node-status-max-images", Meaning::Field("nodeStatusMaxImages")),
     ("node-status-update-frequency", Meaning::Field("nodeStatusUpdateFrequency")),
     ("oom-score-adj", Meaning::Field("oomScoreAdj")),
+    ("page-address", Meaning::Own(Own::PageAddress)),
+    ("page-port", Meaning::Own(Own::PagePort)),
     ("pod-cidr", Meaning::Field("podCIDR")),
     ("pod-infra-container-image", Meaning::Gone(Kind::Text, "the runtime chooses the sandbox's image")),
     ("pod-manifest-path", Meaning::Field("staticPodPath")),

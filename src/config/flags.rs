@@ -23,6 +23,9 @@ pub(super) struct Given {
     pub(super) hostname_override: Option<String>,
     pub(super) node_ips: Vec<IpAddr>,
     pub(super) node_labels: Labels<String>,
+    pub(super) page_address: Option<IpAddr>,
+    /// 0: no page.
+    pub(super) page_port: u16,
     pub(super) root_dir: Option<PathBuf>,
     pub(super) cert_dir: Option<PathBuf>,
     pub(super) local_socket: Option<PathBuf>,
@@ -169,6 +172,9 @@ impl Given {
                 let more = node_labels::parse(text).map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?;
                 more.into_iter().for_each(|(key, value)| drop(self.node_labels.insert(&key, value)));
             }
+            // Already known to be an address, and a port.
+            Own::PageAddress => self.page_address = text.parse().ok(),
+            Own::PagePort => self.page_port = text.parse().unwrap_or_default(),
             Own::RegisterSchedulable => self.unschedulable = *value == Value::Bool(false),
             Own::RegisterWithTaints => {
                 let taints = taints::parse(text).map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?;

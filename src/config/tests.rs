@@ -710,6 +710,22 @@ fn thresholds_of_eviction_are_the_configured_ones_in_place_of_the_defaults() {
 }
 
 #[test]
+fn the_page_is_off_without_a_port_and_for_this_machine_alone_without_an_address() {
+    let page = |line: &[&str]| loaded(line).0.status_page.map(|address| address.to_string());
+    assert_eq!(page(&[]), None);
+    assert_eq!(page(&["--page-address=0.0.0.0"]), None);
+    assert_eq!(page(&["--page-port=0"]), None);
+    assert_eq!(page(&["--page-port=4194"]).as_deref(), Some("127.0.0.1:4194"));
+    assert_eq!(page(&["--page-port", "80", "--page-address", "fd00::7"]).as_deref(), Some("[fd00::7]:80"));
+    for (line, message) in [
+        ("--page-port=65536", "--page-port: expected a whole number from 0 to 65535, found 65536"),
+        ("--page-address=here", "--page-address: expected an IP address, found \"here\""),
+    ] {
+        assert_eq!(refused(&[line]), message);
+    }
+}
+
+#[test]
 fn eviction_has_its_other_settings_from_the_file_and_its_own_flag() {
     let (config, _) = file_loaded(
         r#""evictionMaxPodGracePeriod":7,"evictionPressureTransitionPeriod":"30s","kernelMemcgNotification":true,

@@ -112,6 +112,15 @@ pub(super) trait Text {
 
     /// The next part, none at the end.
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Option<Vec<u8>>> + '_>>;
+
+    fn content_type(&self) -> &'static str {
+        "text/plain; charset=utf-8"
+    }
+
+    /// How long a reader may take for a part. One that pages through a log takes its time.
+    fn slowest(&self) -> Duration {
+        Duration::MAX
+    }
 }
 
 pub(super) type Answering<'a> = Pin<Box<dyn Future<Output = Reply> + 'a>>;
@@ -125,6 +134,11 @@ pub(super) trait Answers {
 
     /// All that was asked is answered, and the next request is waited for.
     fn rest(&self) {}
+
+    /// What stands in the head of every answer of this door, as lines.
+    fn headers(&self) -> &'static str {
+        ""
+    }
 }
 
 /// Answers one GET, and closes.
@@ -163,7 +177,7 @@ where
         let request = match next_request(stream, &mut unread, wait).await? {
             Ok(request) => request,
             Err(response) => {
-                write(stream, &response.bytes(false, After::Close)).await?;
+                write(stream, &response.bytes(false, After::Close, answers.headers())).await?;
                 stream.close().await?;
                 // An answer that is followed by a reset, as for what is not read, may be lost on its way.
                 return rt::deadline(LINGER, gone(stream)).await.unwrap_or(Ok(()));
@@ -190,13 +204,14 @@ where
                 Ok(Err(response)) => (response, after),
                 Ok(Ok(())) => {
                     // A client that goes on asking before it has heard the end is not heard: it has to wait.
-                    write(stream, &stream_head(After::Close)).await?;
+                    let head = stream_head(text.content_type(), After::Close, answers.headers());
+                    write(stream, &head).await?;
                     return send(stream, text).await;
                 }
                 Err(rt::Elapsed) => return Ok(()),
             },
         };
-        write(stream, &response.bytes(head_only, after)).await?;
+        write(stream, &response.bytes(head_only, after, answers.headers())).await?;
         if after == After::Close {
             return Ok(());
         }
@@ -278,7 +293,7 @@ async fn write<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8]) -> io::Resul
     Ok(())
 }
 
-/// A reader that pages takes its time: what bounds it is the number of connections.
+/// What bounds a slow reader is the text's patience, and the number of connections.
 async fn send<S>(stream: &mut S, mut text: Box<dyn Text>) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -288,7 +303,8 @@ where
             let next = async { Ok(text.next().await) };
             rt::either(next, gone(stream)).await?
         };
-        stream.write_all(&chunk(part.as_deref().unwrap_or_default())).await?;
+        let chunk = chunk(part.as_deref().unwrap_or_default());
+        rt::deadline(text.slowest(), stream.write_all(&chunk)).await.map_err(io::Error::other)??;
         if part.is_none() {
             return Ok(());
         }

@@ -47,6 +47,11 @@ impl SyncHealth {
         Arc::clone(&self.pulse)
     }
 
+    /// What only the loop writes has not changed while this is the same.
+    pub(crate) fn rounds(&self) -> u32 {
+        self.pulse.rounds()
+    }
+
     /// How long the loop has not moved, where that is too long.
     pub(crate) fn stalled(&self, now: Instant) -> Option<Duration> {
         let still = now.saturating_duration_since(self.last.get());

@@ -22,6 +22,7 @@ pub(super) enum Status {
     HeadersTooLarge,
     InternalServerError,
     NotImplemented,
+    ServiceUnavailable,
 }
 
 impl Status {
@@ -37,6 +38,7 @@ impl Status {
             Self::HeadersTooLarge => "431 Request Header Fields Too Large",
             Self::InternalServerError => "500 Internal Server Error",
             Self::NotImplemented => "501 Not Implemented",
+            Self::ServiceUnavailable => "503 Service Unavailable",
         }
     }
 }
@@ -92,10 +94,10 @@ impl Response {
         Self::text(Status::NotFound, "404 page not found\n")
     }
 
-    /// The bytes on the wire.
-    pub(super) fn bytes(&self, head_only: bool, after: After) -> Vec<u8> {
+    /// The bytes on the wire. `headers` are the door's own: lines, each with its end.
+    pub(super) fn bytes(&self, head_only: bool, after: After, headers: &str) -> Vec<u8> {
         let head = format!(
-            "HTTP/1.1 {}\r\nContent-Type: {}\r\nX-Content-Type-Options: nosniff\r\nContent-Length: {}\r\n{}\r\n",
+            "HTTP/1.1 {}\r\nContent-Type: {}\r\nX-Content-Type-Options: nosniff\r\nContent-Length: {}\r\n{headers}{}\r\n",
             self.status.line(),
             self.content_type,
             self.body.len(),
@@ -110,10 +112,9 @@ impl Response {
 }
 
 /// The head of an answer that comes in chunks, each as long as the line before it says: [`chunk`].
-pub(super) fn stream_head(after: After) -> Vec<u8> {
-    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n\
-                Transfer-Encoding: chunked\r\n";
-    [head, after.header(), "\r\n"].concat().into_bytes()
+pub(super) fn stream_head(content_type: &str, after: After, headers: &str) -> Vec<u8> {
+    let rest = "X-Content-Type-Options: nosniff\r\nTransfer-Encoding: chunked";
+    format!("HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\n{rest}\r\n{headers}{}\r\n", after.header()).into_bytes()
 }
 
 /// One chunk; an empty one is the end.
@@ -141,7 +142,7 @@ mod tests {
     #[test]
     fn an_answer_reads_back_whole_and_never_in_part() {
         for after in [After::Close, After::Keep] {
-            let bytes = Response::text(Status::Ok, "ok").bytes(false, after);
+            let bytes = Response::text(Status::Ok, "ok").bytes(false, after, "");
             for cut in 0..bytes.len() {
                 assert_eq!(parse_response(&bytes[..cut]), None, "{cut}");
             }
@@ -152,8 +153,9 @@ mod tests {
     #[test]
     fn an_answer_says_what_becomes_of_the_connection() {
         let response = Response::text(Status::Ok, "ok");
-        assert!(response.bytes(true, After::Close).ends_with(b"Content-Length: 2\r\nConnection: close\r\n\r\n"));
-        assert!(response.bytes(true, After::Keep).ends_with(b"Content-Length: 2\r\n\r\n"));
-        assert!(stream_head(After::Keep).ends_with(b"Transfer-Encoding: chunked\r\n\r\n"));
+        assert!(response.bytes(true, After::Close, "").ends_with(b"Content-Length: 2\r\nConnection: close\r\n\r\n"));
+        assert!(response.bytes(true, After::Keep, "A: b\r\n").ends_with(b"Content-Length: 2\r\nA: b\r\n\r\n"));
+        let head = stream_head("text/plain", After::Keep, "A: b\r\n");
+        assert!(head.ends_with(b"Transfer-Encoding: chunked\r\nA: b\r\n\r\n"));
     }
 }

@@ -96,6 +96,8 @@ pub(crate) struct NodeStatus {
     pub(crate) version: String,
     pub(crate) node: String,
     pub(crate) addresses: Vec<String>,
+    /// Of the machine.
+    pub(crate) processors: u32,
     pub(crate) uptime_seconds: u64,
     /// Whether the sync loop moves.
     pub(crate) healthy: bool,
@@ -276,7 +278,8 @@ pub(super) fn page_of(page: Page, api: &dyn LocalApi) -> Reply {
     Reply::Later(Box::pin(response))
 }
 
-fn respond_whole(path: &str, api: &dyn LocalApi) -> Response {
+/// What is known at once.
+pub(super) fn respond_whole(path: &str, api: &dyn LocalApi) -> Response {
     match path {
         "/status" => Response::json(json(&api.status())),
         "/pods" => {
@@ -294,27 +297,27 @@ fn respond_whole(path: &str, api: &dyn LocalApi) -> Response {
 }
 
 /// The bytes of an object whose last entry is a list, built one item at a time.
-struct List(Vec<u8>);
+pub(super) struct List(Vec<u8>);
 
 impl List {
-    fn new(head: &str) -> Self {
+    pub(super) fn new(head: &str) -> Self {
         Self(head.as_bytes().to_vec())
     }
 
-    fn push(&mut self, item: &[u8]) {
+    pub(super) fn push(&mut self, item: &[u8]) {
         if !self.0.ends_with(b"[") {
             self.0.push(b',');
         }
         self.0.extend_from_slice(item);
     }
 
-    fn end(mut self) -> Vec<u8> {
+    pub(super) fn end(mut self) -> Vec<u8> {
         self.0.extend_from_slice(b"]}");
         self.0
     }
 }
 
-fn json(value: &impl Serialize) -> Vec<u8> {
+pub(super) fn json(value: &impl Serialize) -> Vec<u8> {
     // Fails only for maps whose keys are no strings; there are none.
     serde_json::to_vec(value).unwrap_or_default()
 }

@@ -11,6 +11,7 @@ mod node_door;
 mod page;
 mod pulse;
 mod relay;
+mod status_page;
 pub(crate) mod systemd;
 mod watchdog;
 
@@ -24,6 +25,7 @@ pub(crate) use log_query::LogQuery;
 pub(crate) use node_door::{NodeDoor, Streaming};
 pub(crate) use page::Page;
 pub(crate) use pulse::Doing;
+pub(crate) use status_page::StatusPage;
 #[cfg(test)]
 pub(crate) use watchdog::DeviceStatus;
 pub(crate) use watchdog::{Stall, Watchdog, WatchdogStatus};

@@ -29,5 +29,6 @@ mod restart_rules;
 mod runtime_outage;
 mod security;
 mod start;
+mod status_page;
 mod tls_server;
 mod volumes;

@@ -189,7 +189,7 @@ impl NodeDoor {
 }
 
 /// Every address is those of both families, as in the kubelet.
-async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+pub(super) async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     if address.ip().is_unspecified() && address.is_ipv4() {
         let both = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), address.port());
         if let Ok(listener) = TcpListener::bind(both).await {

@@ -19,7 +19,7 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts what `command` enters the namespaces for, and waits until that is `program`.
-    pub(super) fn start(mut command: Command, program: &Path) -> Self {
+    pub(crate) fn start(mut command: Command, program: &Path) -> Self {
         let mut nsenter = command.spawn().expect("nsenter (util-linux) can be run");
         let pid = wait_for(&format!("{} to start", program.display()), Duration::from_secs(10), || {
             // A program that ended at once is told from by its exit, where somebody asks.

@@ -1,0 +1,50 @@
+//! Packs the page that a node shows of itself: page.html as gzip, and the digests by which a browser knows its script and
+//! its looks (Content-Security-Policy).
+#![expect(clippy::expect_used, reason = "a build that cannot go on says why, and ends")]
+
+use std::env;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use sha2::{Digest as _, Sha256};
+
+const PAGE: &str = "src/server/status_page/page.html";
+
+fn main() {
+    println!("cargo::rerun-if-changed={PAGE}");
+    println!("cargo::rerun-if-changed=build.rs");
+    let page = fs::read_to_string(PAGE).expect("the page is in the tree");
+    for (name, element) in [("SCRIPT", "script"), ("STYLE", "style")] {
+        let inside = inside(&page, element).expect("the page has one script and one style");
+        println!("cargo::rustc-env=CORACLE_PAGE_{name}=sha256-{}", base64(&Sha256::digest(inside)));
+    }
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(page.as_bytes()).expect("memory takes it");
+    let packed = packed.finish().expect("memory takes it");
+    let folder = env::var_os("OUT_DIR").expect("cargo names a folder");
+    fs::write(Path::new(&folder).join("page.html.gz"), packed).expect("the folder takes it");
+}
+
+/// What stands in the only element of this name.
+fn inside<'a>(page: &'a str, element: &str) -> Option<&'a str> {
+    let (_, rest) = page.split_once(&format!("<{element}>"))?;
+    let (inside, rest) = rest.split_once(&format!("</{element}>"))?;
+    (!rest.contains(&format!("<{element}"))).then_some(inside)
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digit = |three: u32, shift: u32| char::from(DIGITS[(three >> shift & 63) as usize]);
+    let mut text = String::new();
+    for part in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(part.get(at).copied().unwrap_or_default());
+        let three = byte(0) << 16 | byte(1) << 8 | byte(2);
+        text.extend([digit(three, 18), digit(three, 12)]);
+        text.push(if part.len() > 1 { digit(three, 6) } else { '=' });
+        text.push(if part.len() > 2 { digit(three, 0) } else { '=' });
+    }
+    text
+}

@@ -1,0 +1,112 @@
+//! Whether a request is meant for this node and comes from its own page. Pure.
+//!
+//! A page of somebody else's can have a browser ask here. What it asks under a name of its own, which it lets point to this
+//! node (DNS rebinding), has that name in its Host; what it asks under this node's name the browser tells of itself.
+
+use std::net::IpAddr;
+
+use crate::wire::http1::Request;
+
+/// Whether the Host of a request is one that this node goes by: its loopback names, the address that was asked, its name.
+pub(super) fn is_ours(host: &str, here: Option<IpAddr>, node_name: &str) -> bool {
+    let Some(name) = without_port(host) else { return false };
+    let literal = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
+    if let Ok(address) = literal.parse::<IpAddr>() {
+        // No name can be made to point to a name that is an address.
+        let address = address.to_canonical();
+        return address.is_loopback() || Some(address) == here;
+    }
+    let in_local = name.len().checked_sub(LOCAL.len()).and_then(|at| name.split_at_checked(at));
+    let bare = match in_local {
+        Some((bare, end)) if end.eq_ignore_ascii_case(LOCAL) => bare,
+        _ => name,
+    };
+    name.eq_ignore_ascii_case("localhost") || bare.eq_ignore_ascii_case(node_name)
+}
+
+/// Of mDNS, by which a board is found that no name server knows.
+const LOCAL: &str = ".local";
+
+/// The port may be another one where connections are forwarded.
+fn without_port(host: &str) -> Option<&str> {
+    let end = host.find(']').map_or(0, |at| at + 1);
+    let (name, port) = match host.get(end..)?.split_once(':') {
+        Some((rest, port)) => (host.get(..end + rest.len())?, port),
+        None => (host, ""),
+    };
+    port.bytes().all(|byte| byte.is_ascii_digit()).then_some(name)
+}
+
+/// Whether another site's page has the browser ask. One that leads to the page itself is welcome.
+pub(super) fn is_from_elsewhere(request: &Request) -> bool {
+    let site = request.header("sec-fetch-site");
+    request.path != "/" && site.is_some_and(|site| !matches!(site, "same-origin" | "none"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_goes_by_loopback_names_by_the_address_that_was_asked_and_by_its_name() {
+        let here = "192.168.1.7".parse().ok();
+        for host in [
+            "localhost",
+            "LOCALHOST:4194",
+            "localhost:8080",
+            "127.0.0.1:4194",
+            "127.1.2.3",
+            "[::1]:4194",
+            "[::1]",
+            "192.168.1.7",
+            "192.168.1.7:4194",
+            "[::ffff:192.168.1.7]:4194",
+            "edge-7:4194",
+            "Edge-7.local:4194",
+        ] {
+            assert!(is_ours(host, here, "edge-7"), "{host}");
+        }
+        for host in [
+            "",
+            ":4194",
+            "evil.example",
+            "evil.example:4194",
+            "localhost.evil.example",
+            "localhost.local",
+            "127.0.0.1.evil.example",
+            "192.168.1.8",
+            "edge-7.evil.example",
+            "edge-7.local.evil.example",
+            "edge-7é.local",
+            ".local",
+            "localhost:x",
+            "localhost:80:80",
+            "user@localhost",
+            "[::1",
+            "[::1]x",
+            "[192.168.1.7].evil.example",
+            "0.0.0.0",
+        ] {
+            assert!(!is_ours(host, here, "edge-7"), "{host}");
+        }
+        assert!(!is_ours("192.168.1.7", None, "edge-7"));
+    }
+
+    #[test]
+    fn another_sites_page_may_lead_to_the_page_and_read_nothing() {
+        let asks = |path: &str, site: &str| {
+            let text = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{site}\r\n");
+            is_from_elsewhere(&Request::take(text.as_bytes()).unwrap().unwrap().0)
+        };
+        for (site, elsewhere) in [
+            ("", false),
+            ("Sec-Fetch-Site: same-origin\r\n", false),
+            ("Sec-Fetch-Site: none\r\n", false),
+            ("Sec-Fetch-Site: same-site\r\n", true),
+            ("Sec-Fetch-Site: cross-site\r\n", true),
+        ] {
+            assert_eq!(asks("/pods", site), elsewhere, "{site}");
+            assert!(!asks("/", site), "{site}");
+        }
+    }
+}

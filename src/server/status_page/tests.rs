@@ -1,0 +1,275 @@
+//! The door, spoken to as browsers do and as others do.
+
+use std::io::{BufRead as _, BufReader, Write};
+use std::net::{SocketAddr, TcpStream as StdStream};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::*;
+use crate::api::Event;
+use crate::rt::{block_on, blocking, either};
+use crate::server::connections::Text as _;
+use crate::server::page::Page;
+use crate::server::{Absent, LogQuery, LogSource, NodeStatus, PodAsked, PodEntry};
+
+/// A node with one pod, which counts how often it is asked for anything.
+#[derive(Clone, Default)]
+struct Asked(Arc<AtomicU32>);
+
+impl Asked {
+    fn count(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn note(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl LocalApi for Asked {
+    fn status(&self) -> NodeStatus {
+        self.note();
+        NodeStatus { node: "n".to_owned(), processors: 4, healthy: true, ..NodeStatus::default() }
+    }
+
+    fn pods(&self, each: &mut dyn FnMut(PodEntry)) {
+        self.note();
+        let container = json!({ "name": "main", "env": [{ "name": "A", "value": "SECRET" }] });
+        let pod = json!({ "metadata": { "uid": "u", "name": "web" }, "spec": { "containers": [container] } });
+        each(PodEntry { source: "file:/m/web.yaml".to_owned(), pod });
+    }
+
+    fn running_pods(&self, _: &mut dyn FnMut(serde_json::Value)) {
+        self.note();
+    }
+
+    fn events(&self, each: &mut dyn FnMut(Event)) {
+        self.note();
+        for number in 0..120 {
+            each(Event { message: format!("message {number}."), ..Event::default() });
+        }
+    }
+
+    fn page(&self, _: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>> {
+        self.note();
+        Box::pin(async { b"{\"node\":{}}".to_vec() })
+    }
+
+    fn log(&self, _: &LogQuery) -> Result<LogSource, String> {
+        self.note();
+        Err("asked for a log".to_owned())
+    }
+
+    fn running_container(&self, _: &PodAsked, _: &str) -> Result<String, Absent> {
+        self.note();
+        Err(Absent::Pod)
+    }
+
+    fn sandbox(&self, _: &PodAsked) -> Result<String, Absent> {
+        self.note();
+        Err(Absent::Pod)
+    }
+}
+
+/// Runs `client` against a door of its own, and tells how often the node was asked.
+fn with_door<T: Send + 'static>(client: impl FnOnce(SocketAddr, Asked) -> T + Send + 'static) -> T {
+    let asked = Asked::default();
+    block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let health = SyncHealth::new(Duration::from_secs(60), Instant::now());
+        let door = StatusPage::new(address, "edge-7", Rc::new(asked.clone()), health);
+        let serve = async {
+            door.accept(&listener).await;
+            unreachable!("serves for ever")
+        };
+        either(serve, blocking(move || client(address, asked))).await
+    })
+}
+
+fn connect(address: SocketAddr, request: &str) -> StdStream {
+    let mut stream = StdStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    stream
+}
+
+/// Everything that the door answers.
+fn exchange(address: SocketAddr, line: &str, headers: &str) -> String {
+    let mut answer = Vec::new();
+    connect(address, &format!("{line} HTTP/1.1\r\n{headers}\r\n")).read_to_end(&mut answer).unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+fn get(address: SocketAddr, path: &str) -> String {
+    exchange(address, &format!("GET {path}"), "Host: localhost:4194\r\n")
+}
+
+/// Somebody who watches, and hears what kinds of events there are.
+struct Watching(BufReader<StdStream>);
+
+impl Watching {
+    fn begin(address: SocketAddr) -> Self {
+        Self(BufReader::new(connect(address, "GET /events-stream HTTP/1.1\r\nHost: localhost\r\n\r\n")))
+    }
+
+    /// The lines up to the end of the next block.
+    fn block(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            assert!(self.0.read_line(&mut line).unwrap() > 0, "the stream ended: {lines:?}");
+            let is_time = line.starts_with("data: {\"time\":");
+            lines.push(line.trim_end().to_owned());
+            if is_time {
+                return lines;
+            }
+        }
+    }
+}
+
+#[test]
+fn the_page_is_whole_small_and_may_do_nothing_but_ask_this_door() {
+    let text = include_str!("page.html");
+    assert!(PAGE.len() <= 20 * 1024, "{} bytes are in the binary", PAGE.len());
+    assert!(text.len() <= 40 * 1024, "{} bytes go to a browser", text.len());
+    let answer = with_door(|address, asked| {
+        let answer = get(address, "/");
+        assert_eq!(asked.count(), 0, "the page itself asks the node for nothing");
+        answer
+    });
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert_eq!(body, text);
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n"), "{head}");
+    for line in [
+        "Content-Security-Policy: default-src 'none'; script-src 'sha256-",
+        "connect-src 'self'",
+        "X-Content-Type-Options: nosniff",
+        "Referrer-Policy: no-referrer",
+        "Cross-Origin-Resource-Policy: same-origin",
+        "Cache-Control: no-store",
+    ] {
+        assert!(head.contains(line), "{line}: {head}");
+    }
+    assert!(!head.to_lowercase().contains("access-control-") && !head.contains("unsafe"), "{head}");
+    // Nothing is loaded from elsewhere, and no text becomes a part of the page's own.
+    for word in ["innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "https:", " src=", "@import"] {
+        assert!(!text.contains(word), "{word}");
+    }
+    assert_eq!(text.matches("http:").count(), text.matches("http://www.w3.org/2000/svg").count());
+}
+
+#[test]
+fn of_pods_no_value_of_a_variable_is_shown_and_nothing_else_is_answered() {
+    with_door(|address, asked| {
+        let pods = get(address, "/pods");
+        assert!(pods.contains("\"name\":\"web\"") && !pods.contains("SECRET"), "{pods}");
+        assert!(get(address, "/status").contains("\"processors\":4"));
+        assert!(get(address, "/events").contains("message 0."));
+        assert!(get(address, "/stats/summary?only_cpu_and_memory=true").ends_with("{\"node\":{}}"));
+        let before = asked.count();
+        for path in ["/containerLogs/default/web/main", "/exec/default/web/main", "/metrics", "/runningpods/", "/x"] {
+            assert!(get(address, path).starts_with("HTTP/1.1 404 "), "{path}");
+        }
+        for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"] {
+            for path in ["/", "/pods", "/pods/default/web", "/events-stream"] {
+                let answer = exchange(address, &format!("{method} {path}"), "Host: localhost\r\n");
+                assert!(answer.starts_with("HTTP/1.1 405 "), "{method} {path}: {answer}");
+            }
+        }
+        assert!(exchange(address, "HEAD /events-stream", "Host: localhost\r\n").starts_with("HTTP/1.1 405 "));
+        assert!(exchange(address, "HEAD /", "Host: localhost\r\n").ends_with("\r\n\r\n"));
+        assert_eq!(asked.count(), before, "what is refused asks the node for nothing");
+    });
+}
+
+#[test]
+fn a_name_that_is_not_the_nodes_and_another_sites_page_learn_nothing() {
+    with_door(|address, asked| {
+        for path in ["/", "/status", "/pods", "/events", "/stats/summary", "/events-stream"] {
+            for headers in ["Host: evil.example\r\n", "Host: evil.example:4194\r\n", "Host: \r\n"] {
+                let answer = exchange(address, &format!("GET {path}"), headers);
+                assert!(answer.starts_with("HTTP/1.1 403 "), "{path} {headers}: {answer}");
+            }
+            let elsewhere = "Host: localhost\r\nOrigin: https://evil.example\r\nSec-Fetch-Site: cross-site\r\n";
+            let answer = exchange(address, &format!("GET {path}"), elsewhere);
+            let status = if path == "/" { "200" } else { "403" };
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
+            assert!(!answer.to_lowercase().contains("access-control-"), "{answer}");
+        }
+        assert_eq!(asked.count(), 0);
+        assert!(exchange(address, "GET /status", "Host: edge-7.local:4194\r\n").starts_with("HTTP/1.1 200 "));
+    });
+}
+
+#[test]
+fn all_watchers_share_a_look_that_ends_with_the_last_of_them() {
+    with_door(|address, asked| {
+        let mut first = Watching::begin(address);
+        let told = [first.block(), first.block()].concat().join("\n");
+        for part in ["Content-Type: text/event-stream", "event: pod\n", "event: status\n", "event: figures\n"] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        assert!(!told.contains("SECRET"), "{told}");
+        assert!(told.contains("message 119.") && !told.contains("message 19."), "only the newest events");
+        // Who comes later is told all of it at once.
+        let mut others: Vec<Watching> = (1..watchers::MOST).map(|_| Watching::begin(address)).collect();
+        for other in &mut others {
+            let told = other.block().join("\n");
+            for part in ["event: pod\n", "event: status\n", "event: figures\n"] {
+                assert!(told.contains(part), "{part}: {told}");
+            }
+        }
+        assert!(get(address, "/events-stream").starts_with("HTTP/1.1 503 "));
+        assert!(get(address, "/").starts_with("HTTP/1.1 200 "), "the page is there for who cannot watch");
+        // From now on nothing changes, and all hear the same.
+        let (before, begun) = (asked.count(), Instant::now());
+        let news = others.last_mut().unwrap().block();
+        for other in others.iter_mut().rev().skip(1).chain([&mut first]) {
+            // Who came earlier has more to hear.
+            assert!((0..watchers::KEPT).any(|_| other.block() == news));
+        }
+        // A look of each would be eight times as much.
+        let most = begun.elapsed().as_secs() + 4;
+        assert!(u64::from(asked.count() - before) <= most, "{} questions", asked.count() - before);
+        drop(others);
+        drop(first);
+        // Whoever comes next finds a place, as soon as it is known that the others have gone.
+        let is_there = |_| {
+            let mut again = Watching::begin(address);
+            let mut line = String::new();
+            again.0.read_line(&mut line).unwrap();
+            line.starts_with("HTTP/1.1 200 ")
+        };
+        assert!((0..100).any(is_there));
+        let rest = || {
+            let before = asked.count();
+            std::thread::sleep(Duration::from_millis(4500));
+            asked.count() - before
+        };
+        assert!((0..3).any(|_| rest() == 0), "the node is asked though nobody watches");
+    });
+}
+
+#[test]
+fn who_falls_behind_watches_no_more() {
+    block_on(async {
+        let health = SyncHealth::new(Duration::from_secs(60), Instant::now());
+        let watchers = Watchers::new(Rc::new(Asked::default()), health);
+        let (mut slow, mut quick) = (Watchers::join(&watchers).unwrap(), Watchers::join(&watchers).unwrap());
+        assert!(quick.next().await.is_some());
+        for _ in 0..watchers::KEPT {
+            watchers.tell(Default::default());
+            assert!(quick.next().await.is_some());
+        }
+        assert!(slow.next().await.is_some(), "not yet");
+        for _ in 0..watchers::KEPT {
+            watchers.tell(Default::default());
+        }
+        assert!(slow.next().await.is_none());
+    });
+}

@@ -1,0 +1,86 @@
+//! One connection: what is asked, and the answer.
+
+use std::cell::Cell;
+use std::future::ready;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use super::names::{is_from_elsewhere, is_ours};
+use super::shown_pod::shown;
+use super::watchers::Watchers;
+use super::{HEADERS, page};
+use crate::server::connections::{Answering, Answers, Reply, Standing};
+use crate::server::http::{Response, Status};
+use crate::server::local::{List, json, page_of, respond_whole};
+use crate::server::page::Page;
+use crate::wire::http1::Request;
+
+pub(super) struct Visit {
+    watchers: Rc<Watchers>,
+    node_name: Rc<str>,
+    /// The address that was asked.
+    here: Option<IpAddr>,
+    standing: Rc<Cell<Standing>>,
+}
+
+impl Visit {
+    pub(super) fn new(
+        watchers: Rc<Watchers>,
+        node_name: Rc<str>,
+        here: Option<IpAddr>,
+        standing: Rc<Cell<Standing>>,
+    ) -> Self {
+        Self { watchers, node_name, here, standing }
+    }
+
+    fn reply(&self, request: &Request) -> Reply {
+        if !matches!(&*request.method, "GET" | "HEAD") {
+            return Reply::Whole(Response::only_get());
+        }
+        if !is_ours(request.header("host").unwrap_or_default(), self.here, &self.node_name) {
+            let text = "this node does not go by that name: ask for it by its address\n";
+            return Reply::Whole(Response::text(Status::Forbidden, text));
+        }
+        if is_from_elsewhere(request) {
+            return Reply::Whole(Response::text(Status::Forbidden, "only this node's own page may ask\n"));
+        }
+        let api = self.watchers.api();
+        if let Some(summary @ Page::Summary { .. }) = Page::of(&request.path, &request.query) {
+            return page_of(summary, api);
+        }
+        match &*request.path {
+            "/" => {
+                Reply::Whole(Response { status: Status::Ok, content_type: "text/html; charset=utf-8", body: page() })
+            }
+            "/events-stream" if request.method == "GET" => match Watchers::join(&self.watchers) {
+                Some(watcher) => {
+                    self.standing.set(Standing::Busy);
+                    Reply::Text(Box::new(watcher))
+                }
+                None => Reply::Whole(Response::text(Status::ServiceUnavailable, "too many watch already\n")),
+            },
+            "/events-stream" => Reply::Whole(Response::only_get()),
+            "/pods" => {
+                let mut list = List::new("{\"pods\":[");
+                api.pods(&mut |entry| list.push(&json(&shown(entry))));
+                Reply::Whole(Response::json(list.end()))
+            }
+            path @ ("/status" | "/events") => Reply::Whole(respond_whole(path, api)),
+            _ => Reply::Whole(Response::not_found()),
+        }
+    }
+}
+
+impl Answers for Visit {
+    fn keeps(&self) -> bool {
+        false
+    }
+
+    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
+        Box::pin(ready(self.reply(request)))
+    }
+
+    fn headers(&self) -> &'static str {
+        HEADERS
+    }
+}

@@ -1,0 +1,238 @@
+//! Who watches, and the look that they share: it begins with the first of them and ends with the last.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::changes::{Block, Changes};
+use super::shown_pod::shown;
+use crate::api;
+use crate::host::clock;
+use crate::rpc::Signal;
+use crate::rt::{self, Task};
+use crate::server::SyncHealth;
+use crate::server::connections::Text;
+use crate::server::http::Response;
+use crate::server::local::{LocalApi, json};
+use crate::server::page::Page;
+
+/// At once.
+pub(super) const MOST: usize = 8;
+/// Of what was told so many are kept; who is further behind is too slow, and watches no more.
+pub(super) const KEPT: usize = 16;
+/// The newest events, of which there may be many.
+const EVENTS: usize = 100;
+/// Between two looks at what the sync loop knows; that takes no more than a twentieth of the time, however small the board.
+const PERIOD: Duration = Duration::from_secs(2);
+const SHARE: u32 = 20;
+/// Between two measurements. Of so many the first is a whole one, with disks and pressures; the others are of processors and
+/// memory.
+const FIGURES_PERIOD: Duration = Duration::from_secs(4);
+const WHOLE_ONE_OF: u32 = 4;
+/// A watcher that takes nothing for so long has gone.
+const SLOWEST: Duration = Duration::from_secs(20);
+
+pub(super) struct Watchers {
+    api: Rc<dyn LocalApi>,
+    health: SyncHealth,
+    state: RefCell<State>,
+    news: Signal,
+}
+
+#[derive(Default)]
+struct State {
+    watching: usize,
+    /// What was told last, oldest first, and the number of the first of them.
+    told: VecDeque<Rc<[u8]>>,
+    first: u64,
+    /// The last whole figures, for who comes later.
+    figures: Option<Rc<[u8]>>,
+    looks: Vec<Task<()>>,
+}
+
+/// The lists of which only changes are told.
+struct Lists {
+    pods: Changes,
+    events: Changes,
+}
+
+/// One of those who watch: the text that it is sent.
+pub(super) struct Watcher {
+    watchers: Rc<Watchers>,
+    /// What it is to know first.
+    begin: Option<Vec<u8>>,
+    /// The number of what it is told next.
+    next: u64,
+}
+
+impl Watchers {
+    pub(super) fn new(api: Rc<dyn LocalApi>, health: SyncHealth) -> Rc<Self> {
+        Rc::new(Self { api, health, state: RefCell::default(), news: Signal::default() })
+    }
+
+    pub(super) fn api(&self) -> &dyn LocalApi {
+        &*self.api
+    }
+
+    /// One more; `None` where there are too many.
+    pub(super) fn join(self: &Rc<Self>) -> Option<Watcher> {
+        let mut state = self.state.borrow_mut();
+        if state.watching == MOST {
+            return None;
+        }
+        state.watching += 1;
+        let begin = if state.looks.is_empty() {
+            state.looks = vec![rt::spawn(Rc::clone(self).look()), rt::spawn(Rc::clone(self).measure())];
+            None
+        } else {
+            let mut block = Block::default();
+            self.status(&mut block);
+            Lists::default().changes(self.api(), &mut block);
+            if let Some(figures) = &state.figures {
+                block.push("figures", figures);
+            }
+            Some(block.end(&now()))
+        };
+        let next = state.first.saturating_add(u64::try_from(state.told.len()).unwrap_or(u64::MAX));
+        Some(Watcher { watchers: Rc::clone(self), begin, next })
+    }
+
+    /// Looks at what the sync loop knows, for as long as somebody watches.
+    async fn look(self: Rc<Self>) {
+        let mut lists = Lists::default();
+        let (mut seen, mut turn) = (None, 0u32);
+        loop {
+            let begun = Instant::now();
+            let rounds = Some(self.health.rounds());
+            let has_moved = seen != rounds;
+            seen = rounds;
+            let mut block = Block::default();
+            if has_moved {
+                lists.changes(self.api(), &mut block);
+            }
+            // Some of it is not the loop's; and it says that this side is there.
+            if has_moved || turn % 2 == 0 {
+                self.status(&mut block);
+                self.tell(block);
+            }
+            turn = turn.wrapping_add(1);
+            rt::sleep(PERIOD.max(begun.elapsed().saturating_mul(SHARE))).await;
+        }
+    }
+
+    /// Measures, for as long as somebody watches.
+    async fn measure(self: Rc<Self>) {
+        let mut turn = 0u32;
+        loop {
+            let only_cpu_and_memory = turn % WHOLE_ONE_OF != 0;
+            let figures = self.api.page(Page::Summary { only_cpu_and_memory }).await;
+            let mut block = Block::default();
+            block.push("figures", &figures);
+            self.tell(block);
+            if !only_cpu_and_memory {
+                self.state.borrow_mut().figures = Some(figures.into());
+            }
+            // What processors do is known from two looks.
+            rt::sleep(if turn == 0 { PERIOD } else { FIGURES_PERIOD }).await;
+            turn = turn.wrapping_add(1);
+        }
+    }
+
+    fn status(&self, block: &mut Block) {
+        block.push("status", &json(&self.api.status()));
+    }
+
+    pub(super) fn tell(&self, block: Block) {
+        let mut state = self.state.borrow_mut();
+        state.told.push_back(block.end(&now()).into());
+        if state.told.len() > KEPT {
+            state.told.pop_front();
+            state.first += 1;
+        }
+        drop(state);
+        self.news.notify();
+    }
+}
+
+impl Default for Lists {
+    fn default() -> Self {
+        Self { pods: Changes::new("pod", "pod-gone"), events: Changes::new("event", "event-gone") }
+    }
+}
+
+impl Lists {
+    fn changes(&mut self, api: &dyn LocalApi, block: &mut Block) {
+        api.pods(&mut |entry| {
+            let entry = shown(entry);
+            let uid = entry.pod.pointer("/metadata/uid").and_then(serde_json::Value::as_str).unwrap_or_default();
+            self.pods.item(uid, &json(&entry), block);
+        });
+        self.pods.end_round(block);
+        let mut newest = VecDeque::with_capacity(EVENTS);
+        api.events(&mut |event| {
+            if newest.len() == EVENTS {
+                newest.pop_front();
+            }
+            newest.push_back(event);
+        });
+        for event in newest {
+            let key = [&*event.metadata.namespace, "/", &*event.metadata.name].concat();
+            self.events.item(&key, api::encode_text(&event).as_bytes(), block);
+        }
+        self.events.end_round(block);
+    }
+}
+
+impl Text for Watcher {
+    fn open(&mut self) -> Pin<Box<dyn Future<Output = Result<(), Response>> + '_>> {
+        Box::pin(ready(Ok(())))
+    }
+
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Option<Vec<u8>>> + '_>> {
+        Box::pin(async {
+            if self.begin.is_some() {
+                return self.begin.take();
+            }
+            let news = &self.watchers.news;
+            loop {
+                let seen = news.changes();
+                {
+                    let state = self.watchers.state.borrow();
+                    let behind = usize::try_from(self.next.checked_sub(state.first)?).ok()?;
+                    if let Some(block) = state.told.get(behind) {
+                        self.next += 1;
+                        return Some(block.to_vec());
+                    }
+                }
+                news.beyond(seen).await;
+            }
+        })
+    }
+
+    fn content_type(&self) -> &'static str {
+        "text/event-stream"
+    }
+
+    fn slowest(&self) -> Duration {
+        SLOWEST
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        let mut state = self.watchers.state.borrow_mut();
+        state.watching -= 1;
+        if state.watching == 0 {
+            let ended = std::mem::take(&mut *state);
+            drop(state);
+            drop(ended);
+        }
+    }
+}
+
+fn now() -> String {
+    clock::timestamp().to_string()
+}

@@ -1,0 +1,159 @@
+//! The page that a node shows of itself, in a real Chromium beside a real containerd.
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test: a panic here is its failure"
+)]
+
+mod chromium;
+#[path = "../containerd/node/mod.rs"]
+#[expect(dead_code, unused_imports, reason = "other tests ask for other things")]
+mod node;
+
+use std::path::Path;
+
+use chromium::Chromium;
+use nix::sys::signal::Signal;
+use node::{Manifest, Node, PATIENCE, STAY, wait_for};
+
+const PAGE: &str = "http://127.0.0.1:4194/";
+
+fn start() -> Node {
+    let mut node = Node::with_runtime();
+    node.add_arguments(&["--page-port", "4194"]);
+    node.start_agent();
+    node
+}
+
+impl Chromium {
+    /// Waits until an expression of the page's language is true.
+    #[track_caller]
+    fn wait_until(&mut self, what: &str, expression: &str) {
+        let until = std::time::Instant::now() + PATIENCE;
+        while self.evaluate(expression) != true {
+            if std::time::Instant::now() > until {
+                let text = self.evaluate("document.body.innerText");
+                panic!("waited in vain until {what}; the page says: {text:#}; it complains: {:?}", self.complaints());
+            }
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        }
+    }
+
+    /// Waits for words that somebody can see.
+    #[track_caller]
+    fn wait_to_read(&mut self, words: &str) {
+        let words = serde_json::Value::from(words);
+        self.wait_until(&format!("{words} is on the page"), &format!("document.body.innerText.includes({words})"));
+    }
+
+    /// A picture in the build's folder, for somebody to look at.
+    fn picture(&mut self, name: &str) {
+        let picture = self.screenshot();
+        assert!(picture.starts_with(b"\x89PNG") && picture.len() > 5000, "{} bytes", picture.len());
+        std::fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name), picture).unwrap();
+    }
+}
+
+/// The row of a manifest's pod, as an expression.
+fn row(manifest: &str) -> String {
+    format!("[...document.querySelectorAll('#pods > li')].find(row => row.innerText.startsWith('{manifest}-node-a'))")
+}
+
+#[test]
+fn the_page_follows_what_becomes_of_the_pods_of_a_running_node() {
+    let node = start();
+    let mut browser = Chromium::start(&node);
+    browser.open(PAGE, (1200, 900), "light");
+    browser.wait_to_read("No pods yet.");
+    browser.wait_to_read("All is well");
+    node.apply(&Manifest::new("web").container("main", STAY).container("beside", STAY));
+    node.apply(&Manifest::new("store").container("main", STAY));
+    browser.wait_to_read("2 of 2 pods run");
+    assert_eq!(browser.evaluate("document.title"), "node-a");
+    browser.wait_until(
+        "what the pod uses is drawn",
+        &format!("{}.querySelector('path.line').getAttribute('d').includes('L')", row("web")),
+    );
+    browser.wait_until(
+        "the node's memory is told",
+        "/of \\d+(\\.\\d+)? GiB/.test(document.querySelector('#tiles').innerText)",
+    );
+    // By keyboard: to the pod, and into it.
+    browser.evaluate(&format!("{}.querySelector('summary').focus()", row("web")));
+    browser.press_enter();
+    browser.wait_until(
+        "its containers are shown",
+        &format!("{}.querySelector('.inside').innerText.includes('beside')", row("web")),
+    );
+    node.kill_container("web", "beside");
+    browser.wait_until("the restart is seen", &format!("/\\b1 \\(\\d+[sm] ago\\)/.test({}.innerText)", row("web")));
+    let is_open = browser.evaluate(&format!("{}.firstChild.open", row("web")));
+    assert_eq!(is_open, true, "what was opened stays open");
+    browser
+        .wait_until("it is among what has happened", "document.querySelector('#events').innerText.includes('Started')");
+    browser.picture("page.png");
+
+    // What is wrong comes first, and words are words, whoever has written them.
+    node.apply(&Manifest::new("broken").container("main", "echo gone; exit 3").spec("restartPolicy: Always"));
+    node.write_manifest("evil", "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: [{name: \"<img src=x onerror=alert(1)>\", image: a}]}\n");
+    browser.wait_to_read("CrashLoopBackOff");
+    browser.wait_to_read("<img src=x onerror=alert(1)>");
+    browser.wait_until(
+        "the broken pod stands first",
+        "document.querySelector('#pods > li').innerText.startsWith('broken-node-a')",
+    );
+    browser.wait_to_read("2 things need attention");
+    assert_eq!(browser.evaluate("document.querySelectorAll('img').length"), 0);
+    browser.picture("page-wrong.png");
+    browser.look_as((390, 844), "dark");
+    browser.wait_until("nothing is wider than a phone", "document.documentElement.scrollWidth <= 390");
+    browser.picture("page-phone-dark.png");
+    node.remove_manifest("broken");
+    node.remove_manifest("evil");
+    browser.wait_to_read("All is well");
+    browser.wait_to_read("2 of 2 pods run");
+    assert_eq!(browser.complaints(), [""; 0], "the page, or its policy, has complained");
+    browser.end();
+}
+
+#[test]
+fn a_node_that_goes_is_missed_and_found_again() {
+    let mut node = start();
+    node.apply(&Manifest::new("web").container("main", STAY));
+    let mut browser = Chromium::start(&node);
+    browser.open(PAGE, (390, 844), "light");
+    browser.wait_to_read("1 of 1 pod runs");
+    node.stop_agent(Signal::SIGKILL);
+    browser.wait_to_read("No connection to the node since ");
+    assert_eq!(browser.evaluate("document.title"), "not connected: node-a");
+    let seen = browser.evaluate("document.querySelector('#pods').innerText");
+    assert!(seen.as_str().unwrap().contains("web-node-a"), "what was seen last stays: {seen}");
+    browser.picture("page-lost.png");
+    node.remove_manifest("web");
+    node.start_agent();
+    browser.wait_until("it is live again", "document.querySelector('#link').innerText === 'live'");
+    browser.wait_to_read("No pods yet.");
+    assert_eq!(browser.evaluate("document.querySelector('#lost').hidden"), true);
+    browser.end();
+}
+
+#[test]
+fn another_sites_page_cannot_read_the_node() {
+    let node = start();
+    let mut browser = Chromium::start(&node);
+    // The same machine, another site: the address by another name.
+    browser.open("http://localhost:4194/", (800, 600), "light");
+    browser.wait_to_read("All is well");
+    let reads = "fetch('http://127.0.0.1:4194/status').then(answer => answer.text(), error => 'refused')";
+    assert_eq!(browser.evaluate(reads), "refused");
+    assert_eq!(browser.evaluate("fetch('status').then(answer => answer.json()).then(status => status.node)"), "node-a");
+    // A site without a policy of its own, that has its name point here.
+    browser.open("http://rebound.localhost:4194/", (800, 600), "light");
+    wait_for("the refusal", PATIENCE, || {
+        let text = browser.evaluate("document.body ? document.body.innerText : ''");
+        text.as_str()?.contains("does not go by that name").then_some(())
+    });
+    browser.end();
+}
