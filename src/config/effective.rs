@@ -13,6 +13,7 @@ use super::fields::Fields;
 use super::flags::Given;
 use super::identity::{self, Identity};
 use super::reporting::{self, Reporting};
+use super::shown::GivenFields;
 use super::shutdown::{self, ShutdownPhase};
 use crate::api::Map as Labels;
 use crate::api::{Quantity, ResourceList};
@@ -130,6 +131,8 @@ pub(crate) struct Config {
     /// In the order of their priorities; none: nothing is done when the node shuts down.
     pub(crate) shutdown_phases: Vec<ShutdownPhase>,
     pub(crate) verbosity: u8,
+    /// What the fields were given as, to be shown.
+    pub(crate) given: GivenFields,
 }
 
 /// Where the command line looks for the agent of this node.
@@ -261,6 +264,7 @@ impl Default for Config {
             oom_score_adj: -999,
             shutdown_phases: Vec::new(),
             verbosity: 0,
+            given: GivenFields::default(),
         }
     }
 }

@@ -19,6 +19,7 @@ mod node_name;
 mod reporting;
 mod schema;
 mod server;
+mod shown;
 mod shutdown;
 mod taints;
 
@@ -44,6 +45,7 @@ pub(crate) use identity::ServingIdentity;
 pub(crate) use nearest::nearest;
 pub(crate) use reporting::Reporting;
 pub(crate) use server::{Authorization, ServerSettings, TlsSettings};
+pub(crate) use shown::GivenFields;
 pub(crate) use shutdown::ShutdownPhase;
 
 use check::Problem;
@@ -88,6 +90,7 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     let node_name = node_name(given.hostname_override.as_deref(), &mut warnings)?;
     let mut config = Config::new(given, &fields, node_name).map_err(Error::Conflict)?;
     config.credential_providers = providers;
+    config.given = GivenFields::new(&fields);
     for provider in &config.credential_providers {
         // Images that need no credentials, or have others, go on without it; and it may come later.
         let program = config.credential_provider_bin_dir.join(&provider.name);

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 use super::shutdown::ShutdownPhase;
 use super::{
-    Amount, Authorization, CgroupDriver, Config, Enforced, Eviction, Identity, KernelParameters, Reporting, Request,
-    ServerSettings, ServingIdentity, Signal, SwapBehavior, Threshold, TlsSettings, load,
+    Amount, Authorization, CgroupDriver, Config, Enforced, Eviction, GivenFields, Identity, KernelParameters,
+    Reporting, Request, ServerSettings, ServingIdentity, Signal, SwapBehavior, Threshold, TlsSettings, load,
 };
 use crate::api::Taint;
 use crate::error::ErrorChain;
@@ -48,7 +50,7 @@ fn arguments(line: &[&str]) -> Vec<String> {
 fn loaded(line: &[&str]) -> (Config, Vec<String>) {
     let line = [&["--hostname-override=n"], line].concat();
     match load(&arguments(&line)).map_err(|error| ErrorChain(&error).to_string()) {
-        Ok(Request::Run(config, warnings)) => (*config, warnings.0),
+        Ok(Request::Run(config, warnings)) => (Config { given: GivenFields::default(), ..*config }, warnings.0),
         other => panic!("{other:?}"),
     }
 }
@@ -834,4 +836,52 @@ fn half_of_what_belongs_together_is_refused() {
     ] {
         assert_eq!(refused(&[flag]), line);
     }
+}
+
+/// What `/configz` shows of a command line.
+#[track_caller]
+fn shown(line: &[&str]) -> Value {
+    let Ok(Request::Run(config, _)) = load(&arguments(line)) else { panic!("{line:?}") };
+    let page: Value = serde_json::from_slice(&config.given.page(CgroupDriver::Cgroupfs)).unwrap();
+    page["kubeletconfig"].clone()
+}
+
+#[test]
+fn what_is_shown_of_a_configuration_is_that_configuration() {
+    let dir = TempDir::new();
+    let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/config");
+    let files = [
+        dir.write("empty.yaml", &document("")),
+        dir.write(
+            "zeros.yaml",
+            &document(r#""syncFrequency":"0s","port":0,"registryBurst":0,"address":"","maxPods":0"#),
+        ),
+        dir.write("pulls.yaml", &document(r#""maxParallelImagePulls":3,"resolvConf":"","evictionHard":{}"#)),
+        dir.write("no-qos.yaml", &document(r#""cgroupsPerQOS":false,"kubeReserved":{"cpu":1},"staticPodPath":"""#)),
+        format!("{tests}/configz-1.36.json"),
+        format!("{tests}/kubeadm-1.36.yaml"),
+    ];
+    for file in &files {
+        let line = ["--config", file];
+        let text = serde_json::to_string(&shown(&line)).unwrap();
+        let again = dir.write("again.yaml", &text);
+        assert_eq!(loaded(&["--config", &again]), loaded(&line), "{file}: {text}");
+        assert_eq!(shown(&["--config", &again]), shown(&line), "{file}");
+    }
+}
+
+#[test]
+fn what_upstream_shows_is_shown_as_it_is() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/config/configz-1.36.json");
+    let mut recorded: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    assert_eq!(shown(&["--config", file, "--v=2"]), recorded);
+    // Flags count, durations are written as Go does, and nothing secret is shown.
+    let dir = TempDir::new();
+    let given = r#""syncFrequency":"90s","staticPodURLHeader":{"Authorization":["Bearer secret"]}"#;
+    let shown = shown(&["--config", &dir.write("a.yaml", &document(given)), "--max-pods=7"]);
+    assert_eq!((&shown["syncFrequency"], &shown["maxPods"]), (&json!("1m30s"), &json!(7)));
+    assert_eq!(shown["staticPodURLHeader"], json!({"Authorization": ["<masked>"]}));
+    recorded.as_object_mut().unwrap().retain(|field, _| shown.get(field).is_none());
+    let only_set: Vec<&String> = recorded.as_object().unwrap().keys().collect();
+    assert_eq!(only_set, ["clusterDNS", "clusterDomain", "readOnlyPort", "tlsCertFile", "tlsPrivateKeyFile"]);
 }

@@ -1,4 +1,4 @@
-//! The pages of figures, whichever door they are asked at. Pure.
+//! The pages of figures and settings, whichever door they are asked at. Pure.
 
 use crate::metrics;
 
@@ -6,16 +6,21 @@ use crate::metrics;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Page {
     Cadvisor,
+    /// The configuration in force.
+    Configuration,
     Metrics,
     Probes,
     Resource,
-    Summary { only_cpu_and_memory: bool },
+    Summary {
+        only_cpu_and_memory: bool,
+    },
 }
 
 impl Page {
     /// `None` for a path that is no page's.
     pub(super) fn of(path: &str, query: &str) -> Option<Self> {
         match path {
+            "/configz" => Some(Self::Configuration),
             "/metrics" => Some(Self::Metrics),
             "/metrics/cadvisor" => Some(Self::Cadvisor),
             "/metrics/probes" => Some(Self::Probes),
@@ -33,7 +38,7 @@ impl Page {
     pub(super) fn content_type(self) -> &'static str {
         match self {
             Self::Cadvisor | Self::Metrics | Self::Probes | Self::Resource => metrics::CONTENT_TYPE,
-            Self::Summary { .. } => "application/json",
+            Self::Configuration | Self::Summary { .. } => "application/json",
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
+use std::future::ready;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -162,6 +163,10 @@ impl LocalApi for LocalBooks {
     }
 
     fn page(&self, page: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>> {
+        if page == Page::Configuration {
+            let driver = self.figures.runtime.cgroup_driver().unwrap_or(self.config.cgroup_driver);
+            return Box::pin(ready(self.config.given.page(driver)));
+        }
         Box::pin(Rc::clone(&self.figures).page(page))
     }
 

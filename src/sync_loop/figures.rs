@@ -24,6 +24,8 @@ pub(crate) struct NodeFigures {
 impl NodeFigures {
     pub(super) async fn page(self: Rc<Self>, page: Page) -> Vec<u8> {
         let question = match page {
+            // It is no figure.
+            Page::Configuration => return Vec::new(),
             Page::Metrics => return self.agent_page(),
             Page::Probes => return self.probes_page(),
             Page::Cadvisor => Question::Cadvisor,
