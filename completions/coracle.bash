@@ -25,7 +25,7 @@ _coracle() {
         --token | --discovery-token-ca-cert-hash | --node-name | --timeout) return ;;
         -c | --container | --tail | --since | --limit-bytes | -n | --namespace | --file-check-frequency | --max-pods | --node-labels | --pod-max-pids | --runtime-request-timeout | --registry-qps | \
             --registry-burst | --hostname-override | --node-ip | --register-with-taints | --node-status-max-images | --cluster-dns | --cluster-domain | --healthz-port | \
-            --page-port | --page-address | \
+            --page-port | --page-address | --read-only-port | \
             --healthz-bind-address | --image-gc-high-threshold | --image-gc-low-threshold | -v | --v)
             return ;;
     esac
@@ -60,7 +60,7 @@ _coracle() {
                     --node-status-max-images --cloud-provider --cluster-dns --cluster-domain
                     --leave-kernel-parameters --resolv-conf --kubeconfig --bootstrap-kubeconfig --rotate-certificates --cert-dir --enable-server
                     --address --port --tls-cert-file --tls-private-key-file --rotate-server-certificates --client-ca-file
-                    --anonymous-auth --authorization-mode --enable-debugging-handlers --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --config-dir
+                    --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --config-dir
                     --root-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device -v --v
                     -h --help --version'
                 [[ -n $command || $current == -* ]] || words='pods describe logs events status top validate join leave version help'

@@ -90,6 +90,7 @@ complete -c coracle -n $agent -l client-ca-file -r -F -d "Whose certificates are
 complete -c coracle -n $agent -l anonymous-auth -a 'true false' -d 'Let in who shows nothing'
 complete -c coracle -n $agent -l authorization-mode -x -a 'Webhook AlwaysAllow' -d 'Who may ask'
 complete -c coracle -n $agent -l enable-debugging-handlers -a 'true false' -d 'Logs, exec, attach and port-forward'
+complete -c coracle -n $agent -l read-only-port -x -d 'Figures and pods for whoever asks, without TLS; 0: nowhere'
 complete -c coracle -n $agent -l cgroup-driver -x -a 'cgroupfs systemd' -d 'Who makes control groups'
 complete -c coracle -n $agent -l cgroups-per-qos -a 'true false' -d 'Control groups for the classes of pods'
 complete -c coracle -n $agent -l cpu-cfs-quota -a 'true false' -d 'Keep containers to their CPU limits'

@@ -114,6 +114,7 @@ _coracle() {
         '--anonymous-auth=-[let in who shows nothing]::bool:(true false)'
         '--authorization-mode[who may ask]:mode:(Webhook AlwaysAllow)'
         '--enable-debugging-handlers=-[logs, exec, attach and port-forward]::bool:(true false)'
+        '--read-only-port[figures and pods for whoever asks, without TLS]:port:'
         '--cgroup-driver[who makes control groups]:driver:(cgroupfs systemd)'
         '--cgroups-per-qos=-[control groups for the classes of pods]::bool:(true false)'
         '--cpu-cfs-quota=-[keep containers to their CPU limits]::bool:(true false)'

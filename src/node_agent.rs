@@ -29,7 +29,9 @@ use crate::pod_sources::{self, static_file};
 use crate::pods::{EventRing, NodeEvent, SourceName, SyncEvent};
 use crate::rpc;
 use crate::rt;
-use crate::server::{LocalApi, LocalServer, NodeDoor, StatusPage, Streaming, SyncHealth, Watchdog, health, systemd};
+use crate::server::{
+    LocalApi, LocalServer, NodeDoor, ReadOnlyDoor, StatusPage, Streaming, SyncHealth, Watchdog, health, systemd,
+};
 use crate::stats::Stats;
 use crate::sync_loop::{self, Books, LocalBooks, NodeFigures, SyncLoop};
 
@@ -132,6 +134,10 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     };
     let view: Rc<dyn LocalApi> = Rc::new(view);
     let mut tasks = vec![rt::spawn(sync_loop.run()), rt::spawn(local.serve(Rc::clone(&view)))];
+    if let Some(address) = config.identity.server.read_only {
+        let door = ReadOnlyDoor { address, health: health.clone(), api: Rc::clone(&view) };
+        tasks.push(rt::spawn(door.serve()));
+    }
     if is_asked(&config, cluster.is_some()) {
         let shown = ShownCertificate::default();
         let source = serving_source(&config, cluster.clone(), news_of_node);

@@ -51,12 +51,18 @@ impl TokenBucket {
 
     /// Takes a token, if there is one.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
+        self.take_some(1, now)
+    }
+
+    /// Takes so many tokens, if they are all there.
+    pub(crate) fn take_some(&mut self, count: u32, now: Instant) -> bool {
+        let count = f64::from(count);
         let elapsed = now.saturating_duration_since(self.updated).as_secs_f64();
         self.updated = now.max(self.updated);
         self.tokens = (self.tokens + elapsed * self.per_second).min(self.burst);
-        let taken = self.tokens >= 1.0;
+        let taken = self.tokens >= count;
         if taken {
-            self.tokens -= 1.0;
+            self.tokens -= count;
         }
         taken
     }
@@ -98,6 +104,15 @@ mod tests {
         assert_eq!(taken(&mut bucket, start + Duration::from_millis(190)), 0);
         assert_eq!(taken(&mut bucket, start + Duration::from_millis(210)), 1);
         assert_eq!(taken(&mut bucket, start + Duration::from_secs(3600)), 10);
+    }
+
+    #[test]
+    fn several_tokens_are_taken_together_or_not_at_all() {
+        let start = Instant::now();
+        let mut bucket = TokenBucket::each(Duration::from_secs(8), 24, start);
+        assert!(bucket.take_some(17, start));
+        assert!(!bucket.take_some(17, start) && bucket.take_some(7, start) && !bucket.take(start));
+        assert!(bucket.take(start + Duration::from_secs(9)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The promises of a node agent at rest and at work, measured on a real containerd and printed beside their limits.
 //!
 //! `cargo bench --bench promises` takes about ten minutes; `-- quick` measures less often and rests less long, and the name
-//! of a part (`latency`, `rest`, `probes`, `scrape`, `storm`) runs that part alone.
+//! of a part (`latency`, `rest`, `logs`, `probes`, `scrape`, `storm`) runs that part alone.
 //! What takes time is compared with the same CRI calls, made by a bare client of the same code to a containerd of its
 //! own, turn by turn on the same machine. A container runs from the moment that the runtime calls its start.
 #![expect(
@@ -16,7 +16,11 @@
 
 mod at_rest;
 mod bare_client;
+#[path = "../../tests/containerd/door.rs"]
+#[expect(dead_code, reason = "the tests ask for whole pages")]
+mod door;
 mod latency;
+mod log_stream;
 #[expect(dead_code, unused_imports, reason = "the tests ask more of a node")]
 #[path = "../../tests/containerd/node/mod.rs"]
 mod node;
@@ -44,6 +48,7 @@ struct Part {
 const PARTS: &[Part] = &[
     Part { name: "latency", measure: latency::measure },
     Part { name: "rest", measure: at_rest::measure },
+    Part { name: "logs", measure: log_stream::measure },
     Part { name: "probes", measure: probes::measure },
     Part { name: "scrape", measure: scrape::measure },
     Part { name: "storm", measure: storm::measure },

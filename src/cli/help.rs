@@ -217,6 +217,7 @@ The node's own server:
   --anonymous-auth[=BOOL]               let in who shows nothing, as system:anonymous  [false]
   --authorization-mode MODE             Webhook: ask the cluster who may; AlwaysAllow  [Webhook]
   --enable-debugging-handlers[=BOOL]    logs, exec, attach and port-forward  [true]
+  --read-only-port N                    figures and pods for whoever asks, without TLS; 0: nowhere  [0]
 
 Control groups:
   --cgroup-driver cgroupfs|systemd      [cgroupfs; the runtime's own where it tells]

@@ -18,6 +18,10 @@ pub(crate) struct ServerSettings {
     /// The cluster is asked whose a token is, and what it says is good for so long. `None`: nobody's.
     pub(crate) token_ttl: Option<Duration>,
     pub(crate) authorization: Authorization,
+    /// Plain HTTP for whoever reaches it, with figures and pods alone; `None`: none.
+    pub(crate) read_only: Option<SocketAddr>,
+    /// The files below /var/log are shown.
+    pub(crate) system_logs: bool,
     /// Whether containers may be looked into: their logs, commands in them, their ports.
     pub(crate) debugging: bool,
 }
@@ -53,6 +57,8 @@ impl Default for ServerSettings {
                 allowed_ttl: Duration::from_secs(300),
                 refused_ttl: Duration::from_secs(30),
             },
+            read_only: None,
+            system_logs: true,
             debugging: true,
         }
     }
@@ -68,6 +74,9 @@ pub(super) fn read(fields: &Fields<'_>) -> ServerSettings {
     if let Some(ip) = fields.text("address").and_then(|ip| ip.parse().ok()) {
         settings.address.set_ip(ip);
     }
+    let read_only = fields.int("readOnlyPort").and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
+    settings.read_only = read_only.map(|port| SocketAddr::new(settings.address.ip(), port));
+    fields.replace("enableSystemLogHandler", Fields::bool, &mut settings.system_logs);
     settings.tls = TlsSettings {
         only_1_3: fields.text("tlsMinVersion") == Some("VersionTLS13"),
         cipher_suites: list(fields, "tlsCipherSuites").filter_map(|name| name.as_str().map(str::to_owned)).collect(),

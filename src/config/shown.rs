@@ -68,6 +68,7 @@ fn means_default(field: &Field, value: &Value) -> bool {
         }
         (Kind::Path, Value::String(text)) => text.is_empty() && !MAY_BE_NOTHING.contains(&field.name),
         (_, Value::String(text)) => text.is_empty(),
+        (Kind::LogDuration, value) => value.as_i64() == Some(0),
         (Kind::Int(..), value) => value.as_i64() == Some(0) && !MAY_BE_ZERO.contains(&field.name),
         _ => false,
     }

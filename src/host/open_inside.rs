@@ -1,9 +1,10 @@
 //! Opening a path below a directory: whatever the links on the way say, nothing outside of it is reached.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
 use rustix::io::Errno;
@@ -34,6 +35,29 @@ pub(crate) fn open_inside(
         Err(Errno::NOSYS | Errno::PERM) => walk(root, path, flags, outside),
         result => result,
     }
+}
+
+/// Opens for reading what `path` leads to below `root`, if it is a file or a directory. Links may name their whole path, and
+/// `root` may be one; the end of the way is looked at where it is open already, so that nobody can change it meanwhile.
+pub(crate) fn open_below(root: &Path, path: &Path) -> Result<File, Errno> {
+    let top = openat(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let whole = open_inside(top.as_fd(), root, OFlags::PATH, Outside::IsRoot)?;
+    let found = open_inside(top.as_fd(), &root.join(path), OFlags::PATH, Outside::IsRoot)?;
+    if !place(found.as_fd())?.starts_with(place(whole.as_fd())?) {
+        return Err(Errno::XDEV);
+    }
+    match FileType::from_raw_mode(fstat(&found)?.st_mode) {
+        FileType::RegularFile | FileType::Directory => {
+            Ok(reopen(found.as_fd(), OFlags::RDONLY | OFlags::NONBLOCK)?.into())
+        }
+        _ => Err(Errno::ACCESS),
+    }
+}
+
+/// Where an open file is, without any link.
+fn place(file: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
+    let target = readlinkat(CWD, format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new())?;
+    Ok(PathBuf::from(OsStr::from_bytes(target.to_bytes())))
 }
 
 /// The same without help: no link is followed by the kernel, and `..` goes back to a directory that is held open, so that
@@ -102,7 +126,6 @@ const MAX_DEPTH: usize = 128;
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
-    use std::path::PathBuf;
 
     use rustix::fs::Stat;
 
@@ -208,12 +231,12 @@ mod tests {
         let top = volume("read");
         let root = openat(CWD, top.join("v"), STEP, Mode::empty()).unwrap();
         fs::write(top.join("v/large"), "larger than 4 GiB").unwrap();
-        fs::File::options().write(true).open(top.join("v/large")).unwrap().set_len(5 << 30).unwrap();
+        File::options().write(true).open(top.join("v/large")).unwrap().set_len(5 << 30).unwrap();
         for (path, expected) in [("key", "value"), ("absolute-inside", "inside"), ("large", "larger than 4 GiB")] {
             for open in [open_inside, walk] {
                 let found = open(root.as_fd(), Path::new(path), OFlags::RDONLY, Outside::IsRoot).unwrap();
                 let mut head = vec![0; expected.len()];
-                fs::File::from(found).read_exact(&mut head).unwrap();
+                File::from(found).read_exact(&mut head).unwrap();
                 assert_eq!(head, expected.as_bytes());
             }
         }

@@ -3,6 +3,8 @@
 //! A line is `2026-01-02T03:04:05.6Z stdout F the text`, with `P` for a part of a line that goes on in the next one. It
 //! is taken apart as it comes, so that a line may have any length. What is no such line is left out.
 
+use std::io::BufRead as _;
+
 use jiff::Timestamp;
 
 /// Takes a log apart, from the beginning of a line on.
@@ -49,14 +51,16 @@ impl Decoder {
     /// Adds to `text` what `bytes` hold.
     pub(super) fn take(&mut self, mut bytes: &[u8], text: &mut Vec<u8>) {
         while !bytes.is_empty() {
-            let end = bytes.iter().position(|byte| *byte == b'\n');
-            let (line, rest) = match end {
-                Some(end) => (bytes.get(..end).unwrap_or_default(), bytes.get(end + 1..).unwrap_or_default()),
-                None => (bytes, &[][..]),
-            };
-            self.take_part(line, text);
-            if end.is_some() {
-                self.end_line(text);
+            // The standard library's own search for a byte, which is many times as fast as going from one to the next. In
+            // memory it cannot fail.
+            let length = { bytes }.skip_until(b'\n').unwrap_or(bytes.len());
+            let (line, rest) = bytes.split_at_checked(length).unwrap_or((bytes, &[]));
+            match line.strip_suffix(b"\n") {
+                Some(line) => {
+                    self.take_part(line, text);
+                    self.end_line(text);
+                }
+                None => self.take_part(line, text),
             }
             bytes = rest;
         }
@@ -69,22 +73,25 @@ impl Decoder {
             State::Text { .. } => self.give(part, text),
             State::Head(head) => {
                 let known = head.len();
-                head.extend_from_slice(part.get(..LONGEST_HEAD.saturating_sub(known)).unwrap_or(part));
-                match Head::of(head) {
+                let first = part.get(..LONGEST_HEAD.saturating_sub(known)).unwrap_or(part);
+                // Most lines come whole, and nothing of them is kept.
+                head.extend_from_slice(if known > 0 { first } else { &[] });
+                let kept = std::mem::take(head);
+                match Head::of(if known > 0 { &kept } else { first }) {
                     Found::Head { head, length } => {
-                        let (partial, prefix) = (head.partial, head.fixed_time());
                         let wanted = self.since.is_none_or(|since| head.is_since(since));
                         if !wanted {
                             self.state = State::Skip;
                             return;
                         }
-                        self.state = State::Text { partial };
+                        self.state = State::Text { partial: head.partial };
                         if self.timestamps && !self.goes_on {
-                            self.give(&prefix, text);
+                            self.give(&head.fixed_time(), text);
                         }
                         self.give(part.get(length.saturating_sub(known)..).unwrap_or_default(), text);
                     }
-                    Found::Part => {}
+                    Found::Part if known > 0 => self.state = State::Head(kept),
+                    Found::Part => self.state = State::Head(first.to_vec()),
                     Found::Malformed => self.state = State::Skip,
                 }
             }

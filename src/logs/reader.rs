@@ -81,7 +81,7 @@ impl LogReader {
             let over = !self.request.follow || ended.is_closed();
             let bytes = self.read().await?;
             if !bytes.is_empty() {
-                let mut text = Vec::new();
+                let mut text = Vec::with_capacity(bytes.len());
                 self.decoder.take(&bytes, &mut text);
                 if !text.is_empty() {
                     return Ok(Some(text));

@@ -2,8 +2,9 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::fs::File;
 use std::future::{Future, ready};
-use std::io;
+use std::io::{self, Read as _};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -91,6 +92,10 @@ pub(super) enum Reply {
     Last(Response),
     /// One that takes a while to find out.
     Later(Pin<Box<dyn Future<Output = Response>>>),
+    /// One that takes as long as the client waits for it; the last one on its connection.
+    Slow(Pin<Box<dyn Future<Output = Response>>>),
+    /// A file, or a part of it; the last one on its connection.
+    File(Pin<Box<dyn Future<Output = Result<FilePart, Response>>>>),
     /// The connection goes on to somebody else.
     HandOn(Handing),
     /// A text that comes part by part, for as long as it comes.
@@ -101,6 +106,15 @@ pub(super) enum Reply {
 pub(super) struct HandedOn {
     pub(super) to: TcpStream,
     pub(super) head: Vec<u8>,
+}
+
+/// An answer whose body is in a file.
+#[derive(Debug)]
+pub(super) struct FilePart {
+    /// It says how long the body is, and that nothing follows.
+    pub(super) head: Vec<u8>,
+    /// From where it stands, so many bytes.
+    pub(super) body: Option<(File, u64)>,
 }
 
 pub(super) type Handing = Pin<Box<dyn Future<Output = Result<HandedOn, Response>>>>;
@@ -192,6 +206,16 @@ where
                 Ok(response) => (response, after),
                 Err(rt::Elapsed) => return Ok(()),
             },
+            // What the client says meanwhile is not heard.
+            Reply::Slow(response) => {
+                let response = async { Ok(response.await) };
+                (rt::either(response, gone(stream)).await?, After::Close)
+            }
+            Reply::File(part) => match rt::deadline(PATIENCE, part).await {
+                Ok(Err(response)) => (response, after),
+                Ok(Ok(part)) => return send_file(stream, part).await,
+                Err(rt::Elapsed) => return Ok(()),
+            },
             Reply::HandOn(handing) => match rt::deadline(PATIENCE, handing).await {
                 Ok(Err(response)) => (response, after),
                 Ok(Ok(HandedOn { to, mut head })) => {
@@ -228,15 +252,17 @@ where
     let mut end = Instant::now() + if unread.is_empty() { wait } else { PATIENCE };
     loop {
         match Request::take(unread) {
-            Ok(Some((request, used))) => {
+            Ok(Some((mut request, used))) => {
                 unread.drain(..used);
-                if request.body > MOST_BODY {
+                let most = if request.has_form() { MOST_FORM } else { MOST_BODY };
+                if request.body > most {
                     return Ok(Err(Response::too_large()));
                 }
                 if request.body > 0 && request.header("expect").is_some() {
                     write(stream, b"HTTP/1.1 100 Continue\r\n\r\n").await?;
                 }
-                skip(stream, unread, request.body).await?;
+                let body = body(stream, unread, request.body, request.has_form()).await?;
+                request.form = String::from_utf8_lossy(&body).into_owned();
                 return Ok(Ok(request));
             }
             Ok(None) => {}
@@ -256,23 +282,34 @@ where
     }
 }
 
-/// Passes over a body: nothing that is asked here has one.
-async fn skip<S: AsyncRead + Unpin>(stream: &mut S, unread: &mut Vec<u8>, body: u64) -> io::Result<()> {
-    let mut left = usize::try_from(body).map_err(io::Error::other)?;
-    let skipped = async {
+/// Takes in a body of so many bytes, or passes over it: only forms say anything here.
+async fn body<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    unread: &mut Vec<u8>,
+    length: u64,
+    is_kept: bool,
+) -> io::Result<Vec<u8>> {
+    let mut left = usize::try_from(length).map_err(io::Error::other)?;
+    let mut kept = Vec::new();
+    let taken = async {
         loop {
             let taken = left.min(unread.len());
-            unread.drain(..taken);
+            let part = unread.drain(..taken);
+            if is_kept {
+                kept.extend(part);
+            } else {
+                drop(part);
+            }
             left -= taken;
             if left == 0 {
-                return Ok(());
+                return Ok(kept);
             }
             if !read(stream, unread).await? {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
     };
-    rt::deadline(PATIENCE, skipped).await.map_err(io::Error::other)?
+    rt::deadline(PATIENCE, taken).await.map_err(io::Error::other)?
 }
 
 /// Takes in some of what has come; false at the end.
@@ -311,6 +348,27 @@ where
     }
 }
 
+/// No more than was promised, though the file may grow; and less only if it has become shorter, which the end tells.
+async fn send_file<S: AsyncWrite + Unpin>(stream: &mut S, part: FilePart) -> io::Result<()> {
+    write(stream, &part.head).await?;
+    let Some((mut file, mut left)) = part.body else { return Ok(()) };
+    let mut buffer = Vec::new();
+    while left > 0 {
+        let next = move || {
+            buffer.clear();
+            let most = left.min(FILE_PART);
+            (&file).take(most).read_to_end(&mut buffer).map(|_| (file, buffer))
+        };
+        (file, buffer) = rt::blocking(next).await?;
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        stream.write_all(&buffer).await?;
+        left = left.saturating_sub(u64::try_from(buffer.len()).unwrap_or(u64::MAX));
+    }
+    Ok(())
+}
+
 /// Ends when the client has gone; what else it says is nothing to this side.
 async fn gone<T>(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<T> {
     let mut buffer = [0; 64];
@@ -334,6 +392,9 @@ const SLOWEST: Duration = Duration::from_secs(30);
 const READ: usize = 1024;
 const WRITE: usize = 16 * 1024;
 const MOST_BODY: u64 = 64 * 1024;
+/// It is kept until it is answered, also for a stranger.
+const MOST_FORM: u64 = 16 * 1024;
+const FILE_PART: u64 = 64 * 1024;
 
 #[cfg(test)]
 mod tests;

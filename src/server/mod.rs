@@ -22,7 +22,7 @@ pub(crate) use local::{
     NodeStatus, PodAsked, PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus,
 };
 pub(crate) use log_query::LogQuery;
-pub(crate) use node_door::{NodeDoor, Streaming};
+pub(crate) use node_door::{NodeDoor, ReadOnlyDoor, Streaming};
 pub(crate) use page::Page;
 pub(crate) use pulse::Doing;
 pub(crate) use status_page::StatusPage;

@@ -27,9 +27,18 @@ impl Place {
         Self(SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, high | 0x80, low, last)), 10250))
     }
 
+    pub(crate) fn ip(self) -> IpAddr {
+        self.0.ip()
+    }
+
     /// For the agent's configuration.
     pub(crate) fn configuration(self) -> String {
         format!("address: {}\nport: {}\n", self.0.ip(), self.0.port())
+    }
+
+    /// Says this instead of shaking hands; whether it was taken.
+    pub(crate) fn speak(self, bytes: &[u8]) -> bool {
+        TcpStream::connect_timeout(&self.0, PATIENCE).is_ok_and(|mut tcp| tcp.write_all(bytes).is_ok())
     }
 
     /// Shakes hands, with a certificate or without.
@@ -78,6 +87,24 @@ impl Place {
     }
 }
 
+/// What is answered to a GET in plain HTTP.
+#[track_caller]
+pub(crate) fn get_plain(address: SocketAddr, path: &str) -> (u16, String) {
+    say_plain(address, &format!("GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n"))
+}
+
+/// What is answered to these bytes in plain HTTP, as soon as somebody listens.
+#[track_caller]
+pub(crate) fn say_plain(address: SocketAddr, request: &str) -> (u16, String) {
+    let mut tcp = wait(|| TcpStream::connect_timeout(&address, PATIENCE).map_err(|error| error.to_string()));
+    tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+    tcp.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    tcp.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
 /// A connection after its handshake.
 pub(crate) struct Door {
     stream: StreamOwned<ClientConnection, TcpStream>,
@@ -90,6 +117,11 @@ impl Door {
     #[track_caller]
     pub(crate) fn get(&mut self, path: &str, headers: &str) -> (u16, String) {
         self.say(&format!("GET {path} HTTP/1.1\r\nHost: node\r\n{headers}\r\n")).expect("an answer")
+    }
+
+    /// Sends this much and no more; false if the other side has gone.
+    pub(crate) fn begin(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).and_then(|()| self.stream.flush()).is_ok()
     }
 
     /// What is answered to these bytes; nothing if the connection ends before that.

@@ -16,26 +16,26 @@ use super::joined::{Joined, STATUS};
 use super::node::{Manifest, NODE_NAME};
 
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+pub(crate) const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-const ALLOWS_ALL: &str = "authorization: {mode: AlwaysAllow}\n";
+pub(crate) const ALLOWS_ALL: &str = "authorization: {mode: AlwaysAllow}\n";
 const BY_CLUSTER: &str = "serverTLSBootstrap: true\n";
 
 /// A node of a cluster with its door.
-struct Served {
-    joined: Joined,
-    place: Place,
+pub(crate) struct Served {
+    pub(crate) joined: Joined,
+    pub(crate) place: Place,
 }
 
 impl Served {
-    fn new(options: Options) -> Self {
+    pub(crate) fn new(options: Options) -> Self {
         let mut joined = Joined::new();
         joined.api = FakeApi::start(options);
         Self { joined, place: Place::new() }
     }
 
     /// Starts the agent; clients are believed whose certificates the cluster's authority has signed.
-    fn start(&mut self, configuration: &str, arguments: &[&str]) {
+    pub(crate) fn start(&mut self, configuration: &str, arguments: &[&str]) {
         let authority = self.path("clients.crt");
         if !authority.exists() {
             fs::write(&authority, self.joined.api.authority_pem()).unwrap();
@@ -45,15 +45,15 @@ impl Served {
         self.joined.start(&configuration, arguments);
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.joined.node.folder().join(name)
     }
 
-    fn client(&self, user: &str, groups: &[&str]) -> Certified {
+    pub(crate) fn client(&self, user: &str, groups: &[&str]) -> Certified {
         self.joined.api.client_certificate(&Identity::new(user, groups), Validity::a_day(Timestamp::now()))
     }
 
-    fn admin(&self) -> Certified {
+    pub(crate) fn admin(&self) -> Certified {
         self.client("kube-apiserver-kubelet-client", &["system:masters"])
     }
 

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 
 use serde_json::Value;
 
+use crate::door::{self, OPEN};
 use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
 
 impl Node {
@@ -145,4 +146,34 @@ fn probes_are_counted_for_as_long_as_there_is_a_pod_to_ask() {
     node.wait_until_gone("web");
     let families = parsed::parse(&node.page("/metrics/probes"));
     assert_eq!(families.keys().collect::<Vec<_>>(), ["process_start_time_seconds"]);
+}
+
+#[test]
+fn every_page_is_well_formed_over_the_port_that_is_scraped() {
+    let mut node = Node::with_runtime();
+    node.configure_agent(OPEN);
+    node.start_agent();
+    let probe = "livenessProbe: {exec: {command: ['true']}, periodSeconds: 1}";
+    node.apply(&Manifest::new("web").container_with("main", STAY, probe).container("side", STAY));
+    node.apply(&Manifest::new("other").container("main", STAY));
+    node.wait_until("both run", |pods| ["web", "other"].iter().all(|name| pods.has(name, |pod| pod.is_ready())));
+    // The parser fails on a series that is there twice, and on whatever a server that scrapes would not take.
+    for (path, family, least) in [
+        ("/metrics", "kubelet_running_pods", 1),
+        ("/metrics/cadvisor", "container_memory_working_set_bytes", 3),
+        ("/metrics/resource", "container_memory_working_set_bytes", 3),
+    ] {
+        let families = parsed::parse(&door::get(&node, path));
+        let samples = families.get(family).map_or(0, |family| family.samples.len());
+        assert!(samples >= least, "{path}: {samples} of {family}");
+    }
+    wait_for("the probe to be counted", PATIENCE, || {
+        parsed::parse(&door::get(&node, "/metrics/probes")).contains_key("prober_probe_total").then_some(())
+    });
+    let summary: Value = serde_json::from_str(&door::get(&node, "/stats/summary")).unwrap();
+    let mut names: Vec<&str> =
+        summary["pods"].as_array().unwrap().iter().filter_map(|pod| pod["podRef"]["name"].as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["other-node-a", "web-node-a"]);
+    assert_eq!(pod(&summary, "web").unwrap()["containers"].as_array().unwrap().len(), 2);
 }

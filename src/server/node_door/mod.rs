@@ -3,9 +3,10 @@
 //! ```text
 //!   TLS: the newest certificate is shown, one is asked for          tls.rs
 //!   a request                                                       connections.rs
-//!   who is it: certificate, token, nobody                           visit.rs, authorities.rs, cluster_word.rs
+//!   who is it: certificate, token, nobody                           visit.rs, authorities.rs, presented.rs, cluster_word.rs
 //!   what is it about, and may he                                    attributes.rs, cluster_word.rs
 //!   the runtime's streams                                           streaming.rs, ../relay.rs
+//!   commands, checkpoints, files of the node                        commands.rs, system_logs.rs
 //!   the answer                                                      visit.rs, healthz.rs, ../container_logs.rs
 //! ```
 //!
@@ -14,10 +15,14 @@
 mod attributes;
 mod authorities;
 mod cluster_word;
+mod commands;
 mod healthz;
 mod pod_lists;
+mod presented;
+mod read_only;
 mod reviews;
 mod streaming;
+mod system_logs;
 mod tls;
 mod user;
 mod verdicts;
@@ -47,6 +52,8 @@ use crate::time::Backoff;
 
 use authorities::Authorities;
 use cluster_word::ClusterWord;
+use commands::Checkpoints;
+pub(crate) use read_only::ReadOnlyDoor;
 pub(crate) use streaming::Streaming;
 use visit::Visit;
 
@@ -60,6 +67,7 @@ pub(crate) struct NodeDoor {
     authorities: Authorities,
     word: ClusterWord,
     streaming: Streaming,
+    checkpoints: Checkpoints,
     tls: RefCell<Option<Arc<ServerConfig>>>,
     /// When it was last told that there is no certificate yet.
     told: Cell<Option<Instant>>,
@@ -92,6 +100,10 @@ impl NodeDoor {
             authorities: Authorities::default(),
             word: ClusterWord::new(client, &config.node_name),
             streaming,
+            checkpoints: Checkpoints {
+                folder: config.root_dir.join("checkpoints"),
+                limit: config.runtime_request_timeout,
+            },
             tls: RefCell::default(),
             told: Cell::new(None),
         }
@@ -161,11 +173,7 @@ impl NodeDoor {
 
     async fn meet(self: Rc<Self>, tcp: TcpStream, peer: SocketAddr, standing: Rc<Cell<Standing>>) {
         let Some(config) = self.tls.borrow().clone() else { return };
-        // What is not set only makes a dead connection last longer.
-        let _ = tcp.set_nodelay(true);
-        let limit = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
-        let _ = setsockopt(&tcp, sockopt::TcpUserTimeout, &limit);
-        let _ = setsockopt(&tcp, sockopt::KeepAlive, &true);
+        watch_for_its_end(&tcp);
         let is_ready = self.shown.is_there();
         match rt::deadline(PATIENCE, TlsSocket::accept(tcp, config)).await {
             Ok(Ok(tls)) => {
@@ -186,6 +194,14 @@ impl NodeDoor {
             log!(warn, "TLS handshake failed", peer = peer, error = why);
         }
     }
+}
+
+/// Who has gone without a word is noticed some time. What is not set only makes a dead connection last longer.
+fn watch_for_its_end(tcp: &TcpStream) {
+    let _ = tcp.set_nodelay(true);
+    let limit = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
+    let _ = setsockopt(tcp, sockopt::TcpUserTimeout, &limit);
+    let _ = setsockopt(tcp, sockopt::KeepAlive, &true);
 }
 
 /// Every address is those of both families, as in the kubelet.

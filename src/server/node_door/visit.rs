@@ -9,10 +9,13 @@ use rustls::pki_types::CertificateDer;
 use super::NodeDoor;
 use super::attributes::Attributes;
 use super::authorities::Verified;
-use super::cluster_word::Lifetimes;
+use super::cluster_word::{Lifetimes, Unasked};
+use super::commands::{checkpoint, run};
 use super::healthz::{checks, respond};
 use super::pod_lists;
+use super::presented::tokens;
 use super::streaming::Stream;
+use super::system_logs::system_logs;
 use super::user::User;
 use crate::config::Authorization;
 use crate::server::connections::{Answering, Answers, Reply, Standing};
@@ -36,8 +39,9 @@ impl Visit {
     }
 
     async fn reply(&self, request: &Request) -> Reply {
-        let Some(user) = self.user(request).await else {
-            return Reply::Last(Response::text(Status::Unauthorized, "Unauthorized"));
+        let user = match self.user(request).await {
+            Ok(user) => user,
+            Err(refused) => return Reply::Last(refused),
         };
         self.standing.set(Standing::Busy);
         if let Err(refused) = self.may(&user, request).await {
@@ -47,8 +51,11 @@ impl Visit {
             return Reply::Whole(Response::text(Status::MethodNotAllowed, "Debug endpoints are disabled.\n"));
         }
         let api = &*self.door.api;
-        if let Some(page) = Page::of(&request.path, &request.query) {
-            return page_of(page, api);
+        match Page::of(&request.path, &request.query) {
+            // Upstream has it among what looks into the node, and does not say that it is closed.
+            Some(Page::Configuration) if !self.door.settings.debugging => return Reply::Whole(Response::not_found()),
+            Some(page) => return page_of(page, api),
+            None => {}
         }
         if let Some(stream) = Stream::of(request) {
             return match stream {
@@ -57,33 +64,65 @@ impl Visit {
                 Err(refused) => Reply::Whole(refused),
             };
         }
+        if let Some(reply) = self.looks_inside(request) {
+            return reply;
+        }
         let logs = if request.method == "GET" { container_logs(&request.path, &request.query, api) } else { None };
         logs.unwrap_or_else(|| Reply::Whole(self.answer_to(request)))
     }
 
+    /// What is done to containers, and files of the node.
+    fn looks_inside(&self, request: &Request) -> Option<Reply> {
+        let (door, api) = (&*self.door, &*self.door.api);
+        let cri = &door.streaming.cri;
+        let system_logs = || {
+            let reply = system_logs(request)?;
+            let closed = || Reply::Whole(Response::text(Status::MethodNotAllowed, "logs endpoint is disabled.\n"));
+            Some(if door.settings.system_logs { reply } else { closed() })
+        };
+        let checkpoint = || match door.settings.debugging {
+            true => checkpoint(request, api, cri, &door.checkpoints),
+            false => None,
+        };
+        run(request, api, cri).or_else(checkpoint).or_else(system_logs)
+    }
+
     /// Who asks, in upstream's order: by his certificate, by his token, or nobody in particular. Who shows something that
     /// is not good is nobody at all.
-    async fn user(&self, request: &Request) -> Option<User> {
+    async fn user(&self, request: &Request) -> Result<User, Response> {
         let mut is_refused = false;
         if !self.shown.is_empty() {
             match self.by_certificate() {
-                Ok(user) => return Some(user),
+                Ok(user) => return Ok(user),
                 Err(why) => {
                     log!(debug, "a client's certificate is not believed", error = why);
                     is_refused = true;
                 }
             }
         }
-        let token = request.header("authorization").and_then(bearer);
-        if let (Some(token), Some(good)) = (token, self.door.settings.token_ttl) {
-            match self.door.word.user_of(token, good).await {
-                Ok(Some(user)) => return Some(user),
-                Ok(None) => {}
-                Err(why) => log!(debug, "whose a token is cannot be asked", error = why),
+        if let Some(good) = self.door.settings.token_ttl {
+            let tokens = tokens(request).unwrap_or_else(|why| {
+                log!(debug, "a client's token cannot be read", error = why);
+                is_refused = true;
+                Vec::new()
+            });
+            for token in tokens {
+                match self.door.word.user_of(&token, good).await {
+                    Ok(Some(user)) => return Ok(user),
+                    Ok(None) => {}
+                    Err(Unasked::TooMany) => {
+                        let text = "too many unknown tokens: try again in a minute\n";
+                        return Err(Response::text(Status::TooManyRequests, text));
+                    }
+                    Err(Unasked::Failed(why)) => log!(debug, "whose a token is cannot be asked", error = why),
+                }
+                is_refused = true;
             }
-            is_refused = true;
         }
-        (self.door.settings.anonymous && !is_refused).then(User::anonymous)
+        match self.door.settings.anonymous && !is_refused {
+            true => Ok(User::anonymous()),
+            false => Err(Response::text(Status::Unauthorized, "Unauthorized")),
+        }
     }
 
     fn by_certificate(&self) -> Result<User, String> {
@@ -152,13 +191,6 @@ fn is_for_debugging(path: &str) -> bool {
     path.split('/').nth(1).is_some_and(|first| CLOSED.contains(&first))
 }
 
-/// RFC 6750, as upstream reads it.
-fn bearer(authorization: &str) -> Option<&str> {
-    let (kind, token) = authorization.trim().split_once(' ')?;
-    let token = token.split(' ').next().unwrap_or_default();
-    (kind.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,21 +202,6 @@ mod tests {
         }
         for path in ["/", "/pods", "/healthz", "/stats/summary", "/metrics/cadvisor", "/execute", "/configz"] {
             assert!(!is_for_debugging(path), "{path}");
-        }
-    }
-
-    #[test]
-    fn a_token_stands_behind_its_kind() {
-        for (header, token) in [
-            ("Bearer a", Some("a")),
-            (" bearer a.b-c ", Some("a.b-c")),
-            ("Bearer a b", Some("a")),
-            ("Bearer", None),
-            ("Bearer  a", None),
-            ("Basic a", None),
-            ("", None),
-        ] {
-            assert_eq!(bearer(header), token, "{header:?}");
         }
     }
 }

@@ -14,6 +14,8 @@ pub struct Request {
     headers: Vec<(String, String)>,
     /// Bytes that follow.
     pub body: u64,
+    /// What they are where they are a form, for who has read them; as it came.
+    pub form: String,
     /// The client wants to ask more on this connection.
     pub keeps: bool,
 }
@@ -32,6 +34,10 @@ pub enum Refusal {
 /// A token may have some kilobytes.
 pub const MOST_HEAD: usize = 16 * 1024;
 const MOST_HEADERS: usize = 100;
+/// Where a client of WebSocket names what it can speak.
+pub const PROTOCOLS: &str = "sec-websocket-protocol";
+/// A browser cannot send a header of its own, so its token stands among the protocols behind these words, in base64url.
+pub const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
 impl Request {
     /// Takes a head off the front of `bytes`: it, and how many bytes it had. `Ok(None)` means: come back with more.
@@ -126,12 +132,32 @@ impl Request {
         self.all(name).flat_map(|value| value.split(',')).map(str::trim)
     }
 
+    /// Whether a form follows, as browsers and `curl -d` send it.
+    pub fn has_form(&self) -> bool {
+        let kind = self.header("content-type").unwrap_or_default();
+        self.body > 0 && kind.split(';').next().is_some_and(|kind| kind.trim() == "application/x-www-form-urlencoded")
+    }
+
+    /// Whether the client wants to speak in WebSocket from here on.
+    pub fn is_web_socket(&self) -> bool {
+        self.words("connection").any(|word| word.eq_ignore_ascii_case("upgrade"))
+            && self.header("upgrade").is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket"))
+    }
+
     /// The same request to another server: what it says of this connection alone (its host, who asks, a body) stays here.
     pub fn head_for(&self, target: &str, host: &str) -> Vec<u8> {
         let mut head = format!("{} {target} HTTP/1.1\r\nHost: {host}\r\n", self.method);
         let own = ["host", "authorization", "content-length", "expect"];
         for (name, value) in self.headers.iter().filter(|(name, _)| !own.contains(&name.as_str())) {
-            head.extend([name, ": ", value, "\r\n"]);
+            if name != PROTOCOLS || !value.contains(TOKEN_PROTOCOL) {
+                head.extend([name, ": ", value, "\r\n"]);
+                continue;
+            }
+            let others: Vec<&str> =
+                value.split(',').map(str::trim).filter(|word| !word.starts_with(TOKEN_PROTOCOL)).collect();
+            if !others.is_empty() {
+                head.extend([name, ": ", &others.join(", "), "\r\n"]);
+            }
         }
         head.push_str("\r\n");
         head.into_bytes()
@@ -144,11 +170,20 @@ impl Request {
 
     /// The same for a key that may stand more than once.
     pub fn all_asks(&self, key: &str) -> Vec<String> {
-        let pairs = self.query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-        let plain = |text: &str| unescape(&text.replace('+', " "));
-        let asked = pairs.filter(|(name, _)| plain(name).as_deref() == Some(key));
-        asked.filter_map(|(_, value)| plain(value)).collect()
+        values(&self.query, key)
     }
+
+    /// The value of a key of the form, or else of the query (net/http: `FormValue`).
+    pub fn form_asks(&self, key: &str) -> Option<String> {
+        values(&self.form, key).into_iter().next().or_else(|| self.asks(key))
+    }
+}
+
+fn values(pairs: &str, key: &str) -> Vec<String> {
+    let pairs = pairs.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let plain = |text: &str| unescape(&text.replace('+', " "));
+    let asked = pairs.filter(|(name, _)| plain(name).as_deref() == Some(key));
+    asked.filter_map(|(_, value)| plain(value)).collect()
 }
 
 fn header(line: &[u8]) -> Option<(String, String)> {
@@ -294,6 +329,27 @@ mod tests {
         let head = "POST /c/token HTTP/1.1\r\nHost: 127.0.0.1:1\r\nconnection: Upgrade\r\nupgrade: SPDY/3.1\r\n\
                     x-a: 1\r\nx-a: 2\r\n\r\n";
         assert_eq!(String::from_utf8(request.head_for("/c/token", "127.0.0.1:1")).unwrap(), head);
+    }
+
+    #[test]
+    fn a_token_among_the_protocols_is_not_handed_on() {
+        let text = "GET /exec/a HTTP/1.1\r\nHost: node\r\nSec-WebSocket-Protocol: \
+                    base64url.bearer.authorization.k8s.io.c2VjcmV0, v5.channel.k8s.io,v4.channel.k8s.io\r\n\
+                    Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.c2VjcmV0\r\n\r\n";
+        let (request, _) = Request::take(text.as_bytes()).unwrap().unwrap();
+        let head = "GET /c HTTP/1.1\r\nHost: h\r\nsec-websocket-protocol: v5.channel.k8s.io, v4.channel.k8s.io\r\n\r\n";
+        assert_eq!(String::from_utf8(request.head_for("/c", "h")).unwrap(), head);
+    }
+
+    #[test]
+    fn a_form_goes_before_the_query() {
+        let text = "POST /run?cmd=a&b=c HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\
+                    Content-Type: application/x-www-form-urlencoded; charset=utf-8\r\n\r\n";
+        let (mut request, _) = Request::take(text.as_bytes()).unwrap().unwrap();
+        assert!(request.has_form());
+        request.form = "cmd=ls+%2F".to_owned();
+        assert_eq!(request.form_asks("cmd").as_deref(), Some("ls /"));
+        assert_eq!(request.form_asks("b").as_deref(), Some("c"));
     }
 
     #[test]

@@ -1,0 +1,146 @@
+//! `/run/...` and `/checkpoint/...`: what the runtime does to a container, and what it has said to that.
+//!
+//! As pkg/kubelet/server/server.go reads the paths and words the answers.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::cri::RuntimeService;
+use crate::error::ErrorChain;
+use crate::host::clock;
+use crate::rt;
+use crate::server::connections::Reply;
+use crate::server::http::{Response, Status};
+use crate::server::local::{Absent, LocalApi, PodAsked};
+use crate::wire::http1::Request;
+
+/// Where checkpoints go, and how long one may take if nothing is said.
+#[derive(Clone, Debug)]
+pub(super) struct Checkpoints {
+    pub(super) folder: PathBuf,
+    pub(super) limit: Duration,
+}
+
+/// As long as a stream may last. Who does not wait for the answer ends the command.
+const LONGEST_RUN: Duration = Duration::from_secs(4 * 3600);
+
+/// `None`: the path is that of something else.
+pub(super) fn run(request: &Request, api: &dyn LocalApi, cri: &RuntimeService) -> Option<Reply> {
+    let parts: Vec<&str> = request.path.strip_prefix("/run/")?.split('/').collect();
+    let (pod, container) = match *parts.as_slice() {
+        [namespace, pod, container] => (PodAsked::new(namespace, pod, None), container),
+        [namespace, pod, uid, container] => (PodAsked::new(namespace, pod, Some(uid)), container),
+        _ => return None,
+    };
+    if request.method != "POST" {
+        return Some(Reply::Whole(Response::not_allowed()));
+    }
+    // One word behind each space, as upstream has it.
+    let command: Vec<String> = request.form_asks("cmd").unwrap_or_default().split(' ').map(str::to_owned).collect();
+    let id = match api.running_container(&pod, container) {
+        Ok(id) => id,
+        Err(Absent::Pod) => return Some(Reply::Whole(no_pod())),
+        Err(Absent::Container(name)) => {
+            return Some(Reply::Whole(internal(format!("container not found ({name:?})"))));
+        }
+    };
+    let cri = cri.clone();
+    Some(Reply::Slow(Box::pin(async move {
+        match cri.exec_sync(&id, &command, LONGEST_RUN).await {
+            Ok(mut said) if said.exit_code == 0 => {
+                said.stdout.append(&mut said.stderr);
+                Response::json(said.stdout)
+            }
+            Ok(said) => {
+                let stderr = String::from_utf8_lossy(&said.stderr);
+                internal(format!("command '{}' exited with {}: {stderr}", command.join(" "), said.exit_code))
+            }
+            Err(error) => internal(ErrorChain(&error).to_string()),
+        }
+    })))
+}
+
+/// `None`: the path is that of something else.
+pub(super) fn checkpoint(
+    request: &Request,
+    api: &dyn LocalApi,
+    cri: &RuntimeService,
+    checkpoints: &Checkpoints,
+) -> Option<Reply> {
+    let parts: Vec<&str> = request.path.strip_prefix("/checkpoint/")?.split('/').collect();
+    let [namespace, pod, container] = *parts.as_slice() else { return None };
+    if request.method != "POST" {
+        return Some(Reply::Whole(Response::not_allowed()));
+    }
+    let what = format!("{namespace}/{pod}/{container}");
+    let limit = match container_of(request, api, namespace, pod, container) {
+        Ok(limit) => limit,
+        Err(response) => return Some(Reply::Whole(response)),
+    };
+    let failed = move |why: &dyn std::fmt::Display| internal(format!("checkpointing of {what} failed ({why})"));
+    let Ok(id) = api.running_container(&PodAsked::new(namespace, pod, None), container) else {
+        return Some(Reply::Whole(failed(&format_args!("container {container} not found"))));
+    };
+    let file = checkpoints.folder.join(format!("checkpoint-{pod}_{namespace}-{container}-{}.tar", clock::now()));
+    // Less than the runtime's usual time is not given, as upstream has it.
+    let (cri, limit) = (cri.clone(), limit.max(checkpoints.limit));
+    Some(Reply::Slow(Box::pin(async move {
+        let folder = file.parent().map(Path::to_owned).unwrap_or_default();
+        if let Err(error) = rt::blocking(move || make_folder(&folder)).await {
+            return failed(&ErrorChain(&error));
+        }
+        let location = file.display().to_string();
+        match cri.checkpoint_container(&id, &location, limit).await {
+            Ok(()) => Response::json(json!({ "items": [location] }).to_string().into_bytes()),
+            Err(error) => failed(&ErrorChain(&error)),
+        }
+    })))
+}
+
+/// Whether the pod is to have such a container; how long the checkpoint may take, zero where nothing is said.
+fn container_of(
+    request: &Request,
+    api: &dyn LocalApi,
+    namespace: &str,
+    pod: &str,
+    container: &str,
+) -> Result<Duration, Response> {
+    let mut found = Err(no_pod());
+    api.pods(&mut |entry| {
+        let metadata = &entry.pod["metadata"];
+        if metadata["name"] == pod && metadata["namespace"] == namespace {
+            let lists = ["containers", "initContainers", "ephemeralContainers"];
+            let mut all = lists.iter().filter_map(|list| entry.pod["spec"][list].as_array()).flatten();
+            found = match all.any(|one: &Value| one["name"] == container) {
+                true => Ok(()),
+                false => Err(Response::text(Status::NotFound, format!("container {container} does not exist\n"))),
+            };
+        }
+    });
+    found?;
+    let Some(timeout) = request.all_asks("timeout").pop() else { return Ok(Duration::ZERO) };
+    let seconds = timeout.parse::<i64>();
+    let seconds = seconds.map_err(|_| Response::text(Status::NotFound, "cannot parse value of timeout parameter\n"))?;
+    let seconds = u64::try_from(seconds).map_err(|_| {
+        let why = "CheckpointContainer requires the timeout value to be > 0";
+        internal(format!("checkpointing of {namespace}/{pod}/{container} failed ({why})"))
+    })?;
+    Ok(Duration::from_secs(seconds.min(LONGEST_RUN.as_secs())))
+}
+
+/// What is in a checkpoint was in a container's memory: it is for root alone. Blocks.
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+fn no_pod() -> Response {
+    Response::text(Status::NotFound, "pod does not exist\n")
+}
+
+fn internal(text: String) -> Response {
+    Response::text(Status::InternalServerError, text + "\n")
+}

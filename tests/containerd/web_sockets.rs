@@ -1,0 +1,175 @@
+//! exec over WebSocket, as a browser or a newer kubectl has it: through port 10250 to the real runtime and back.
+
+use std::fs;
+use std::io::{self, Read, Write};
+
+use serde_json::{Value, json};
+
+use crate::door::{OPEN, Tls, ask, connect};
+use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+
+const STDIN: u8 = 0;
+const STDOUT: u8 = 1;
+const ERROR: u8 = 3;
+const RESIZE: u8 = 4;
+const CLOSE: u8 = 255;
+
+/// A WebSocket (RFC 6455) whose messages begin with their channel.
+struct Channels {
+    tls: Tls,
+    /// What the runtime has chosen of what was offered.
+    protocol: String,
+}
+
+/// A newer runtime takes the first, in which a channel can be closed.
+const BOTH: &str = "v5.channel.k8s.io, v4.channel.k8s.io";
+const V4: &str = "v4.channel.k8s.io";
+
+impl Channels {
+    /// One of these protocols is to be chosen. `query` has the command and the streams.
+    fn open(node: &Node, protocols: &str, query: &str) -> Self {
+        let mut tls = connect(node);
+        let head = ask(
+            &mut tls,
+            &format!(
+                "GET /exec/default/web-node-a/main?{query} HTTP/1.1\r\nHost: node\r\nConnection: Upgrade\r\n\
+                 Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+                 Sec-WebSocket-Protocol: {protocols}\r\n\r\n"
+            ),
+        );
+        assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+        let value = |name: &str| {
+            let (_, value) =
+                head.lines().filter_map(|line| line.split_once(": ")).find(|line| line.0.eq_ignore_ascii_case(name))?;
+            Some(value.to_owned())
+        };
+        // As the RFC's own example has it.
+        assert_eq!(value("Sec-WebSocket-Accept").as_deref(), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{head}");
+        let protocol = value("Sec-WebSocket-Protocol").unwrap();
+        assert!(protocols.split(", ").any(|offered| offered == protocol), "{head}");
+        Self { tls, protocol }
+    }
+
+    fn send(&mut self, channel: u8, text: &str) {
+        self.send_bytes(&[&[channel], text.as_bytes()].concat());
+    }
+
+    fn send_bytes(&mut self, payload: &[u8]) {
+        let mask = [1, 2, 3, 4];
+        let length = u8::try_from(payload.len()).unwrap();
+        assert!(length < 126);
+        let mut frame = vec![0x82, 0x80 | length];
+        frame.extend_from_slice(&mask);
+        frame.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        self.tls.write_all(&frame).unwrap();
+    }
+
+    /// The next message that says something; none when the other side closes.
+    fn next(&mut self) -> io::Result<Option<(u8, Vec<u8>)>> {
+        loop {
+            let [first, second] = self.bytes()?;
+            let length = match second {
+                126 => u64::from(u16::from_be_bytes(self.bytes()?)),
+                127 => u64::from_be_bytes(self.bytes()?),
+                short => u64::from(short),
+            };
+            let mut payload = vec![0; usize::try_from(length).unwrap()];
+            self.tls.read_exact(&mut payload)?;
+            match (first & 0x0f, payload.split_first()) {
+                (8, _) => return Ok(None),
+                (1 | 2, Some((channel, text))) if !text.is_empty() => return Ok(Some((*channel, text.to_vec()))),
+                _ => {}
+            }
+        }
+    }
+
+    fn bytes<const COUNT: usize>(&mut self) -> io::Result<[u8; COUNT]> {
+        let mut bytes = [0; COUNT];
+        self.tls.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// All that comes: what was said on the way out, and what became of the command.
+    fn to_end(mut self) -> (String, Value) {
+        let (mut said, mut error) = (Vec::new(), Vec::new());
+        while let Ok(Some((channel, text))) = self.next() {
+            match channel {
+                STDOUT => said.extend(text),
+                ERROR => error.extend(text),
+                other => panic!("channel {other}: {text:?}"),
+            }
+            if !error.is_empty() && serde_json::from_slice::<Value>(&error).is_ok() {
+                break;
+            }
+        }
+        let error = serde_json::from_slice(&error).unwrap_or_else(|_| panic!("{error:?} after {said:?}"));
+        (String::from_utf8(said).unwrap(), error)
+    }
+}
+
+fn web() -> Node {
+    let mut node = Node::with_runtime();
+    node.configure_agent(OPEN);
+    node.start_agent();
+    node.apply(&Manifest::new("web").container("main", STAY));
+    node.wait_until("it runs", |pods| pods.has("web", |pod| pod.is_ready()));
+    node
+}
+
+#[test]
+fn a_command_has_its_output_its_size_and_its_exit_code() {
+    let node = web();
+    let (said, end) = Channels::open(&node, BOTH, "command=echo&command=a+word&output=1&error=1").to_end();
+    assert_eq!((&*said, &end["status"]), ("a word\n", &json!("Success")));
+    let script = "while%20[%20%22$(stty%20size)%22%20!=%20%2240%20100%22%20];do%20usleep%2050000;done;\
+                  read%20word;echo%20got:$word;exit%207";
+    let query = format!("command=sh&command=-c&command={script}&input=1&output=1&tty=1");
+    let mut channels = Channels::open(&node, BOTH, &query);
+    channels.send(RESIZE, r#"{"Width":100,"Height":40}"#);
+    channels.send(STDIN, "hello\n");
+    let (said, end) = channels.to_end();
+    assert!(said.contains("got:hello\r\n"), "{said:?}");
+    assert_eq!((&end["status"], &end["reason"]), (&json!("Failure"), &json!("NonZeroExitCode")));
+    assert_eq!(end["details"]["causes"][0], json!({"reason": "ExitCode", "message": "7"}));
+}
+
+#[test]
+fn the_end_of_what_is_typed_is_told_where_the_protocol_has_a_word_for_it() {
+    let node = web();
+    let mut channels = Channels::open(&node, BOTH, "command=cat&input=1&output=1");
+    channels.send(STDIN, "last words\n");
+    if channels.protocol == V4 {
+        // An older runtime: there is no such word, and what was typed comes back all the same.
+        assert_eq!(channels.next().unwrap(), Some((STDOUT, b"last words\n".to_vec())));
+        return;
+    }
+    channels.send_bytes(&[CLOSE, STDIN]);
+    let (said, end) = channels.to_end();
+    assert_eq!((&*said, &end["status"]), ("last words\n", &json!("Success")));
+}
+
+#[test]
+fn a_client_that_vanishes_leaves_nothing_behind() {
+    let node = web();
+    let agent = node.agent_pid();
+    let id = node.pods().get("web").unwrap().container("main").id();
+    let processes = || node.ctr(&["tasks", "ps", &id]).lines().count();
+    let files = || fs::read_dir(format!("/proc/{agent}/fd")).unwrap().count();
+    let at_rest = processes();
+    let quiet = |before: usize| {
+        wait_for("nothing to be left", PATIENCE, || (processes() <= at_rest && files() <= before).then_some(()));
+    };
+    // The first one leaves what is kept for the next ones.
+    Channels::open(&node, V4, "command=true&output=1").to_end();
+    quiet(usize::MAX);
+    let before = files();
+    for _ in 0..5 {
+        let mut channels = Channels::open(&node, V4, "command=cat&input=1&output=1");
+        channels.send(STDIN, "here\n");
+        assert_eq!(channels.next().unwrap(), Some((STDOUT, b"here\n".to_vec())));
+        assert!(processes() > at_rest);
+        // Not a word of farewell.
+        drop(channels.tls.sock);
+        quiet(before);
+    }
+}
