@@ -3,6 +3,7 @@
 pub(crate) mod clock;
 pub(crate) mod directories;
 pub(crate) mod disk_usage;
+pub(crate) mod durable;
 pub(crate) mod file;
 pub(crate) mod file_system;
 pub(crate) mod file_watch;

@@ -1,0 +1,165 @@
+//! Files that outlive a power cut, and that tell whether they are whole.
+//!
+//! ```text
+//! # coracle sha256:9f86d081884c7d65...    of every byte after this line
+//! ...
+//! ```
+//!
+//! A text that YAML or a shell reads stays readable: the first line is a comment there.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use ring::digest::{SHA256, digest};
+
+use crate::host::file;
+
+/// What stands in a file's place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Nothing,
+    /// Not what was written there.
+    Damaged,
+    /// Every byte that was written.
+    Whole(Vec<u8>),
+}
+
+/// Puts `bytes` at `path`: at every moment the file has all of them or all that it had before. Only this user can read it.
+/// Done when it is on the disk.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut sealed = head(bytes).into_bytes();
+    sealed.extend_from_slice(bytes);
+    file::replace(path, &sealed)
+}
+
+/// The same where the file has other bytes. False if it has them already: then nothing is written.
+pub(crate) fn write_changed(path: &Path, bytes: &[u8]) -> io::Result<bool> {
+    let limit = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    // What cannot be read, or has more bytes, is something else.
+    if matches!(read(path, limit), Ok(Found::Whole(known)) if known == bytes) {
+        return Ok(false);
+    }
+    write(path, bytes).map(|()| true)
+}
+
+/// What was written at `path`, if it has no more than `limit` bytes. An error says nothing of the file's content.
+pub(crate) fn read(path: &Path, limit: u64) -> io::Result<Found> {
+    let mut bytes = match file::read_all(path, limit.saturating_add(HEAD)) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) => return Err(error),
+    };
+    let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return Ok(Found::Damaged) };
+    let rest = bytes.split_off(end + 1);
+    Ok(if bytes == head(&rest).as_bytes() { Found::Whole(rest) } else { Found::Damaged })
+}
+
+/// Removes the file, also for after a power cut. One that is not there is gone already.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        removed => removed?,
+    }
+    File::open(path.parent().ok_or(io::ErrorKind::InvalidInput)?)?.sync_all()
+}
+
+fn head(bytes: &[u8]) -> String {
+    let digits: String = digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{MARK}{digits}\n")
+}
+
+const MARK: &str = "# coracle sha256:";
+/// The first line's bytes.
+const HEAD: u64 = 17 + 64 + 1;
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("coracle-durable-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read_back_and_what_is_gone_stays_gone() {
+        let folder = Folder::new("whole");
+        let path = folder.0.join("inner/a.yaml");
+        assert_eq!(read(&path, 9).unwrap(), Found::Nothing);
+        for text in [&b""[..], b"a: 1\n", b"\n\n", b"\xff\0"] {
+            write(&path, text).unwrap();
+            assert_eq!(read(&path, 9).unwrap(), Found::Whole(text.to_vec()));
+        }
+        remove(&path).unwrap();
+        remove(&path).unwrap();
+        assert_eq!(read(&path, 9).unwrap(), Found::Nothing);
+    }
+
+    #[test]
+    fn a_file_that_has_lost_or_changed_a_byte_is_damaged() {
+        let folder = Folder::new("damaged");
+        let path = folder.0.join("a");
+        write(&path, b"kind: Pod\n").unwrap();
+        let whole = fs::read(&path).unwrap();
+        assert_eq!(whole.len(), usize::try_from(HEAD).unwrap() + 10);
+        for cut in 0..whole.len() {
+            fs::write(&path, &whole[..cut]).unwrap();
+            assert_eq!(read(&path, 99).unwrap(), Found::Damaged, "cut at {cut}");
+            let mut other = whole.clone();
+            other[cut] ^= 1;
+            fs::write(&path, &other).unwrap();
+            assert_eq!(read(&path, 99).unwrap(), Found::Damaged, "changed at {cut}");
+        }
+    }
+
+    #[test]
+    fn what_has_not_changed_is_not_written() {
+        use std::os::unix::fs::MetadataExt;
+
+        let folder = Folder::new("same");
+        let path = folder.0.join("a");
+        let inode = || fs::metadata(&path).unwrap().ino();
+        assert!(write_changed(&path, b"one").unwrap());
+        let first = inode();
+        assert!(!write_changed(&path, b"one").unwrap());
+        assert_eq!(inode(), first);
+        assert!(write_changed(&path, b"on").unwrap() && write_changed(&path, b"two").unwrap());
+        assert_eq!(read(&path, 3).unwrap(), Found::Whole(b"two".to_vec()));
+    }
+
+    #[test]
+    fn a_crash_before_the_rename_leaves_the_old_content() {
+        let folder = Folder::new("crash");
+        let path = folder.0.join("a.yaml");
+        write(&path, b"old").unwrap();
+        // What a process leaves that ended between the two.
+        fs::write(folder.0.join("a.new"), b"# coracle sha256:half").unwrap();
+        assert_eq!(read(&path, 9).unwrap(), Found::Whole(b"old".to_vec()));
+        write(&path, b"new").unwrap();
+        assert_eq!(read(&path, 9).unwrap(), Found::Whole(b"new".to_vec()));
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn more_than_the_limit_is_an_error_and_no_damage() {
+        let folder = Folder::new("limit");
+        let path = folder.0.join("a");
+        write(&path, b"four").unwrap();
+        assert!(read(&path, 3).is_err());
+        assert_eq!(read(&path, 4).unwrap(), Found::Whole(b"four".to_vec()));
+    }
+}
