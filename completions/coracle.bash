@@ -22,6 +22,7 @@ _coracle() {
             --tls-cert-file | --tls-private-key-file | --client-ca-file)
             mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
         --config-dir | --root-dir | --cert-dir | --kubernetes-dir | --image-credential-provider-bin-dir) mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
+        --filename) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
         --token | --discovery-token-ca-cert-hash | --node-name | --timeout) return ;;
         -c | --container | --tail | --since | --limit-bytes | -n | --namespace | --file-check-frequency | --max-pods | --node-labels | --pod-max-pids | --runtime-request-timeout | --registry-qps | \
             --registry-burst | --hostname-override | --node-ip | --register-with-taints | --node-status-max-images | --cluster-dns | --cluster-domain | --healthz-port | \
@@ -32,6 +33,9 @@ _coracle() {
 
     if [[ -z $words ]]; then
         case $command in
+            apply) words='-f --filename --local-socket -h --help' ;;
+            delete) words='--wait -n --namespace --local-socket -h --help' ;;
+            restart) words='-c --container --wait -n --namespace --local-socket -h --help' ;;
             describe) words='-n --namespace --local-socket -h --help' ;;
             logs)
                 words='-c --container -f --follow -p --previous --tail --since --timestamps --limit-bytes -n --namespace
@@ -50,7 +54,7 @@ _coracle() {
                 [[ $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
                 ;;
             version) words='-h --help' ;;
-            help) words='describe events join leave logs pods status top validate version' ;;
+            help) words='apply delete describe events join leave logs pods restart status top validate version' ;;
             *)
                 words='--pod-manifest-path --file-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default
                     --container-runtime-endpoint --image-service-endpoint --runtime-request-timeout --serialize-image-pulls
@@ -63,7 +67,7 @@ _coracle() {
                     --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --config-dir
                     --root-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device -v --v
                     -h --help --version'
-                [[ -n $command || $current == -* ]] || words='pods describe logs events status top validate join leave version help'
+                [[ -n $command || $current == -* ]] || words='pods describe logs events status top apply delete restart validate join leave version help'
                 ;;
         esac
     fi

@@ -1,7 +1,9 @@
 # fish completion of coracle(8). tests/manual.rs holds it against the program's own help.
 
-set -l commands describe events help join leave logs pods status top validate version
+set -l commands apply delete describe events help join leave logs pods restart status top validate version
 complete -c coracle -f
+complete -c coracle -n __fish_use_subcommand -a apply -d 'Have this node keep and run pods'
+complete -c coracle -n __fish_use_subcommand -a delete -d 'End one of those'
 complete -c coracle -n __fish_use_subcommand -a describe -d 'Everything about one pod'
 complete -c coracle -n __fish_use_subcommand -a join -d 'Make this machine a node of a cluster'
 complete -c coracle -n __fish_use_subcommand -a leave -d 'Take this machine out of its cluster'
@@ -9,21 +11,24 @@ complete -c coracle -n __fish_use_subcommand -a logs -d 'What a container has wr
 complete -c coracle -n __fish_use_subcommand -a events -d 'What has happened of late'
 complete -c coracle -n __fish_use_subcommand -a help -d 'What --help says'
 complete -c coracle -n __fish_use_subcommand -a pods -d 'The pods of this node'
+complete -c coracle -n __fish_use_subcommand -a restart -d 'Have containers begin anew'
 complete -c coracle -n __fish_use_subcommand -a status -d 'The node, its runtime, its manifests, what went wrong last'
 complete -c coracle -n __fish_use_subcommand -a top -d 'What the node and its pods use'
 complete -c coracle -n __fish_use_subcommand -a validate -d 'Check manifests before they are put in place'
 complete -c coracle -n __fish_use_subcommand -a version -d 'The version'
 
 complete -c coracle -s h -l help -d 'What there is'
-complete -c coracle -n '__fish_seen_subcommand_from help' -a 'describe events join leave logs pods status top validate version'
+complete -c coracle -n '__fish_seen_subcommand_from help' -a 'apply delete describe events join leave logs pods restart status top validate version'
 complete -c coracle -n '__fish_seen_subcommand_from validate' -F
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s o -l output -x -a 'wide json yaml' -d 'How they are shown'
 complete -c coracle -n '__fish_seen_subcommand_from events status' -s o -l output -x -a 'json yaml' -d 'How it is shown'
 complete -c coracle -n '__fish_seen_subcommand_from top' -s o -l output -x -a 'json' -d 'How it is shown'
 complete -c coracle -n '__fish_seen_subcommand_from top' -s w -l watch -d 'Again and again'
-complete -c coracle -n '__fish_seen_subcommand_from describe events logs pods top' -s n -l namespace -x -d 'Only what is in this one'
+complete -c coracle -n '__fish_seen_subcommand_from delete describe events logs pods restart top' -s n -l namespace -x -d 'Only what is in this one'
+complete -c coracle -n '__fish_seen_subcommand_from apply' -s f -l filename -r -F -d 'A manifest, or - for the standard input'
+complete -c coracle -n '__fish_seen_subcommand_from delete restart' -l wait -d 'Until it is done'
 set -l logs '__fish_seen_subcommand_from logs'
-complete -c coracle -n $logs -s c -l container -x -d 'The container'
+complete -c coracle -n '__fish_seen_subcommand_from logs restart' -s c -l container -x -d 'The container'
 complete -c coracle -n $logs -s f -l follow -d 'Go on with what comes'
 complete -c coracle -n $logs -s p -l previous -d 'Of the run before this one'
 complete -c coracle -n $logs -l tail -x -d 'Only so many of the last lines'

@@ -6,6 +6,17 @@ _coracle() {
     socket=('--local-socket[where coracle listens]:socket:_files')
     if (( CURRENT > 2 )); then
         case $words[2] in
+            apply)
+                _arguments '2:: :' '*'{-f,--filename}'[a manifest, or - for the standard input]:manifest:_files' $socket '(-h --help)'{-h,--help}
+                return ;;
+            delete)
+                _arguments '2::pod:' '--wait[until nothing of it is left]' \
+                    '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help}
+                return ;;
+            restart)
+                _arguments '2::pod:' '(-c --container)'{-c,--container}'[the container]:container:' '--wait[until they run again]' \
+                    '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help}
+                return ;;
             describe)
                 _arguments '2::pod:' '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help}
                 return ;;
@@ -50,12 +61,14 @@ _coracle() {
                 _arguments '2:: :' '(-h --help)'{-h,--help}
                 return ;;
             help)
-                _values command describe events join leave logs pods status top validate version
+                _values command apply delete describe events join leave logs pods restart status top validate version
                 return ;;
         esac
     fi
     local -a commands flags
     commands=(
+        'apply:have this node keep and run pods'
+        'delete:end one of those'
         'describe:everything about one pod'
         'join:make this machine a node of a cluster'
         'leave:take this machine out of its cluster'
@@ -63,6 +76,7 @@ _coracle() {
         'events:what has happened of late'
         'help:what --help says'
         'pods:the pods of this node'
+        'restart:have containers begin anew'
         'status:the node, its runtime, its manifests, and what went wrong last'
         'top:what the node and its pods use'
         'validate:check manifests before they are put in place'

@@ -24,6 +24,7 @@ use crate::images::Images;
 use crate::kuberuntime::PodRuntime;
 use crate::net::Dialer;
 use crate::node::{Facts, Machine, NodeKeeper, NodeNews, NodeProfile, NodeSettings};
+use crate::pod_sources::local_pods::{self, LocalPods};
 use crate::pod_sources::merge::Sources;
 use crate::pod_sources::{self, static_file};
 use crate::pods::{EventRing, NodeEvent, SourceName, SyncEvent};
@@ -80,7 +81,8 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let streaming = Streaming { cri: runtime.cri(), dialer: dialer.clone() };
     let cluster = config.kubeconfig.clone().map(|path| Client::new(Source::Kubeconfig(path), dialer.clone()));
     let file = config.static_pod_path.as_ref().map(|_| SourceName::File);
-    let sources: Vec<SourceName> = file.into_iter().chain(cluster.as_ref().map(|_| SourceName::Api)).collect();
+    let sources = file.into_iter().chain([SourceName::Local]);
+    let sources: Vec<SourceName> = sources.chain(cluster.as_ref().map(|_| SourceName::Api)).collect();
     let books = Rc::new(RefCell::new(Books::new(Sources::new(&sources))));
     let watchdog = Watchdog::start(&config, health.pulse(), sender.clone());
     let figured = Rc::clone(&runtime);
@@ -116,6 +118,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         cluster: cluster.clone(),
         certificates: Rc::clone(&certificates),
     };
+    let (local_pods, asked_of_local_pods) = LocalPods::new();
     let (config_shown, watchdog_shown) = (Rc::clone(&config), watchdog.clone());
     let view = LocalBooks {
         books,
@@ -130,6 +133,8 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         cluster: cluster.clone(),
         certificates: Rc::clone(&certificates),
         figures: Rc::new(figures),
+        local_pods,
+        inbox: sender.clone(),
         started,
     };
     let view: Rc<dyn LocalApi> = Rc::new(view);
@@ -157,7 +162,9 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     tasks.extend(cluster.clone().map(api_source));
     let keep = |client| client_certificate(&config, client, dialer, certificates, sender.clone());
     tasks.extend(cluster.map(keep));
-    tasks.extend(file_source(&config, sender));
+    tasks.extend(file_source(&config, sender.clone()));
+    let directory = config.root_dir.join("coracle/pods");
+    tasks.push(rt::spawn(local_pods::run(directory, config.node_name.clone(), asked_of_local_pods, sender)));
     systemd::ready();
     ended.await;
     systemd::stopping();

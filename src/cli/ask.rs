@@ -8,12 +8,13 @@ use std::{error, fmt};
 
 use serde::de::DeserializeOwned;
 
+use crate::error::ErrorChain;
 use crate::server::parse_response;
 
 /// What the agent at `socket` answers for `path`.
 pub(super) fn ask<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, AskError> {
     let failed = |kind| AskError { socket: socket.to_owned(), kind };
-    let bytes = exchange(socket, path).map_err(|error| match error.kind() {
+    let bytes = exchange(socket, "GET", path, &[]).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => failed(Kind::NotRunning(error)),
         _ => failed(Kind::NoAnswer(error)),
     })?;
@@ -24,14 +25,62 @@ pub(super) fn ask<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, A
     serde_json::from_slice(body).map_err(|error| failed(Kind::Malformed(error)))
 }
 
-fn exchange(socket: &Path, path: &str) -> io::Result<Vec<u8>> {
+/// Asks the agent at `socket` to do something about one pod: what it answers, or one line about why it does not do it.
+pub(super) fn change(socket: &Path, method: &str, path: &str, body: &[u8]) -> Result<serde_json::Value, Refused> {
+    let failed = |kind| Refused::NotAsked(ErrorChain(&AskError { socket: socket.to_owned(), kind }).to_string());
+    let bytes = exchange(socket, method, path, body).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => failed(Kind::NotRunning(error)),
+        _ => failed(Kind::NoAnswer(error)),
+    })?;
+    let (status, body) = parse_response(&bytes).ok_or_else(|| failed(Kind::CutShort))?;
+    if !status.starts_with('2') {
+        let line = String::from_utf8_lossy(body).trim_end().to_owned();
+        return Err(if status.starts_with("404") { Refused::Missing(line) } else { Refused::Said(line) });
+    }
+    serde_json::from_slice(body).map_err(|error| failed(Kind::Malformed(error)))
+}
+
+/// Why nothing was done, as one line.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// There is nobody who would do it.
+    NotAsked(String),
+    /// The agent knows no such pod.
+    Missing(String),
+    Said(String),
+}
+
+impl Refused {
+    pub(super) fn line(self) -> String {
+        match self {
+            Self::NotAsked(line) | Self::Missing(line) | Self::Said(line) => line,
+        }
+    }
+}
+
+/// The path of a pod, and of what is under it.
+pub(super) fn pod_path(namespace: &str, name: &str, more: &str) -> String {
+    format!("/pods/{}/{}{more}", escaped(namespace), escaped(name))
+}
+
+/// As a part of a path or a query.
+pub(super) fn escaped(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    let escape = |byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(escape).collect()
+}
+
+fn exchange(socket: &Path, method: &str, path: &str, body: &[u8]) -> io::Result<Vec<u8>> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes())?;
+    let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+    stream.write_all(format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{length}\r\n").as_bytes())?;
+    // One that is refused is answered before all of it has been taken.
+    let sent = stream.write_all(body);
     let mut bytes = Vec::new();
     stream.take(MOST_BYTES).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    if bytes.is_empty() { sent.map(|()| bytes) } else { Ok(bytes) }
 }
 
 /// Why there is no answer.
@@ -74,7 +123,8 @@ impl error::Error for AskError {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A little more than the agent's own.
+const PATIENCE: Duration = Duration::from_secs(12);
 /// Far more than a node's pods come to.
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -85,7 +135,7 @@ mod tests {
 
     use super::*;
     use crate::api::Event;
-    use crate::error::ErrorChain;
+    use crate::pods::{PodAnswer, PodChange};
     use crate::rt::{block_on, blocking, either};
     use crate::server::{Absent, LocalApi, LocalServer, LogQuery, LogSource, NodeStatus, Page, PodAsked, PodEntry};
 
@@ -108,6 +158,10 @@ mod tests {
 
         fn log(&self, _asked: &LogQuery) -> Result<LogSource, String> {
             Err("no such log".to_owned())
+        }
+
+        fn change(&self, change: PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
+            Box::pin(async move { PodAnswer::Refused(format!("{change:?}")) })
         }
 
         fn running_container(&self, _: &PodAsked, _: &str) -> Result<String, Absent> {
@@ -134,6 +188,27 @@ mod tests {
         assert_eq!(status.unwrap(), Empty.status());
         let line = format!("{} answers 404 Not Found", socket.display());
         assert_eq!(ErrorChain(&refused.unwrap_err()).to_string(), line);
+    }
+
+    #[test]
+    fn a_change_is_asked_with_its_body_and_a_refusal_is_the_agents_own_line() {
+        let socket = std::env::temp_dir().join(format!("coracle-change-{}/c.sock", std::process::id()));
+        let server = LocalServer::bind(&socket).unwrap();
+        let serve = async {
+            server.serve(Rc::new(Empty)).await;
+            unreachable!("serves for ever")
+        };
+        let here = socket.clone();
+        let client = blocking(move || {
+            let put = change(&here, "PUT", &pod_path("default", "a b", ""), b"x");
+            (put, change(&here, "PUT", "/nowhere", b"x"), change(&here, "GET", "/x", b""))
+        });
+        let (put, nowhere, missing) = block_on(either(serve, client));
+        std::fs::remove_dir_all(socket.parent().unwrap()).unwrap();
+        let line = "PodChange { namespace: \"default\", name: \"a b\", what: Put([120]) }";
+        assert!(matches!(put, Err(Refused::Said(said)) if said == line));
+        assert_eq!(nowhere.unwrap_err().line(), "only GET is answered here");
+        assert!(matches!(missing, Err(Refused::Missing(_))));
     }
 
     #[test]

@@ -31,16 +31,70 @@ struct Coracle {
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand)]
 pub(super) enum Command {
+    Apply(Apply),
+    Delete(Delete),
     Describe(Describe),
     Events(Events),
     Join(Join),
     Leave(Leave),
     Logs(Logs),
     Pods(Pods),
+    Restart(Restart),
     Status(Status),
     Top(Top),
     Validate(Validate),
     Version(Version),
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "apply")]
+/// Have this node keep and run pods.
+pub(super) struct Apply {
+    /// a manifest, or - for the standard input; may be given again
+    #[argh(option, short = 'f')]
+    pub(super) filename: Vec<PathBuf>,
+    /// where the agent listens (default /run/coracle/coracle.sock)
+    #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
+    pub(super) local_socket: PathBuf,
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "delete")]
+/// End a pod that was applied on this node.
+pub(super) struct Delete {
+    /// the pod, by its name or that in its manifest
+    #[argh(positional)]
+    pub(super) pod: String,
+    /// until nothing of it is left
+    #[argh(switch)]
+    pub(super) wait: bool,
+    /// the pod's namespace
+    #[argh(option, short = 'n')]
+    pub(super) namespace: Option<String>,
+    /// where the agent listens (default /run/coracle/coracle.sock)
+    #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
+    pub(super) local_socket: PathBuf,
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "restart")]
+/// Have the containers of a pod begin anew, in place.
+pub(super) struct Restart {
+    /// the pod, by its name or that in its manifest
+    #[argh(positional)]
+    pub(super) pod: String,
+    /// only this container
+    #[argh(option, short = 'c')]
+    pub(super) container: Option<String>,
+    /// until they run again
+    #[argh(switch)]
+    pub(super) wait: bool,
+    /// the pod's namespace
+    #[argh(option, short = 'n')]
+    pub(super) namespace: Option<String>,
+    /// where the agent listens (default /run/coracle/coracle.sock)
+    #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
+    pub(super) local_socket: PathBuf,
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
@@ -339,6 +393,9 @@ fn command(arguments: &[String]) -> Result<Asked, String> {
         Ok(Coracle { command: Command::Validate(validate) }) if validate.files.is_empty() => {
             Err("validate: expected a FILE, found nothing".to_owned())
         }
+        Ok(Coracle { command: Command::Apply(apply) }) if apply.filename.is_empty() => {
+            Err("apply: expected -f FILE, found nothing; -f - reads the standard input".to_owned())
+        }
         Ok(coracle) => Ok(Asked::Command(coracle.command)),
         Err(exit) => {
             // The first paragraph says what is wrong, the next one that there is a --help.
@@ -362,8 +419,10 @@ fn split(argument: &str) -> impl Iterator<Item = &str> {
     std::iter::once(name).chain(value)
 }
 
-const COMMANDS: [&str; 11] =
-    ["describe", "events", "help", "join", "leave", "logs", "pods", "status", "top", "validate", "version"];
+const COMMANDS: [&str; 14] = [
+    "apply", "delete", "describe", "events", "help", "join", "leave", "logs", "pods", "restart", "status", "top",
+    "validate", "version",
+];
 
 #[cfg(test)]
 mod tests {
@@ -399,6 +458,14 @@ mod tests {
     }
 
     #[test]
+    fn manifests_may_be_several_and_the_standard_input() {
+        for line in [&["apply", "-f", "a.yaml", "-f", "-"][..], &["apply", "-fa.yaml", "--filename=-"]] {
+            let Ok(Asked::Command(Command::Apply(apply))) = parsed(line) else { panic!("{line:?}") };
+            assert_eq!(apply.filename, [PathBuf::from("a.yaml"), PathBuf::from("-")]);
+        }
+    }
+
+    #[test]
     fn a_command_that_is_not_understood_gets_one_line() {
         for (line, message) in [
             (&["pod"][..], "pod: unknown command (did you mean pods?); coracle --help shows what there is"),
@@ -412,6 +479,7 @@ mod tests {
                 "logs: Error parsing option '--since' with value 'soon': expected a duration as 90s or 2h",
             ),
             (&["validate"], "validate: expected a FILE, found nothing"),
+            (&["apply"], "apply: expected -f FILE, found nothing; -f - reads the standard input"),
         ] {
             assert_eq!(parsed(line), Err(message.to_owned()));
         }
@@ -419,7 +487,10 @@ mod tests {
 
     #[test]
     fn each_command_has_its_help() {
-        for command in ["describe", "events", "join", "leave", "logs", "pods", "status", "top", "validate", "version"] {
+        for command in [
+            "apply", "delete", "describe", "events", "join", "leave", "logs", "pods", "restart", "status", "top",
+            "validate", "version",
+        ] {
             let Ok(Asked::Help(text)) = parsed(&[command, "--help"]) else { panic!("{command}") };
             assert!(text.starts_with(&format!("Usage: coracle {command}")), "{text}");
             assert_eq!(parsed(&["help", command]), Ok(Asked::Help(text)));

@@ -24,6 +24,13 @@ pub(super) fn find_pod(socket: &Path, name: &str, namespace: Option<&str>) -> Re
     choose(read.collect(), name, namespace)
 }
 
+/// The name that a pod's manifest has; that of a pod of the cluster is its own.
+pub(super) fn name_in_manifest(pod: &Pod) -> &str {
+    let name = &pod.metadata.name;
+    let own = name.strip_suffix(&pod.spec.node_name.to_lowercase()).and_then(|name| name.strip_suffix('-'));
+    own.filter(|_| pod.is_static()).unwrap_or(name)
+}
+
 fn choose(pods: Vec<(Pod, String)>, name: &str, namespace: Option<&str>) -> Result<(Pod, String), String> {
     let wanted = PodName::new(name, namespace);
     let is_it = |pod: &Pod| wanted.is(&pod.metadata.namespace, &pod.metadata.name, &pod.spec.node_name);

@@ -18,12 +18,15 @@ pub(super) fn text() -> String {
 /// The help of one command; that of the whole program where there is no such command.
 pub(super) fn of_command(name: &str) -> String {
     let help = match name {
+        "apply" => APPLY,
+        "delete" => DELETE,
         "describe" => DESCRIBE,
         "events" => EVENTS,
         "join" => JOIN,
         "leave" => LEAVE,
         "logs" => LOGS,
         "pods" => PODS,
+        "restart" => RESTART,
         "status" => STATUS,
         "top" => TOP,
         "validate" => VALIDATE,
@@ -32,6 +35,49 @@ pub(super) fn of_command(name: &str) -> String {
     };
     help.to_owned()
 }
+
+const APPLY: &str = "\
+Usage: coracle apply -f FILE|- [-f FILE]...
+
+Has this node keep and run the pods of a manifest, now and after every start, without a file in its manifest directory.
+ConfigMaps and Secrets go with the pods that use them. A manifest that is refused changes nothing, and one that is the same
+as before writes nothing. Exit code 1 if any pod was refused.
+
+  coracle apply -f web.yaml
+  ssh board coracle apply -f - <web.yaml
+
+  -f, --filename FILE|-         a manifest, or the standard input; may be given again
+  --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+";
+
+const DELETE: &str = "\
+Usage: coracle delete POD [--wait] [-n NAMESPACE]
+
+Ends a pod that was applied on this node, with its grace, and forgets it. Of a pod that comes from somewhere else one line says
+from where, and nothing is done. Exit code 1 if nothing was deleted. A pod goes by its name, or by the name in its manifest.
+
+  coracle delete web --wait
+
+  --wait                        until nothing of the pod is left
+  -n, --namespace NAMESPACE     the pod's
+  --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+";
+
+const RESTART: &str = "\
+Usage: coracle restart POD [-c CONTAINER] [--wait] [-n NAMESPACE]
+
+Has the containers of a pod begin anew, wherever the pod comes from: they are told to end and given the pod's grace, sidecars
+last, then started again at once, in the same pod with the same address and volumes. One that waits in its crash-loop back-off
+starts at once. Init containers do not run again; a container that runs once (restartPolicy Never) is refused. Exit code 1 if
+nothing was restarted. A pod goes by its name, or by the name in its manifest.
+
+  coracle restart web -c main --wait
+
+  -c, --container CONTAINER     [all of the pod's]
+  --wait                        until they run again
+  -n, --namespace NAMESPACE     the pod's
+  --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+";
 
 const DESCRIBE: &str = "\
 Usage: coracle describe POD [-n NAMESPACE]
@@ -154,6 +200,9 @@ Usage:
   coracle logs [-f] POD       what a container has written
   coracle events [POD]        what has happened of late
   coracle top [-w]            what the node and its pods use
+  coracle apply -f FILE       have this node keep and run pods
+  coracle delete POD          end one of those
+  coracle restart POD         have its containers begin anew
   coracle validate FILE...    check manifests before they are put in place
   coracle join HOST[:PORT]    make this machine a node of a cluster
   coracle leave               take it out again

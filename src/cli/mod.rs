@@ -4,8 +4,10 @@
 //! understood.
 
 mod agent;
+mod apply;
 mod ask;
 mod commands;
+mod delete;
 mod describe;
 mod events;
 mod find_pod;
@@ -17,6 +19,7 @@ mod logs;
 mod pod_name;
 mod pod_row;
 mod pods;
+mod restart;
 mod service;
 mod status;
 mod table;
@@ -40,12 +43,15 @@ pub fn main() -> ExitCode {
         Ok(Asked::Agent) => agent::run(&arguments, is_kubelet(&program)),
         Ok(Asked::Help(text)) => print(&text),
         Ok(Asked::Command(command)) => match command {
+            Command::Apply(command) => apply::run(&command),
+            Command::Delete(command) => delete::run(&command),
             Command::Describe(command) => describe::run(&command),
             Command::Events(command) => events::run(&command),
             Command::Join(command) => join::run(&command),
             Command::Leave(command) => leave::run(&command),
             Command::Logs(command) => logs::run(&command),
             Command::Pods(command) => pods::run(&command),
+            Command::Restart(command) => restart::run(&command),
             Command::Status(command) => status::run(&command),
             Command::Top(command) => top::run(&command),
             Command::Validate(command) => validate::run(&command),

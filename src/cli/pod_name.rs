@@ -17,6 +17,11 @@ impl<'a> PodName<'a> {
         }
     }
 
+    /// The namespace that was said, if one was, and the name.
+    pub(super) fn parts(&self) -> (Option<&'a str>, &'a str) {
+        (self.namespace, self.name)
+    }
+
     /// A pod from a manifest on the node `node` goes by the name in its manifest, too.
     pub(super) fn is(&self, namespace: &str, name: &str, node: &str) -> bool {
         let in_manifest = name.strip_suffix(node).and_then(|name| name.strip_suffix('-'));

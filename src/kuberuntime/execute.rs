@@ -99,6 +99,9 @@ impl PodRuntime {
                     let kill = Kill { cancel: Some(cancel), ..kill };
                     self.kill_container(kill).await.map_err(|error| one_line(&error))
                 }
+                Action::KillContainers { ids } => {
+                    self.kill_containers(pod, observed, ids, cancel).await.map_err(|error| one_line(&error))
+                }
                 Action::RemoveContainer { id } => {
                     gone_is_fine(self.cri.remove_container(id).await).map_err(|error| one_line(&error))
                 }

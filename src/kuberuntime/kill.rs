@@ -58,20 +58,13 @@ impl PodRuntime {
         observed: &ObservedPod,
         grace: Option<Duration>,
     ) -> Result<(), cri::Error> {
-        let running: Vec<_> = observed.containers.iter().filter(|container| observed.may_run(container)).collect();
-        let names: Vec<&str> = running.iter().map(|container| container.name.as_str()).collect();
-        let turns = turns(&waits_for(pod.map(|pod| &pod.spec), &names));
-        let kills = running.into_iter().zip(turns).map(|(container, turn)| {
+        let running = observed.containers.iter().filter(|container| observed.may_run(container));
+        let kills = running.map(|container| {
             let grace = grace.or(container.grace).unwrap_or(DEFAULT);
             let message = format!("Stopping container {}", container.name);
-            let kill = Kill { turn, ..self.kill_of(pod, observed, container, grace, message) };
-            Box::pin(self.kill_container(kill)) as Pin<Box<dyn Future<Output = Result<(), cri::Error>>>>
+            self.kill_of(pod, observed, container, grace, message)
         });
-        let mut result = Ok(());
-        for killed in rt::all(kills.collect()).await {
-            result = result.and(killed);
-        }
-        result?;
+        self.kill_in_turn(pod, kills.collect()).await?;
         // Also one that is not ready any more: its network may still be set up (StopPodSandbox is idempotent).
         for sandbox in &observed.sandboxes {
             if sandbox.state == SandboxState::Ready || observed.newest_sandbox() == Some(sandbox) {
@@ -79,6 +72,38 @@ impl PodRuntime {
             }
         }
         Ok(())
+    }
+
+    /// Stops these containers as those of a pod are stopped, while the pod goes on: they are to begin anew.
+    pub(super) async fn kill_containers(
+        &self,
+        pod: &Pod,
+        observed: &ObservedPod,
+        ids: &[String],
+        cancel: &CancelWatch,
+    ) -> Result<(), cri::Error> {
+        let chosen = observed.containers.iter().filter(|container| ids.contains(&container.id));
+        let kills = chosen.map(|container| {
+            let message = format!("Stopping container {}, it begins anew on request", container.name);
+            let kill = self.kill_of(Some(pod), observed, container, pod.spec.termination_grace(), message);
+            Kill { cancel: Some(cancel), ..kill }
+        });
+        self.kill_in_turn(Some(pod), kills.collect()).await
+    }
+
+    /// All beside each other, but that sidecars wait for those that they serve.
+    async fn kill_in_turn(&self, pod: Option<&Pod>, kills: Vec<Kill<'_>>) -> Result<(), cri::Error> {
+        let names: Vec<&str> = kills.iter().map(|kill| kill.name).collect();
+        let turns = turns(&waits_for(pod.map(|pod| &pod.spec), &names));
+        let kills = kills.into_iter().zip(turns).map(|(kill, turn)| {
+            Box::pin(self.kill_container(Kill { turn, ..kill }))
+                as Pin<Box<dyn Future<Output = Result<(), cri::Error>> + '_>>
+        });
+        let mut result = Ok(());
+        for killed in rt::all(kills.collect()).await {
+            result = result.and(killed);
+        }
+        result
     }
 
     /// The end of a container that is seen.

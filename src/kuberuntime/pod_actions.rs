@@ -18,6 +18,8 @@ pub(crate) struct Situation<'a> {
     pub(crate) observed: &'a ObservedPod,
     /// The sandbox that runs outside of the pod's control group, if one does.
     pub(crate) groupless: Option<&'a str>,
+    /// Instances that run and that somebody wants to begin anew, by the runtime's ids.
+    pub(crate) asked: &'a [String],
     pub(crate) now: Instant,
 }
 
@@ -68,6 +70,8 @@ pub(crate) enum Action {
     CreateSandbox { attempt: u32 },
     /// Stop one container; with `restarts` its place is to be filled again.
     KillContainer { id: String, place: Place, why: KillReason, restarts: bool },
+    /// Stop these containers beside each other, sidecars after those that they serve: somebody wants them to begin anew.
+    KillContainers { ids: Vec<String> },
     /// Forget one container that has ended: its place is filled as if it had never been.
     RemoveContainer { id: String },
     /// Have the runtime change what a container that runs may use.
@@ -187,6 +191,9 @@ fn plan_init_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &m
         }
         match in_sandbox(pod, wanted, sandbox).map(|container| (&container.state, container)) {
             None => plan_start(pod, place, plan),
+            Some((ContainerState::Running { .. }, container)) if pod.asked.contains(&container.id) => {
+                plan_restart_on_request(container, place, plan);
+            }
             Some((ContainerState::Running { .. }, container)) if container.hash == Some(wanted.hash) => {
                 match wanted.health {
                     Health::Starting => plan_resize(pod, container, wanted, place, plan),
@@ -240,6 +247,9 @@ fn plan_main_containers(pod: &Situation<'_>, sandbox: &ObservedSandbox, plan: &m
             continue;
         };
         match &container.state {
+            ContainerState::Running { .. } if pod.asked.contains(&container.id) => {
+                plan_restart_on_request(container, place, plan);
+            }
             ContainerState::Running { .. } if container.hash != Some(wanted.hash) => {
                 plan_replacement(pod, container, place, KillReason::DefinitionChanged, plan);
             }
@@ -331,6 +341,16 @@ fn plan_replacement(pod: &Situation<'_>, old: &ObservedContainer, place: Place, 
     plan.actions.push(Action::StartContainer { place, restart_count });
 }
 
+/// All of them are ended before the first one starts. It is no crash, and none of them waits, nor does it depend on a
+/// policy whether it starts again.
+fn plan_restart_on_request(old: &ObservedContainer, place: Place, plan: &mut Plan) {
+    match plan.actions.first_mut() {
+        Some(Action::KillContainers { ids }) => ids.push(old.id.clone()),
+        _ => plan.actions.insert(0, Action::KillContainers { ids: vec![old.id.clone()] }),
+    }
+    plan.actions.push(Action::StartContainer { place, restart_count: old.restart_count.saturating_add(1) });
+}
+
 fn plan_resize(pod: &Situation<'_>, container: &ObservedContainer, wanted: &Wanted<'_>, place: Place, plan: &mut Plan) {
     match wanted.resize {
         None => {}
@@ -405,10 +425,18 @@ impl Plan {
         self.actions.iter().any(|action| match action {
             Action::CreateSandbox { .. } | Action::KillContainer { .. } | Action::RemoveContainer { .. } => true,
             Action::KillPod
+            | Action::KillContainers { .. }
             | Action::ResizeContainer { .. }
             | Action::StartContainer { .. }
             | Action::StartCreated { .. } => false,
         })
+    }
+
+    /// This instance is ended because somebody wants it to begin anew.
+    pub(crate) fn kills_on_request(&self, id: &str) -> bool {
+        self.actions
+            .iter()
+            .any(|action| matches!(action, Action::KillContainers { ids } if ids.iter().any(|one| one == id)))
     }
 
     pub(crate) fn creates_sandbox(&self) -> bool {

@@ -152,6 +152,8 @@ impl Objects {
         for object in old.into_iter().chain(new) {
             match next.entry(object.object.key.clone()) {
                 Entry::Vacant(place) => drop(place.insert(object.clone())),
+                // The same thing twice, as pods that share it bring it, is nobody's mistake.
+                Entry::Occupied(other) if *other.get().object == *object.object => {}
                 Entry::Occupied(other) => {
                     let why = format!("{} is ignored: {} has it already", object.object.key, other.get().origin);
                     changes.refused.push((object.clone(), why));

@@ -1,10 +1,11 @@
 //! All sources' pods become one set of wanted pods, and what has changed in it. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::api::annotations::{CONFIG_HASH, CONFIG_SEEN, CONFIG_SOURCE};
 use crate::api::{Map, Pod, PodUid, Time};
+use crate::objects::SourceObject;
 use crate::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
 
 /// What every source has said last, and the pods that are wanted for it.
@@ -21,6 +22,7 @@ struct Source {
     /// It has told at least once all that it has.
     ready: bool,
     pods: Vec<SourcePod>,
+    objects: Vec<SourceObject>,
     problems: Vec<SourceProblem>,
     mirrors: Vec<Arc<Pod>>,
     /// Found while merging.
@@ -61,15 +63,26 @@ impl Sources {
         let source = self.sources.entry(update.source).or_default();
         source.ready |= update.complete;
         source.pods = update.pods;
+        source.objects = update.objects;
         source.problems = update.problems;
         source.mirrors = update.mirrors;
     }
 
-    /// Notes which objects of a source's last update do not count. Gives those that are new.
-    pub(crate) fn refuse(&mut self, source: SourceName, refused: Vec<SourceProblem>) -> Vec<SourceProblem> {
-        let noted = &mut self.sources.entry(source).or_default().refused;
-        let old = std::mem::replace(noted, refused);
-        noted.iter().filter(|problem| !old.contains(problem)).cloned().collect()
+    /// The ConfigMaps and Secrets of all manifests, whichever source they are from.
+    pub(crate) fn objects(&self) -> Vec<SourceObject> {
+        self.sources.values().flat_map(|source| &source.objects).cloned().collect()
+    }
+
+    /// Notes which objects do not count. Gives those that are new.
+    pub(crate) fn refuse(&mut self, refused: Vec<SourceProblem>) -> Vec<SourceProblem> {
+        let mut new = Vec::new();
+        for source in self.sources.values_mut() {
+            let is_of = |problem: &&SourceProblem| source.objects.iter().any(|object| object.origin == problem.origin);
+            let own: Vec<SourceProblem> = refused.iter().filter(is_of).cloned().collect();
+            new.extend(own.iter().filter(|problem| !source.refused.contains(problem)).cloned());
+            source.refused = own;
+        }
+        new
     }
 
     pub(crate) fn all_ready(&self) -> bool {
@@ -132,30 +145,57 @@ impl Sources {
         })
     }
 
-    /// Of two pods with one full name or one uid only one counts: the one that is wanted already, else the one that
-    /// runs, else the first. The other is a problem of its source.
+    /// Of two pods with one full name or one uid only one counts: the one that is wanted already or whose manifest's pod
+    /// is, else the one that runs, else the first. The other is a problem of its source. Pods of the cluster and of
+    /// manifests do not share names: where they meet, one waits for the other.
     fn merge(&mut self, runs: impl Fn(&PodUid) -> bool) -> BTreeMap<PodUid, SourcePod> {
-        let mut wanted: BTreeMap<PodUid, SourcePod> = BTreeMap::new();
-        for source in self.sources.values_mut() {
-            let mut names: BTreeMap<String, Arc<str>> = BTreeMap::new();
+        let before: BTreeSet<(String, Arc<str>)> =
+            self.wanted.values().map(|pod| (pod.pod.full_name(), Arc::clone(&pod.origin))).collect();
+        let mut pods: Vec<(Standing, SourceName, SourcePod)> = Vec::new();
+        for (name, source) in &mut self.sources {
             source.duplicates.clear();
-            let (old, new): (Vec<_>, Vec<_>) =
-                source.pods.iter().partition(|pod| self.wanted.contains_key(&pod.pod.metadata.uid));
-            let (running, new): (Vec<_>, Vec<_>) = new.into_iter().partition(|pod| runs(&pod.pod.metadata.uid));
-            for pod in old.into_iter().chain(running).chain(new) {
+            for pod in &source.pods {
                 let uid = &pod.pod.metadata.uid;
-                let name = pod.pod.full_name();
-                let other = wanted.get(uid).map(|other| &other.origin).or(names.get(&name));
-                if let Some(other) = other {
-                    source.duplicates.push(duplicate(pod, other));
+                let standing = if self.wanted.contains_key(uid) {
+                    Standing::Wanted
+                } else if before.contains(&(pod.pod.full_name(), Arc::clone(&pod.origin))) {
+                    Standing::Succeeds
+                } else if runs(uid) {
+                    Standing::Runs
                 } else {
-                    names.insert(name, Arc::clone(&pod.origin));
-                    wanted.insert(uid.clone(), pod.clone());
-                }
+                    Standing::New
+                };
+                pods.push((standing, *name, pod.clone()));
+            }
+        }
+        // Those of equal standing stay in the order of their sources.
+        pods.sort_by_key(|(standing, ..)| *standing);
+        let mut wanted: BTreeMap<PodUid, SourcePod> = BTreeMap::new();
+        let mut names: BTreeMap<(bool, String), Arc<str>> = BTreeMap::new();
+        for (_, source, pod) in pods {
+            let uid = &pod.pod.metadata.uid;
+            let name = (source == SourceName::Api, pod.pod.full_name());
+            let other = wanted.get(uid).map(|other| &other.origin).or(names.get(&name));
+            if let Some(other) = other {
+                let problem = duplicate(&pod, other);
+                self.sources.entry(source).or_default().duplicates.push(problem);
+            } else {
+                names.insert(name, Arc::clone(&pod.origin));
+                wanted.insert(uid.clone(), pod);
             }
         }
         wanted
     }
+}
+
+/// How good a pod's claim to its name is, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    Wanted,
+    /// The manifest of one that is wanted has another content now.
+    Succeeds,
+    Runs,
+    New,
 }
 
 fn duplicate(pod: &SourcePod, other: &Arc<str>) -> SourceProblem {

@@ -1,7 +1,10 @@
-//! Where pods come from: files on disk, and the API server of a cluster. Each sends all that it has whenever that changes.
+//! Where pods come from: files on disk, what was put on this node itself, and the API server of a cluster. Each sends all
+//! that it has whenever that changes.
 
 pub(crate) mod api;
 mod api_pods;
+pub(crate) mod local_pods;
 pub(crate) mod merge;
 pub(crate) mod static_file;
 pub mod static_pod;
+mod whole_manifest;

@@ -6,6 +6,7 @@
 
 mod clean_up_pod;
 mod look_at_pod;
+mod on_request;
 mod pace;
 mod refresh_volumes;
 mod restart_backoff;
@@ -65,6 +66,8 @@ struct Entry {
     resizing: Resizing,
     /// A sandbox that was found outside of the pod's control group: another one has to be made.
     groupless: Option<String>,
+    /// Containers that run and that somebody wants to begin anew, by the runtime's ids.
+    asked: Vec<String>,
     /// Pods that end to make room for this one, which begins when they have.
     waits_for: Vec<PodUid>,
     pace: Pace,
@@ -357,6 +360,10 @@ impl PodWorkers {
         let Some(entry) = self.workers.get_mut(uid) else { return false };
         entry.wake = None;
         let observed = cache.pod(uid).cloned();
+        if let Some(observed) = &observed {
+            // What does not run any more has had its end.
+            entry.asked.retain(|id| observed.containers.iter().any(|one| one.id == *id && one.is_running()));
+        }
         let pod = entry.worker.pod.clone();
         let backoff = &mut self.backoff;
         let before = entry.backing_off.clone();
@@ -376,6 +383,7 @@ impl PodWorkers {
                     held_until: &held_until,
                     resize_of: &resize_of,
                     groupless: entry.groupless.as_deref(),
+                    asked: &entry.asked,
                 };
                 let plan = situation::plan(pod, &known, backoff, now);
                 *backing_off = situation::backing_off(pod, &plan, backoff);
@@ -488,17 +496,6 @@ impl PodWorkers {
         self.touch_waiting(uid);
         entry.worker.successor
     }
-
-    /// Some worker's pod has this pod's name.
-    pub(crate) fn has_namesake(&self, observed: &ObservedPod) -> bool {
-        self.iter().any(|worker| worker.identity.is_name_of(observed) && worker.identity.uid != observed.uid)
-    }
-
-    fn touch_namesakes(&mut self, identity: &Identity) {
-        let namesakes = self.iter().map(|worker| &worker.identity).filter(|other| other.is_namesake(identity));
-        let namesakes: Vec<PodUid> = namesakes.map(|other| other.uid.clone()).collect();
-        self.touched.extend(namesakes);
-    }
 }
 
 fn needs_network(plan: &Plan, pod: Option<&Pod>) -> bool {
@@ -518,6 +515,7 @@ impl Entry {
             restarts: Vec::new(),
             resizing: Resizing::No,
             groupless: None,
+            asked: Vec::new(),
             waits_for: Vec::new(),
             pace: Pace::new(Instant::now()),
         }

@@ -75,6 +75,11 @@ impl RestartBackoff {
         self.entries.get(key).map(|entry| entry.wait)
     }
 
+    /// Somebody wants these containers of the pod to start at once.
+    pub(crate) fn forgive(&mut self, pod: &PodUid, containers: &[String]) {
+        self.entries.retain(|key, _| key.pod != *pod || !containers.contains(&key.container));
+    }
+
     pub(crate) fn forget(&mut self, pod: &PodUid) {
         self.entries.retain(|key, _| key.pod != *pod);
     }

@@ -20,11 +20,13 @@ pub(crate) struct Known<'a> {
     pub(crate) resize_of: &'a dyn Fn(&Container, bool, &ObservedContainer) -> Option<Resize>,
     /// The sandbox that was found outside of the pod's control group.
     pub(crate) groupless: Option<&'a str>,
+    /// The instances that somebody wants to begin anew.
+    pub(crate) asked: &'a [String],
 }
 
 /// What is to be done for `pod` now.
 pub(crate) fn plan<'a>(pod: &'a Pod, known: &Known<'a>, backoff: &mut RestartBackoff, now: Instant) -> Plan {
-    let Known { observed, probed, held_until, resize_of, groupless } = *known;
+    let Known { observed, probed, held_until, resize_of, groupless, asked } = *known;
     let nothing;
     let observed = match observed {
         Some(observed) => observed,
@@ -60,6 +62,7 @@ pub(crate) fn plan<'a>(pod: &'a Pod, known: &Known<'a>, backoff: &mut RestartBac
         ephemeral,
         observed,
         groupless,
+        asked,
         now,
     };
     kuberuntime::compute_pod_actions(&situation)
@@ -103,12 +106,16 @@ pub(crate) fn restarts(pod: &Pod, plan: &Plan, observed: &ObservedPod) -> Vec<Ke
         Action::StartContainer { place, .. } => place.of(pod),
         Action::CreateSandbox { .. }
         | Action::KillContainer { .. }
+        | Action::KillContainers { .. }
         | Action::KillPod
         | Action::RemoveContainer { .. }
         | Action::ResizeContainer { .. }
         | Action::StartCreated { .. } => None,
     });
-    let again = starts.filter(|container| newest_exited(observed, &container.name).is_some());
+    // What somebody has asked for is no crash.
+    let asked = |name: &str| observed.container(name).is_some_and(|newest| plan.kills_on_request(&newest.id));
+    let again =
+        starts.filter(|container| newest_exited(observed, &container.name).is_some() && !asked(&container.name));
     again.map(|container| key(pod, container)).collect()
 }
 
@@ -119,6 +126,7 @@ pub(crate) fn hooked(pod: &Pod, plan: &Plan) -> Vec<String> {
         Action::KillPod
         | Action::CreateSandbox { .. }
         | Action::KillContainer { .. }
+        | Action::KillContainers { .. }
         | Action::RemoveContainer { .. }
         | Action::ResizeContainer { .. } => None,
     });

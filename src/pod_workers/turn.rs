@@ -1,10 +1,21 @@
 //! Pods that wait until others have ended.
 
-use super::{Entry, PodWorkers, State};
+use super::{Entry, Identity, PodWorkers, State};
 use crate::api::PodUid;
-use crate::pods::ObservedCache;
+use crate::pods::{ObservedCache, ObservedPod};
 
 impl PodWorkers {
+    /// Some worker's pod has this pod's name.
+    pub(crate) fn has_namesake(&self, observed: &ObservedPod) -> bool {
+        self.iter().any(|worker| worker.identity.is_name_of(observed) && worker.identity.uid != observed.uid)
+    }
+
+    pub(super) fn touch_namesakes(&mut self, identity: &Identity) {
+        let namesakes = self.iter().map(|worker| &worker.identity).filter(|other| other.is_namesake(identity));
+        let namesakes: Vec<PodUid> = namesakes.map(|other| other.uid.clone()).collect();
+        self.touched.extend(namesakes);
+    }
+
     /// Two pods of one name do not run beside each other: the later one waits until nothing of the other is left.
     pub(super) fn waits_for_namesake(&self, uid: &PodUid, cache: &ObservedCache) -> bool {
         // Also a pod that an earlier agent began, and that has needed nothing since.

@@ -237,6 +237,12 @@ impl Worker {
         self.note_change();
     }
 
+    /// Somebody wants these containers to start: what was tried before does not hold them back.
+    pub(crate) fn asked_to_start(&mut self, containers: &[String]) {
+        self.not_before = None;
+        self.holds.retain(|name, _| !containers.contains(name));
+    }
+
     fn note_change(&mut self) {
         if self.pod.as_ref().is_some_and(|pod| volumes_follow(pod)) {
             self.freshness.wanted = self.freshness.wanted.wrapping_add(1);

@@ -3,8 +3,8 @@
 use crate::api::{Map, NodeFeatures, NodeRuntimeHandler, PodUid, Reason, Taint};
 use crate::objects::ObjectNews;
 use crate::pods::{
-    Look, MirrorDone, NodeEvent, ObservedPod, OomKill, PodEvent, PressureLook, ProbeResult, ReportDone, SourceUpdate,
-    Waiting,
+    Look, MirrorDone, NodeEvent, ObservedPod, OomKill, PodEvent, PressureLook, ProbeResult, ReportDone, RestartAsked,
+    SourceUpdate, Waiting,
 };
 
 /// The sync loop's one inbox.
@@ -42,6 +42,8 @@ pub(crate) enum SyncEvent {
     Reported(ReportDone),
     /// The mirror of one of the node's own pods was made or removed.
     Mirrored(MirrorDone),
+    /// Somebody wants containers of a pod to begin anew.
+    RestartAsked(RestartAsked),
     /// The machine shuts down, or does not after all.
     NodeShutsDown(bool),
     /// The watchdog asks whether the loop moves: taking it out is the answer.

@@ -11,6 +11,8 @@ use crate::objects::SourceObject;
 pub(crate) enum SourceName {
     /// Manifests on disk.
     File,
+    /// Manifests that were put on this node itself, over its local socket or its server.
+    Local,
     /// The API server of a cluster.
     Api,
 }
@@ -35,14 +37,14 @@ pub(crate) struct SourceUpdate {
 #[derive(Clone, Debug)]
 pub(crate) struct SourcePod {
     pub(crate) pod: Arc<Pod>,
-    /// The manifest it stands in.
+    /// The manifest it stands in: a path, or `local:default/web`.
     pub(crate) origin: Arc<str>,
 }
 
 /// Something that a source has and cannot use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SourceProblem {
-    /// The file or directory.
+    /// The file or directory, or what stands in its place.
     pub(crate) origin: Arc<str>,
     /// One line: what is wrong, where, what was expected.
     pub(crate) what: String,
@@ -56,6 +58,7 @@ impl SourceName {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::File => "file",
+            Self::Local => "local",
             Self::Api => "api",
         }
     }

@@ -144,6 +144,11 @@ pub(super) trait Answers {
     /// Whether more than one request is answered.
     fn keeps(&self) -> bool;
 
+    /// How long a body may be that goes with this request; it is passed over where there is no word about it.
+    fn takes(&self, _request: &Request) -> Option<u64> {
+        None
+    }
+
     fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a>;
 
     /// All that was asked is answered, and the next request is waited for.
@@ -188,7 +193,7 @@ where
     let mut unread = Vec::new();
     let mut wait = PATIENCE;
     loop {
-        let request = match next_request(stream, &mut unread, wait).await? {
+        let request = match next_request(stream, &mut unread, wait, answers).await? {
             Ok(request) => request,
             Err(response) => {
                 write(stream, &response.bytes(false, After::Close, answers.headers())).await?;
@@ -244,8 +249,14 @@ where
     }
 }
 
-/// The next request with its body passed over, or what one that is none is answered with. `wait` is for its first byte.
-async fn next_request<S>(stream: &mut S, unread: &mut Vec<u8>, wait: Duration) -> io::Result<Result<Request, Response>>
+/// The next request with its body, if that is wanted; or what one that is none is answered with. `wait` is for its first
+/// byte.
+async fn next_request<S>(
+    stream: &mut S,
+    unread: &mut Vec<u8>,
+    wait: Duration,
+    answers: &impl Answers,
+) -> io::Result<Result<Request, Response>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -254,15 +265,21 @@ where
         match Request::take(unread) {
             Ok(Some((mut request, used))) => {
                 unread.drain(..used);
-                let most = if request.has_form() { MOST_FORM } else { MOST_BODY };
+                let takes = answers.takes(&request);
+                let most = takes.unwrap_or(if request.has_form() { MOST_FORM } else { MOST_BODY });
                 if request.body > most {
                     return Ok(Err(Response::too_large()));
                 }
                 if request.body > 0 && request.header("expect").is_some() {
                     write(stream, b"HTTP/1.1 100 Continue\r\n\r\n").await?;
                 }
-                let body = body(stream, unread, request.body, request.has_form()).await?;
-                request.form = String::from_utf8_lossy(&body).into_owned();
+                let is_kept = takes.is_some() || request.has_form();
+                let body = body(stream, unread, request.body, is_kept).await?;
+                if takes.is_some() {
+                    request.content = body;
+                } else {
+                    request.form = String::from_utf8_lossy(&body).into_owned();
+                }
                 return Ok(Ok(request));
             }
             Ok(None) => {}
@@ -282,7 +299,7 @@ where
     }
 }
 
-/// Takes in a body of so many bytes, or passes over it: only forms say anything here.
+/// Takes in a body of so many bytes, or passes over it: only forms, and what somebody takes, say anything here.
 async fn body<S: AsyncRead + Unpin>(
     stream: &mut S,
     unread: &mut Vec<u8>,

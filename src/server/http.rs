@@ -13,12 +13,16 @@ pub(super) struct Response {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     Ok,
+    Created,
+    Accepted,
     BadRequest,
     Unauthorized,
     Forbidden,
     NotFound,
     MethodNotAllowed,
+    Conflict,
     ContentTooLarge,
+    UnprocessableContent,
     TooManyRequests,
     HeadersTooLarge,
     InternalServerError,
@@ -30,12 +34,16 @@ impl Status {
     const fn line(self) -> &'static str {
         match self {
             Self::Ok => "200 OK",
+            Self::Created => "201 Created",
+            Self::Accepted => "202 Accepted",
             Self::BadRequest => "400 Bad Request",
             Self::Unauthorized => "401 Unauthorized",
             Self::Forbidden => "403 Forbidden",
             Self::NotFound => "404 Not Found",
             Self::MethodNotAllowed => "405 Method Not Allowed",
+            Self::Conflict => "409 Conflict",
             Self::ContentTooLarge => "413 Content Too Large",
+            Self::UnprocessableContent => "422 Unprocessable Content",
             Self::TooManyRequests => "429 Too Many Requests",
             Self::HeadersTooLarge => "431 Request Header Fields Too Large",
             Self::InternalServerError => "500 Internal Server Error",

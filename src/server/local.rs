@@ -1,6 +1,7 @@
 //! The local door: what this node runs, for root on this machine, without a cluster and without a certificate.
 //!
-//! HTTP/1.1 on a Unix socket, one GET a connection, answered in JSON, for figures in Prometheus' text, or for a log in its own:
+//! HTTP/1.1 on a Unix socket, one request a connection, answered in JSON, for figures in Prometheus' text, or for a log in
+//! its own. All but those of `pod_changes` are GETs:
 //!
 //! ```text
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/status    a NodeStatus
@@ -12,8 +13,11 @@
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/metrics/resource
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/metrics/cadvisor
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/containerLogs/default/web-node1/main?follow=true
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/pods/default/web -T web.yaml
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/pods/default/web -X DELETE
 //! ```
 
+use std::future::ready;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -22,17 +26,20 @@ use std::time::Duration;
 use async_channel::Receiver;
 use serde::{Deserialize, Serialize};
 
-use super::connections::{Connections, FEW, OneGet, Reply, answer};
+use super::connections::{Answering, Answers, Connections, FEW, Reply, answer};
 use super::container_logs::container_logs;
 use super::http::{Response, Status};
 use super::local_socket::{LocalError, LocalSocket, is_trusted};
 use super::log_query::LogQuery;
 use super::page::Page;
+use super::pod_changes;
 use super::watchdog::{Stall, WatchdogStatus};
 use crate::api::{self, Event};
 use crate::error::ErrorChain;
+use crate::pods::{PodAnswer, PodChange};
 use crate::rt;
 use crate::time::Backoff;
+use crate::wire::http1::Request;
 
 /// What the local door answers; the node agent implements it.
 pub(crate) trait LocalApi {
@@ -55,6 +62,9 @@ pub(crate) trait LocalApi {
 
     /// The container that runs under this name, by the runtime's id.
     fn running_container(&self, pod: &PodAsked, name: &str) -> Result<String, Absent>;
+
+    /// Does something about one pod, and tells what has become of it; it is begun when it is awaited.
+    fn change(&self, change: PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>>;
 
     /// The pod's sandbox, if it is ready.
     fn sandbox(&self, pod: &PodAsked) -> Result<String, Absent>;
@@ -250,8 +260,7 @@ impl LocalServer {
                     backoff.reset();
                     if is_trusted(&stream) {
                         let api = Rc::clone(&api);
-                        let respond = move |path: &str, query: &str| respond(path, query, &*api);
-                        connections.add(|_| answer(stream, OneGet(respond)));
+                        connections.add(|_| answer(stream, OneRequest(api)));
                     }
                 }
                 Err(error) => {
@@ -260,6 +269,44 @@ impl LocalServer {
                 }
             }
         }
+    }
+}
+
+/// Answers one request, and closes.
+struct OneRequest(Rc<dyn LocalApi>);
+
+impl OneRequest {
+    fn reply(&self, request: &Request) -> Reply {
+        match pod_changes::change(request, true) {
+            Some(asked) => reply_to_change(asked, &*self.0),
+            None if matches!(&*request.method, "GET" | "HEAD") => respond(&request.path, &request.query, &*self.0),
+            None => Reply::Whole(Response::only_get()),
+        }
+    }
+}
+
+impl Answers for OneRequest {
+    fn keeps(&self) -> bool {
+        false
+    }
+
+    fn takes(&self, request: &Request) -> Option<u64> {
+        pod_changes::takes(request)
+    }
+
+    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
+        Box::pin(ready(self.reply(request)))
+    }
+}
+
+/// Does what was asked about one pod, for any door.
+pub(super) fn reply_to_change(asked: Result<PodChange, Response>, api: &dyn LocalApi) -> Reply {
+    match asked {
+        Ok(change) => {
+            let answer = api.change(change);
+            Reply::Later(Box::pin(async { pod_changes::response(answer.await) }))
+        }
+        Err(response) => Reply::Whole(response),
     }
 }
 

@@ -9,6 +9,7 @@ mod local_socket;
 mod log_query;
 mod node_door;
 mod page;
+mod pod_changes;
 mod pulse;
 mod relay;
 mod status_page;

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use async_channel::Sender;
 use serde_json::{Value, json};
 
 use crate::api::{self, Event, Pod, PodStatus, PodUid, Time};
@@ -15,9 +16,11 @@ use crate::apiserver::Client;
 use crate::certificates::{CertificateBook, CertificateEntry, Standing, Which};
 use crate::config::Config;
 use crate::images::{PullUnderWay, PullsUnderWay};
+use crate::pod_sources::local_pods::LocalPods;
 use crate::pod_sources::merge::{SourceView, Sources};
 use crate::pods::{
-    ContainerState, EventRing, NodePressures, ObservedCache, ObservedPod, PodDirs, PressureCondition, RuntimeState,
+    ContainerState, EventRing, NodePressures, ObservedCache, ObservedPod, PodAnswer, PodChange, PodChangeKind, PodDirs,
+    PressureCondition, RestartAsked, RuntimeState, SourcePod, SyncEvent,
 };
 use crate::server::{
     Absent, ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, LocalApi, LogQuery, LogSource,
@@ -26,6 +29,7 @@ use crate::server::{
 use crate::status::{StatusBook, run_to_read};
 use crate::sync_loop::figures::NodeFigures;
 use crate::sync_loop::followers::Followers;
+use crate::sync_loop::pod_changes::{self, elsewhere, is_taken, name_on_node};
 
 /// Errors that are kept to be shown.
 const ERRORS: usize = 20;
@@ -114,6 +118,8 @@ pub(crate) struct LocalBooks {
     pub(crate) cluster: Option<Client>,
     pub(crate) certificates: Rc<CertificateBook>,
     pub(crate) figures: Rc<NodeFigures>,
+    pub(crate) local_pods: LocalPods,
+    pub(crate) inbox: Sender<SyncEvent>,
     pub(crate) started: Instant,
 }
 
@@ -199,8 +205,58 @@ impl LocalApi for LocalBooks {
         sandbox.map(|sandbox| sandbox.id.clone()).ok_or(Absent::Pod)
     }
 
+    fn change(&self, change: PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
+        if let PodChangeKind::Restart(container) = &change.what {
+            let asked = self.restart(&change, container.as_deref());
+            let inbox = self.inbox.clone();
+            return Box::pin(async move {
+                let asked = match asked {
+                    Ok(asked) => asked,
+                    Err(refused) => return refused,
+                };
+                let containers = asked.containers.clone();
+                // It fails only when the agent ends.
+                let _ = inbox.send(SyncEvent::RestartAsked(asked)).await;
+                PodAnswer::Restarts(containers)
+            });
+        }
+        let node = &self.config.node_name;
+        let books = self.books.borrow();
+        if let (PodChangeKind::Put(_), Some(why)) = (&change.what, is_taken(&change, node, books.sources.pods())) {
+            return Box::pin(ready(PodAnswer::Conflict(why)));
+        }
+        let elsewhere = elsewhere(&change, node, books.sources.pods());
+        let pods = self.local_pods.clone();
+        Box::pin(async move {
+            match (pods.ask(change).await, elsewhere) {
+                (PodAnswer::Missing(_), Some(elsewhere)) => PodAnswer::Conflict(elsewhere),
+                (answer, _) => answer,
+            }
+        })
+    }
+
     fn events(&self, each: &mut dyn FnMut(Event)) {
         self.books.borrow().events.borrow().events(&self.config.node_name).for_each(each);
+    }
+}
+
+impl LocalBooks {
+    /// Which containers of the pod are to begin anew. It goes by its name on the node or that in its manifest.
+    fn restart(&self, change: &PodChange, container: Option<&str>) -> Result<RestartAsked, PodAnswer> {
+        let PodChange { namespace, name, .. } = change;
+        let (books, seen) = (self.books.borrow(), self.seen.borrow());
+        let names = [name.clone(), name_on_node(name, &self.config.node_name)];
+        let is_it = |pod: &&SourcePod| {
+            let metadata = &pod.pod.metadata;
+            metadata.namespace == *namespace && names.contains(&metadata.name)
+        };
+        let Some(found) = books.sources.pods().find(is_it) else {
+            return Err(PodAnswer::Missing(format!("there is no pod {namespace}/{name}")));
+        };
+        let uid = books.running_uid(&found.pod.metadata.uid);
+        let phase = books.statuses.status(uid).map_or(found.pod.status.phase, |status| status.phase);
+        let asked = pod_changes::restart(&found.pod, phase, seen.pod(uid).map(|pod| &**pod), container)?;
+        Ok(RestartAsked { uid: uid.clone(), ..asked })
     }
 }
 

@@ -43,42 +43,45 @@ impl SyncLoop {
             SyncEvent::Object(news) => self.on_object(news),
             SyncEvent::Reported(done) => self.on_reported(&done, now),
             SyncEvent::Mirrored(done) => self.on_mirrored(done, now),
+            SyncEvent::RestartAsked(asked) => self.workers.restart(asked),
             SyncEvent::NodeShutsDown(shuts_down) => self.on_node_shuts_down(shuts_down, now),
             SyncEvent::Beat => {}
         }
     }
 
     /// Objects count at once: pods that come with them find them.
-    fn take_in_objects(&mut self, update: &SourceUpdate) -> BTreeSet<ObjectKey> {
-        let changes = self.runtime.objects.borrow_mut().replace(&update.objects);
+    fn take_in_objects(&mut self) {
+        let objects = self.books.borrow().sources.objects();
+        let changes = self.runtime.objects.borrow_mut().replace(&objects);
         let refused = changes.refused.into_iter().map(|(object, what)| SourceProblem {
             origin: object.origin,
             what,
             keeps_last_good: false,
             since: object.since,
         });
-        let refused = self.books.borrow_mut().sources.refuse(update.source, refused.collect());
+        let refused = self.books.borrow_mut().sources.refuse(refused.collect());
         for SourceProblem { origin, what, .. } in refused {
             log!(warn, "manifest problem", file = origin, problem = what);
         }
-        changes.keys
+        let changed: BTreeSet<ObjectKey> = changes.keys;
+        let refers = |pod: &Pod| !pod.is_of_cluster() && references(pod).iter().any(|key| changed.contains(key));
+        self.workers.objects_changed(refers);
     }
 
     /// What a source wants counts once the runtime has been looked at: until then a pod that runs cannot be told from
     /// one that must be started.
     fn on_sources(&mut self, update: SourceUpdate, now: Instant) {
-        if update.source == SourceName::File {
-            let changed = self.take_in_objects(&update);
-            let refers = |pod: &Pod| !pod.is_of_cluster() && references(pod).iter().any(|key| changed.contains(key));
-            self.workers.objects_changed(refers);
-        }
         let mut books = self.books.borrow_mut();
         for problem in &update.problems {
             books.note_error(&problem.to_string(), clock::now());
         }
         let shown = update.relisted.then(|| update.pods.clone());
+        let has_objects = update.source != SourceName::Api;
         books.sources.receive(update);
         drop(books);
+        if has_objects {
+            self.take_in_objects();
+        }
         if let Some(shown) = shown {
             self.see_all_anew(&shown);
         }
@@ -300,7 +303,8 @@ impl SyncLoop {
             let seen = self.seen.borrow();
             let free = seen.iter().map(|pod| &**pod).chain(self.workers.all_unseen());
             let free = free.filter(|pod| self.workers.worker(&pod.uid).is_none());
-            let is_former = |pod: &ObservedPod| pod.source.as_deref() == Some("file") && self.workers.has_namesake(pod);
+            let is_static = |pod: &ObservedPod| pod.source.as_deref().is_some_and(|source| source != "api");
+            let is_former = |pod: &ObservedPod| is_static(pod) && self.workers.has_namesake(pod);
             free.filter(|pod| all_ready || is_former(pod)).cloned().collect()
         };
         for pod in orphans {
@@ -474,7 +478,7 @@ fn doing(event: &SyncEvent) -> Doing {
         | SyncEvent::PressureLooked(_)
         | SyncEvent::Groupless(..) => Doing::Happened,
         SyncEvent::Object(_) | SyncEvent::Reported(_) | SyncEvent::Mirrored(_) => Doing::Happened,
-        SyncEvent::NodeShutsDown(_) => Doing::Happened,
+        SyncEvent::RestartAsked(_) | SyncEvent::NodeShutsDown(_) => Doing::Happened,
         SyncEvent::Beat => Doing::Waiting,
     }
 }

@@ -15,6 +15,7 @@ mod handlers;
 mod happenings;
 mod image_garbage;
 mod oom;
+mod pod_changes;
 mod resizes;
 mod shutdown;
 mod strays;

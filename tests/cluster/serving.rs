@@ -388,6 +388,45 @@ fn a_token_is_asked_about_once_and_what_its_owner_may_too() {
 }
 
 #[test]
+fn pods_are_put_on_the_node_by_who_shows_a_certificate_and_may_and_by_nobody_else() {
+    let mut served = Served::new(Options::default());
+    let operator = Identity::new("operator", &["operators"]);
+    for verb in ["get", "update", "delete"] {
+        served.joined.api.allow("operators", verb, "proxy");
+        served.joined.api.allow("lookers", verb, "pods");
+    }
+    served.joined.api.add_token("secret-of-operator", &operator);
+    served.start("", &[]);
+    let text = Manifest::new("own").container("main", "sleep 100000").text();
+    let put = |text: &str, headers: &str| {
+        let length = text.len();
+        format!("PUT /pods/default/own HTTP/1.1\r\nHost: node\r\n{headers}Content-Length: {length}\r\n\r\n{text}")
+    };
+    let refused = "Forbidden: pods of the node itself are for who shows a client certificate\n";
+    let with_token = put(&text, "Authorization: Bearer secret-of-operator\r\n");
+    assert_eq!(served.place.reach(None).say(&with_token), Some((403, refused.to_owned())));
+    assert_eq!(served.place.reach(None).say(&put(&text, "")), Some((401, "Unauthorized".to_owned())));
+    let looker = served.client("looker", &["lookers"]);
+    let forbidden = "Forbidden (user=looker, verb=update, resource=nodes, subresource(s)=[proxy])";
+    assert_eq!(served.place.reach(Some(&looker)).say(&put(&text, "")), Some((403, forbidden.to_owned())));
+
+    let mut door = served.place.reach(Some(&served.client("operator", &["operators"])));
+    assert_eq!(door.get("/pods/default/own", "").0, 404);
+    let created = r#"{"result":"created","warnings":[]}"#;
+    assert_eq!(door.say(&put(&text, "")), Some((201, created.to_owned())));
+    served.joined.node.wait_until_ready("own");
+    assert_eq!(door.get("/pods/default/own", ""), (200, text.clone()));
+    let (status, why) = door.say(&put(&text.replace("name: own", "name: other"), "")).unwrap();
+    assert_eq!((status, why.as_str()), (422, "metadata.name: expected own as in the path, found other\n"));
+    assert_eq!(door.get("/pods/default/own", ""), (200, text));
+    let delete = "DELETE /pods/default/own HTTP/1.1\r\nHost: node\r\n\r\n";
+    assert_eq!(door.say(delete), Some((200, r#"{"result":"deleted"}"#.to_owned())));
+    assert_eq!(door.say(delete).map(|(status, _)| status), Some(404));
+    let restart = "POST /pods/default/own/restart HTTP/1.1\r\nHost: node\r\n\r\n";
+    assert_eq!(served.place.reach(Some(&served.admin())).say(restart).map(|(status, _)| status), Some(404));
+}
+
+#[test]
 fn while_the_cluster_is_away_its_last_word_counts_and_then_nobodys() {
     let mut served = Served::new(Options::default());
     served.joined.api.allow("readers", "get", "proxy");

@@ -18,6 +18,7 @@ mod figures;
 mod golden;
 mod hooks;
 mod images;
+mod local_pods;
 mod logs;
 mod manifests;
 mod node;

@@ -70,8 +70,8 @@ fn situation<'a>(
     main: Vec<Wanted<'a>>,
 ) -> Situation<'a> {
     let ephemeral = Vec::new();
-    let (host_network, groupless, now) = (false, None, Instant::now());
-    Situation { restart_policy: policy, host_network, init, main, ephemeral, observed, groupless, now }
+    let (host_network, groupless, asked, now) = (false, None, &[][..], Instant::now());
+    Situation { restart_policy: policy, host_network, init, main, ephemeral, observed, groupless, asked, now }
 }
 
 #[track_caller]
@@ -498,4 +498,31 @@ fn a_container_that_takes_other_resources_at_its_start_only_is_replaced() {
     let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Always, Vec::new(), main));
     assert_eq!(plan.actions, [kill, start(place, 1)]);
     assert!(plan.resizes());
+}
+
+#[test]
+fn what_somebody_wants_to_begin_anew_is_ended_together_and_starts_in_order() {
+    let (mut pod, main) = with_states(&[Some(running()), Some(running())]);
+    pod.containers.push(ObservedContainer { restart_count: 4, ..container("side", "s", running()) });
+    let asked = ["a-id", "side-id"].map(str::to_owned);
+    for policy in [RestartPolicy::Always, RestartPolicy::OnFailure] {
+        let plan = compute_pod_actions(&Situation {
+            asked: &asked,
+            ..situation(&pod, policy, vec![sidecar("side")], main.clone())
+        });
+        let ids = ["side-id", "a-id"].map(str::to_owned).to_vec();
+        let expected = [Action::KillContainers { ids }, start(Place::Init(0), 5), start(Place::Main(0), 1)];
+        assert_eq!(plan.actions, expected);
+        assert!(!plan.completed && !plan.remakes());
+        assert!(plan.kills_on_request("a-id") && !plan.kills_on_request("b-id"));
+    }
+}
+
+#[test]
+fn what_was_wanted_of_another_instance_is_over() {
+    let (pod, main) = with_states(&[Some(running())]);
+    let asked = ["earlier-id".to_owned()];
+    let plan =
+        compute_pod_actions(&Situation { asked: &asked, ..situation(&pod, RestartPolicy::Always, Vec::new(), main) });
+    assert_eq!(plan, Plan::default());
 }

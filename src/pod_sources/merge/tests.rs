@@ -151,3 +151,54 @@ fn when_the_first_of_two_goes_the_other_takes_its_place() {
     let changes = sources.changes(|_| false);
     assert_eq!((changes.removed, names(&changes.added)), (vec![PodUid::from("1")], vec!["a"]));
 }
+
+/// The same from another source.
+fn from_source(source: SourceName, mut pods: Vec<SourcePod>) -> SourceUpdate {
+    for pod in &mut pods {
+        pod.origin = Arc::from(format!("{}:{}", source.as_str(), pod.pod.metadata.name));
+    }
+    SourceUpdate { source, ..update(pods) }
+}
+
+fn problems_of(sources: &Sources, name: SourceName) -> usize {
+    sources.views().find(|view| view.name == name).unwrap().problems.len()
+}
+
+#[test]
+fn of_two_sources_with_one_name_the_first_keeps_it_also_when_its_pod_changes() {
+    let mut sources = Sources::new(&[SourceName::File, SourceName::Local]);
+    sources.receive(from_source(SourceName::Local, vec![pod("1", "a")]));
+    sources.changes(|_| false);
+    sources.receive(update(vec![pod("2", "a")]));
+    let changes = sources.changes(|_| false);
+    assert!(changes.added.is_empty() && changes.removed.is_empty());
+    assert_eq!((problems_of(&sources, SourceName::File), problems_of(&sources, SourceName::Local)), (1, 0));
+    sources.receive(from_source(SourceName::Local, vec![pod("3", "a")]));
+    let changes = sources.changes(|_| false);
+    assert_eq!((changes.removed, names(&changes.added)), (vec![PodUid::from("1")], vec!["a"]));
+    assert_eq!(sources.pods().next().unwrap().pod.metadata.uid, PodUid::from("3"));
+    // When it is gone, the other has its turn.
+    sources.receive(from_source(SourceName::Local, Vec::new()));
+    let changes = sources.changes(|_| false);
+    assert_eq!((changes.removed, names(&changes.added)), (vec![PodUid::from("3")], vec!["a"]));
+    assert_eq!(problems_of(&sources, SourceName::File), 0);
+}
+
+#[test]
+fn after_a_start_the_file_has_the_name_unless_the_other_runs() {
+    for (running, counts) in [("0", "2"), ("1", "1")] {
+        let mut sources = Sources::new(&[SourceName::File, SourceName::Local]);
+        sources.receive(from_source(SourceName::Local, vec![pod("1", "a")]));
+        sources.receive(update(vec![pod("2", "a")]));
+        sources.changes(|uid| uid.as_str() == running);
+        assert_eq!(sources.pods().next().unwrap().pod.metadata.uid, PodUid::from(counts));
+    }
+}
+
+#[test]
+fn a_pod_of_the_cluster_has_names_of_its_own() {
+    let mut sources = Sources::new(&[SourceName::File, SourceName::Api]);
+    sources.receive(update(vec![pod("1", "a")]));
+    sources.receive(from_source(SourceName::Api, vec![pod("2", "a")]));
+    assert_eq!(names(&sources.changes(|_| false).added), ["a", "a"]);
+}

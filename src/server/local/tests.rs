@@ -67,6 +67,10 @@ impl LocalApi for TwoPods {
         }
     }
 
+    fn change(&self, change: PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
+        Box::pin(async move { PodAnswer::Refused(format!("{change:?}")) })
+    }
+
     fn running_container(&self, _: &PodAsked, _: &str) -> Result<String, Absent> {
         Err(Absent::Pod)
     }
@@ -140,6 +144,32 @@ fn what_is_no_known_get_is_refused() {
         let answer = with_server(move |path| exchange(&path, request));
         assert_eq!(parse_response(&answer).unwrap().0, line);
     }
+}
+
+#[test]
+fn a_manifest_is_taken_whole_however_it_comes_and_one_that_is_too_long_is_not() {
+    let answer = with_server(|path| {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        let head = b"PUT /pods/default/web HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\nExpect: 100-continue\r\n\r\n";
+        stream.write_all(head).unwrap();
+        let mut go_on = [0; 25];
+        stream.read_exact(&mut go_on).unwrap();
+        assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+        for part in [&b"ki"[..], b"nd", b":\n"] {
+            stream.write_all(part).unwrap();
+        }
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        answer
+    });
+    let (line, body) = parse_response(&answer).unwrap();
+    assert_eq!(line, "422 Unprocessable Content");
+    let asked = "PodChange { namespace: \"default\", name: \"web\", what: Put([107, 105, 110, 100, 58, 10]) }\n";
+    assert_eq!(std::str::from_utf8(body).unwrap(), asked);
+    let long = with_server(|path| {
+        exchange(&path, b"PUT /pods/default/web HTTP/1.1\r\nHost: x\r\nContent-Length: 1048577\r\n\r\n")
+    });
+    assert_eq!(parse_response(&long).unwrap().0, "413 Content Too Large");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What a request is about, as the cluster's rules name it. Pure.
 
+use crate::server::pod_changes::is_of_pod;
+
 /// Of a request to the node: always about this node's object, and a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Attributes {
@@ -9,7 +11,8 @@ pub(super) struct Attributes {
 }
 
 impl Attributes {
-    /// As upstream has it (`GetRequestAttributes` in pkg/kubelet/server/auth.go). `path` is without its escapes.
+    /// As upstream has it (`GetRequestAttributes` in pkg/kubelet/server/auth.go). `path` is without its escapes. Who puts a
+    /// pod on the node, which upstream does not know, has to have the right that running a command in a pod takes.
     pub(super) fn of(method: &str, path: &str) -> Self {
         let verb = match method {
             "POST" => "create",
@@ -32,6 +35,7 @@ impl Attributes {
         ]);
         let coarse =
             find(&[("/stats", "stats"), ("/metrics", "metrics"), ("/logs", "log"), ("/checkpoint", "checkpoint")]);
+        let fine = fine.filter(|_| !is_of_pod(path));
         Self { verb, parts: fine.into_iter().chain([coarse.unwrap_or("proxy")]).collect() }
     }
 
@@ -57,6 +61,8 @@ mod tests {
             ("/", &["proxy"][..]),
             ("/pods", &["pods", "proxy"]),
             ("/pods/", &["pods", "proxy"]),
+            ("/pods/default/web", &["proxy"]),
+            ("/pods/default", &["pods", "proxy"]),
             ("/podsx", &["proxy"]),
             ("/runningpods/", &["pods", "proxy"]),
             ("/healthz", &["healthz", "proxy"]),

@@ -21,8 +21,9 @@ use crate::config::Authorization;
 use crate::server::connections::{Answering, Answers, Reply, Standing};
 use crate::server::container_logs::container_logs;
 use crate::server::http::{Response, Status};
-use crate::server::local::page_of;
+use crate::server::local::{page_of, reply_to_change};
 use crate::server::page::Page;
+use crate::server::pod_changes;
 use crate::wire::http1::Request;
 
 pub(super) struct Visit {
@@ -44,13 +45,20 @@ impl Visit {
             Err(refused) => return Reply::Last(refused),
         };
         self.standing.set(Standing::Busy);
+        let change = pod_changes::change(request, false);
+        if change.is_some() && !self.is_by_certificate() {
+            return Reply::Whole(Response::text(Status::Forbidden, NO_CERTIFICATE));
+        }
         if let Err(refused) = self.may(&user, request).await {
             return Reply::Whole(refused);
         }
-        if !self.door.settings.debugging && is_for_debugging(&request.path) {
+        if !self.door.settings.debugging && (change.is_some() || is_for_debugging(&request.path)) {
             return Reply::Whole(Response::text(Status::MethodNotAllowed, "Debug endpoints are disabled.\n"));
         }
         let api = &*self.door.api;
+        if let Some(asked) = change {
+            return reply_to_change(asked, api);
+        }
         match Page::of(&request.path, &request.query) {
             // Upstream has it among what looks into the node, and does not say that it is closed.
             Some(Page::Configuration) if !self.door.settings.debugging => return Reply::Whole(Response::not_found()),
@@ -134,6 +142,11 @@ impl Visit {
         }
     }
 
+    /// What a token or nobody at all may ask is not enough for everything.
+    fn is_by_certificate(&self) -> bool {
+        !self.shown.is_empty() && self.by_certificate().is_ok()
+    }
+
     async fn may(&self, user: &User, request: &Request) -> Result<(), Response> {
         let Authorization::Webhook { allowed_ttl, refused_ttl } = self.door.settings.authorization else {
             return Ok(());
@@ -173,6 +186,11 @@ impl Answers for Visit {
         true
     }
 
+    /// Nothing is held for a stranger.
+    fn takes(&self, request: &Request) -> Option<u64> {
+        pod_changes::takes(request).filter(|_| self.is_by_certificate())
+    }
+
     fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
         Box::pin(self.reply(request))
     }
@@ -190,6 +208,9 @@ fn is_for_debugging(path: &str) -> bool {
     const CLOSED: &[&str] = &["run", "exec", "attach", "portForward", "containerLogs", "runningpods", "logs", "debug"];
     path.split('/').nth(1).is_some_and(|first| CLOSED.contains(&first))
 }
+
+/// Whose manifest runs on a node may do on it whatever he likes.
+const NO_CERTIFICATE: &str = "Forbidden: pods of the node itself are for who shows a client certificate\n";
 
 #[cfg(test)]
 mod tests {

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::*;
 use crate::api::Event;
+use crate::pods::{PodAnswer, PodChange};
 use crate::rt::{block_on, blocking, either};
 use crate::server::connections::Text as _;
 use crate::server::page::Page;
@@ -67,6 +68,11 @@ impl LocalApi for Asked {
     fn running_container(&self, _: &PodAsked, _: &str) -> Result<String, Absent> {
         self.note();
         Err(Absent::Pod)
+    }
+
+    fn change(&self, _: PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
+        self.note();
+        Box::pin(async { PodAnswer::Failed("asked to change a pod".to_owned()) })
     }
 
     fn sandbox(&self, _: &PodAsked) -> Result<String, Absent> {

@@ -16,6 +16,8 @@ pub struct Request {
     pub body: u64,
     /// What they are where they are a form, for who has read them; as it came.
     pub form: String,
+    /// Those of them that whoever answers has wanted: all or none.
+    pub content: Vec<u8>,
     /// The client wants to ask more on this connection.
     pub keeps: bool,
 }

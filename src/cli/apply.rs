@@ -1,0 +1,207 @@
+//! `coracle apply`: pods that this node keeps and runs from now on.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use super::ask::{change, pod_path};
+use super::commands::Apply;
+use super::{complain, failed, print};
+use crate::api::yaml::{self, MAX_BYTES};
+use crate::objects::{ObjectKey, references};
+use crate::pod_sources::static_pod::{Object, Origin, read_manifest};
+use crate::pods::SourceName;
+
+pub(super) fn run(command: &Apply) -> ExitCode {
+    let mut all = Vec::new();
+    // All are looked at before the first one is put: a mistake is mended and the whole applied again.
+    for file in &command.filename {
+        let shown = file.display();
+        let text = match read(file) {
+            Ok(text) => text,
+            Err(error) => return failed(&format!("{shown}: {error}")),
+        };
+        match parts(&text) {
+            Ok(parts) => all.extend(parts),
+            Err(why) => return failed(&format!("{shown}: {why}")),
+        }
+    }
+    let mut code = ExitCode::SUCCESS;
+    for Part { namespace, name, body } in all {
+        match change(&command.local_socket, "PUT", &pod_path(&namespace, &name, ""), &body) {
+            Ok(answer) => {
+                for warning in answer.get("warnings").and_then(Value::as_array).into_iter().flatten() {
+                    complain(&format!("pod {namespace}/{name}: warning: {}", warning.as_str().unwrap_or_default()));
+                }
+                let result = answer.get("result").and_then(Value::as_str).unwrap_or("put");
+                if print(&format!("pod {namespace}/{name} {result}\n")) != ExitCode::SUCCESS {
+                    return ExitCode::FAILURE;
+                }
+            }
+            Err(refused) => {
+                let line = refused.line();
+                // It may name the pod itself.
+                let pod = format!("pod {namespace}/{name}");
+                complain(&if line.contains(&pod) { line } else { format!("{pod}: {line}") });
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    code
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    let mut text = Vec::new();
+    if path == Path::new("-") {
+        io::stdin().take(limit).read_to_end(&mut text)?;
+    } else {
+        File::open(path)?.take(limit).read_to_end(&mut text)?;
+    }
+    Ok(text)
+}
+
+/// What is put under one name: a pod, and the ConfigMaps and Secrets that it uses.
+#[derive(Debug, PartialEq, Eq)]
+struct Part {
+    namespace: String,
+    name: String,
+    body: Vec<u8>,
+}
+
+/// A text with one pod as it is; several pods each by itself, with what it uses.
+fn parts(text: &[u8]) -> Result<Vec<Part>, String> {
+    let origin = Origin { source: SourceName::Local, path: "", node_name: NODE, seen: "" };
+    let objects = read_manifest(text, &origin).map_err(|error| error.to_string())?;
+    let problems: Vec<String> = objects.iter().filter_map(|object| object.problem()).collect();
+    if !problems.is_empty() {
+        return Err(problems.join("; "));
+    }
+    let objects: Vec<Object> = objects.into_iter().filter_map(|object| object.object.ok()).collect();
+    let pods = objects.iter().filter(|object| matches!(object, Object::Pod(_))).count();
+    let values = if pods > 1 { values(text)? } else { Vec::new() };
+    let mut used: BTreeSet<ObjectKey> = BTreeSet::new();
+    let mut parts = Vec::new();
+    for (index, object) in objects.iter().enumerate() {
+        let Object::Pod(pod) = object else { continue };
+        let metadata = &pod.metadata;
+        let name = metadata.name.strip_suffix(&format!("-{NODE}")).unwrap_or(&metadata.name);
+        let body = if pods == 1 {
+            text.to_vec()
+        } else {
+            let keys = references(pod);
+            let goes_with = |other: &Object| matches!(other, Object::Config(config) if keys.contains(&config.key));
+            let with = objects.iter().zip(&values).filter(|(other, _)| goes_with(other)).map(|(_, value)| value);
+            let items: Vec<&Value> = values.get(index).into_iter().chain(with).collect();
+            used.extend(keys.iter().cloned());
+            json!({ "apiVersion": "v1", "kind": "List", "items": items }).to_string().into_bytes()
+        };
+        parts.push(Part { namespace: metadata.namespace.clone(), name: name.to_owned(), body });
+    }
+    let unused = objects.iter().find_map(|object| match object {
+        Object::Config(config) if pods > 1 && !used.contains(&config.key) => Some(&config.key),
+        Object::Config(_) | Object::Pod(_) => None,
+    });
+    match unused {
+        Some(key) => Err(format!("no Pod in it uses {key}: put it beside the one that does")),
+        None if parts.is_empty() => {
+            Err("there is no Pod in it; ConfigMaps and Secrets go with the Pod that uses them".to_owned())
+        }
+        None => Ok(parts),
+    }
+}
+
+/// The objects of a text in their order, each saying what it is.
+fn values(text: &[u8]) -> Result<Vec<Value>, String> {
+    let mut values = Vec::new();
+    for document in yaml::parse(text).map_err(|error| error.to_string())? {
+        let kind = document.value.get("kind").and_then(Value::as_str);
+        let is_pods = kind == Some("PodList");
+        if !is_pods && kind != Some("List") {
+            values.push(document.value);
+            continue;
+        }
+        let items = document.value.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
+        values.extend(items.into_iter().map(|mut item| {
+            if let Some(item) = item.as_object_mut().filter(|_| is_pods) {
+                item.entry("kind").or_insert_with(|| Value::from("Pod"));
+                item.entry("apiVersion").or_insert_with(|| Value::from("v1"));
+            }
+            item
+        }));
+    }
+    Ok(values)
+}
+
+/// Which node it is does not matter here: the agent reads the manifest itself.
+const NODE: &str = "n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str, more: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  containers: [{{name: c, image: i{more}}}]\n"
+        )
+    }
+
+    fn config(name: &str) -> String {
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{a: b}}\n")
+    }
+
+    fn uses(name: &str) -> String {
+        format!(", envFrom: [{{configMapRef: {{name: {name}}}}}]")
+    }
+
+    #[test]
+    fn one_pod_is_put_as_it_was_written() {
+        let text = format!("# mine\n{}---\n{}", pod("web", ""), config("x"));
+        let part = Part { namespace: "default".to_owned(), name: "web".to_owned(), body: text.clone().into_bytes() };
+        assert_eq!(parts(text.as_bytes()), Ok(vec![part]));
+    }
+
+    #[test]
+    fn each_of_several_pods_takes_what_it_uses() {
+        let list = pod("two", &uses("x")).lines().map(|line| format!("  {line}\n")).collect::<String>();
+        let list = format!("apiVersion: v1\nkind: List\nitems:\n- {}", list.trim_start());
+        let text = [pod("one", &uses("x")), config("x"), list, config("own"), pod("three", &uses("own"))].join("---\n");
+        let put: Vec<(String, Vec<String>)> = parts(text.as_bytes())
+            .unwrap()
+            .into_iter()
+            .map(|part| {
+                let body: Value = serde_json::from_slice(&part.body).unwrap();
+                let items = body["items"].as_array().unwrap();
+                (part.name, items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect())
+            })
+            .collect();
+        let expected = [("one", ["one", "x"]), ("two", ["two", "x"]), ("three", ["three", "own"])];
+        assert_eq!(put, expected.map(|(name, items)| (name.to_owned(), items.map(str::to_owned).to_vec())));
+        // What is put is a manifest again.
+        for part in parts(text.as_bytes()).unwrap() {
+            assert_eq!(parts(&part.body).unwrap(), [part]);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_put_is_said_before_anything_is() {
+        for (text, why) in [
+            (config("x"), "there is no Pod in it; ConfigMaps and Secrets go with the Pod that uses them"),
+            (String::new(), "there is no Pod in it; ConfigMaps and Secrets go with the Pod that uses them"),
+            (
+                [pod("a", ""), pod("b", ""), config("x")].join("---\n"),
+                "no Pod in it uses ConfigMap default/x: put it beside the one that does",
+            ),
+            (
+                [pod("a", ""), "kind: Service\napiVersion: v1\n".to_owned()].join("---\n"),
+                "document 2 (line 6): kind Service is not supported yet in a manifest",
+            ),
+        ] {
+            assert_eq!(parts(text.as_bytes()), Err(why.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! `coracle delete`: a pod that was applied on this node ends, and stays ended.
+
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::ask::{Refused, ask, change, pod_path};
+use super::commands::Delete;
+use super::find_pod::{Answer, find_pod, name_in_manifest};
+use super::pod_name::PodName;
+use super::{failed, print};
+use crate::api::Pod;
+use crate::error::ErrorChain;
+
+pub(super) fn run(command: &Delete) -> ExitCode {
+    let asked = PodName::new(&command.pod, command.namespace.as_deref());
+    let found = find_pod(&command.local_socket, &command.pod, command.namespace.as_deref());
+    // One that does not run, as its file is damaged, is known by its name alone.
+    let (namespace, name) = match (&found, asked.parts()) {
+        (Ok((pod, _)), _) => (pod.metadata.namespace.clone(), name_in_manifest(pod).to_owned()),
+        (Err(_), (Some(namespace), name)) => (namespace.to_owned(), name.to_owned()),
+        (Err(line), (None, _)) => return failed(line),
+    };
+    match change(&command.local_socket, "DELETE", &pod_path(&namespace, &name, ""), &[]) {
+        Ok(_) => {}
+        Err(Refused::Missing(line)) => return failed(found.err().as_ref().unwrap_or(&line)),
+        Err(refused) => return failed(&refused.line()),
+    }
+    let is_own = |pod: &Pod| pod.annotation(crate::api::annotations::CONFIG_SOURCE) == Some("local");
+    if let (true, Ok((pod, _))) = (command.wait, &found) {
+        if is_own(pod) {
+            if let Err(line) = wait(command, pod) {
+                return failed(&line);
+            }
+        }
+    }
+    print(&format!("pod {namespace}/{name} deleted\n"))
+}
+
+/// Until nothing of the pod is left.
+fn wait(command: &Delete, pod: &Pod) -> Result<(), String> {
+    let end = Instant::now() + pod.spec.termination_grace() + MARGIN;
+    loop {
+        let answer = ask::<Answer>(&command.local_socket, "/pods").map_err(|error| ErrorChain(&error).to_string())?;
+        let uid = |entry: &Value| entry.pointer("/metadata/uid").and_then(Value::as_str).map(str::to_owned);
+        if !answer.pods.iter().any(|entry| uid(&entry.pod).as_deref() == Some(pod.metadata.uid.as_str())) {
+            return Ok(());
+        }
+        if Instant::now() >= end {
+            let name = &pod.metadata.name;
+            return Err(format!("pod {name} is deleted and has not ended yet: coracle describe {name} shows why"));
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// Beyond what the containers are given: for what is removed then.
+pub(super) const MARGIN: Duration = Duration::from_secs(60);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(300);

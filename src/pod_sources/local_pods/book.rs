@@ -1,0 +1,191 @@
+//! What the node's own pods are, and whether a manifest may become one of them. Pure: the moment is an argument.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use super::files::{Loaded, key, names};
+use crate::api::Time;
+use crate::pod_sources::static_pod::Origin;
+use crate::pod_sources::whole_manifest::WholeManifest;
+use crate::pods::{Put, SourceName, SourcePod, SourceProblem, SourceUpdate};
+
+/// The pods by the names of their files.
+#[derive(Debug)]
+pub(super) struct Book {
+    node_name: String,
+    pods: BTreeMap<String, Entry>,
+    /// The directory could not be read.
+    problem: Option<SourceProblem>,
+    /// The directory was read once.
+    loaded: bool,
+    /// The problems that have been told.
+    told: Vec<SourceProblem>,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    manifest: WholeManifest,
+    problems: Vec<SourceProblem>,
+    /// It has a pod, and nobody can tell which.
+    broken: bool,
+}
+
+/// A manifest that may be put.
+#[derive(Debug)]
+pub(super) struct Verdict {
+    pub(super) manifest: WholeManifest,
+    /// As long as its bytes are others than before.
+    pub(super) how: Put,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Book {
+    pub(super) fn new(node_name: String) -> Self {
+        Self { node_name, pods: BTreeMap::new(), problem: None, loaded: false, told: Vec::new() }
+    }
+
+    /// Takes in what the files hold; `seen` is the moment as pods note it.
+    pub(super) fn load(&mut self, files: Vec<(String, io::Result<Loaded>)>, seen: impl ToString, now: Time) {
+        let seen = seen.to_string();
+        self.problem = None;
+        self.loaded = true;
+        for (key, loaded) in files {
+            let Some((namespace, name)) = names(&key) else { continue };
+            let origin = origin(namespace, name);
+            let manifest = match loaded {
+                Ok(Loaded::Manifest(text)) => self.read(namespace, name, &text, &seen, now),
+                Ok(Loaded::Damaged) => {
+                    Err("its file is damaged and was set aside: put the pod again, or delete it".to_owned())
+                }
+                Err(error) => Err(format!("its file cannot be read: {error}")),
+            };
+            let problem =
+                |what| SourceProblem { origin: Arc::clone(&origin), what, keeps_last_good: false, since: now };
+            let entry = match manifest {
+                Ok(manifest) => Entry::of(manifest, &origin, now),
+                Err(what) => Entry { problems: vec![problem(what)], broken: true, ..Entry::default() },
+            };
+            self.pods.insert(key, entry);
+        }
+    }
+
+    /// The directory cannot be read.
+    pub(super) fn fail(&mut self, place: &str, what: String, now: Time) {
+        if self.problem.as_ref().is_none_or(|old| old.what != what) {
+            self.problem = Some(SourceProblem { origin: Arc::from(place), what, keeps_last_good: false, since: now });
+        }
+    }
+
+    /// The pod was put, whatever has become of its file since.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.pods.contains_key(key)
+    }
+
+    /// Whether `text` may be the manifest of this pod; else one line about why not.
+    pub(super) fn judge(
+        &self,
+        namespace: &str,
+        name: &str,
+        text: &[u8],
+        seen: impl ToString,
+        now: Time,
+    ) -> Result<Verdict, String> {
+        let manifest = self.read(namespace, name, text, &seen.to_string(), now)?;
+        let key = key(namespace, name);
+        if key.len() > LONGEST_KEY {
+            return Err(format!("metadata.name: expected at most {LONGEST_KEY} bytes together with the namespace"));
+        }
+        let before = self.pods.get(&key);
+        let how = if before.is_some() { Put::Changed } else { Put::Created };
+        let manifest = match before {
+            Some(before) => manifest.keeping(&before.manifest),
+            None => manifest,
+        };
+        let warnings = manifest.warnings.clone();
+        Ok(Verdict { manifest, how, warnings })
+    }
+
+    fn read(&self, namespace: &str, name: &str, text: &[u8], seen: &str, now: Time) -> Result<WholeManifest, String> {
+        let shown = origin(namespace, name);
+        let origin = Origin { source: SourceName::Local, path: &shown, node_name: &self.node_name, seen };
+        let manifest = WholeManifest::read(text, &origin, &shown, now)?;
+        let [pod] = &*manifest.pods else {
+            return Err(format!(
+                "expected one Pod, and ConfigMaps and Secrets that it uses; found {}",
+                manifest.pods.len()
+            ));
+        };
+        let metadata = &pod.metadata;
+        let suffix = format!("-{}", self.node_name.to_lowercase());
+        let own_name = metadata.name.strip_suffix(&suffix).unwrap_or(&metadata.name);
+        for (field, expected, found) in
+            [("metadata.namespace", namespace, &*metadata.namespace), ("metadata.name", name, own_name)]
+        {
+            if expected != found {
+                return Err(format!("{field}: expected {expected} as in the path, found {found}"));
+            }
+        }
+        Ok(manifest)
+    }
+
+    pub(super) fn put(&mut self, key: String, manifest: WholeManifest, now: Time) {
+        let Some((namespace, name)) = names(&key) else { return };
+        let origin = origin(namespace, name);
+        self.pods.insert(key, Entry::of(manifest, &origin, now));
+    }
+
+    pub(super) fn remove(&mut self, key: &str) {
+        self.pods.remove(key);
+    }
+
+    /// Everything that there is.
+    pub(super) fn update(&self) -> SourceUpdate {
+        let pods = self.pods.iter().flat_map(|(key, entry)| {
+            let origin = names(key).map(|(namespace, name)| origin(namespace, name)).unwrap_or_default();
+            entry.manifest.pods.iter().map(move |pod| SourcePod { pod: Arc::clone(pod), origin: Arc::clone(&origin) })
+        });
+        SourceUpdate {
+            source: SourceName::Local,
+            pods: pods.collect(),
+            objects: self.pods.values().flat_map(|entry| &entry.manifest.objects).cloned().collect(),
+            mirrors: Vec::new(),
+            problems: self.problems().cloned().collect(),
+            complete: self.loaded && self.problem.is_none() && !self.pods.values().any(|entry| entry.broken),
+            relisted: false,
+        }
+    }
+
+    fn problems(&self) -> impl Iterator<Item = &SourceProblem> {
+        self.problem.iter().chain(self.pods.values().flat_map(|entry| &entry.problems))
+    }
+
+    /// The problems that were not there when this was asked before.
+    pub(super) fn new_problems(&mut self) -> Vec<SourceProblem> {
+        let all: Vec<SourceProblem> = self.problems().cloned().collect();
+        let new = all.iter().filter(|problem| !self.told.contains(problem)).cloned().collect();
+        self.told = all;
+        new
+    }
+}
+
+impl Entry {
+    fn of(manifest: WholeManifest, origin: &Arc<str>, since: Time) -> Self {
+        let warning = |line: &String| SourceProblem {
+            origin: Arc::clone(origin),
+            what: format!("warning: {line}"),
+            keeps_last_good: false,
+            since,
+        };
+        let problems = manifest.warnings.iter().map(warning).collect();
+        Self { manifest, problems, broken: false }
+    }
+}
+
+/// Where the pod comes from, as it is shown and as its uid has it.
+fn origin(namespace: &str, name: &str) -> Arc<str> {
+    Arc::from(format!("local:{namespace}/{name}"))
+}
+
+/// What a file system takes as a name, with what it has while it is written or set aside.
+const LONGEST_KEY: usize = 255 - 8;

@@ -1,0 +1,157 @@
+//! Pods that were put on this node itself: their manifests are kept below the state directory, one file a pod, and run
+//! after every start.
+//!
+//! ```text
+//!   PUT -> LocalPods::ask -> Book::judge -> the disk (blocking) -> SyncEvent::Sources -> the answer
+//! ```
+//!
+//! The answer comes when the change is on the disk. One change follows the other; a manifest that is refused changes
+//! nothing. A file that is damaged is set aside, and what it has started runs on until somebody puts or deletes the pod.
+
+mod book;
+mod files;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_channel::{Receiver, Sender};
+
+use self::book::{Book, Verdict};
+use self::files::Loaded;
+use crate::error::ErrorChain;
+use crate::host::clock;
+use crate::pods::{PodAnswer, PodChange, PodChangeKind, Put, SyncEvent};
+use crate::rt;
+
+/// Whom changes are asked of.
+#[derive(Clone, Debug)]
+pub(crate) struct LocalPods {
+    asked: Sender<Asked>,
+}
+
+/// One change, and who waits for what becomes of it.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    change: PodChange,
+    answer: Sender<PodAnswer>,
+}
+
+/// Of changes that wait for the one before them; who asks then waits too.
+const QUEUE: usize = 4;
+/// Before the directory is read again after a failure.
+const RETRY: Duration = Duration::from_secs(30);
+
+impl LocalPods {
+    /// The one who asks, and what [`run`] is to be given.
+    pub(crate) fn new() -> (Self, Receiver<Asked>) {
+        let (asked, receiver) = async_channel::bounded(QUEUE);
+        (Self { asked }, receiver)
+    }
+
+    /// What becomes of a change. It goes on to its end, also when nobody waits for it any more.
+    pub(crate) async fn ask(&self, change: PodChange) -> PodAnswer {
+        let (answer, answered) = async_channel::bounded(1);
+        // Both fail only when the agent ends.
+        let _ = self.asked.send(Asked { change, answer }).await;
+        answered.recv().await.unwrap_or_else(|_| PodAnswer::Failed("coracle is ending".to_owned()))
+    }
+}
+
+/// Tells `inbox` of the pods in `directory` at once and whenever one changes, and answers who asks, for ever.
+pub(crate) async fn run(directory: PathBuf, node_name: String, asked: Receiver<Asked>, inbox: Sender<SyncEvent>) {
+    let mut running = Running { directory, book: Book::new(node_name), inbox };
+    let mut is_loaded = running.load().await;
+    loop {
+        let next = if is_loaded { Ok(asked.recv().await) } else { rt::deadline(RETRY, asked.recv()).await };
+        match next {
+            Ok(Ok(Asked { change, answer })) => {
+                is_loaded = is_loaded || running.load().await;
+                let answered = if is_loaded { running.change(change).await } else { running.unreadable() };
+                // Nobody waits for it any more.
+                let _ = answer.try_send(answered);
+            }
+            Ok(Err(_)) => return,
+            Err(rt::Elapsed) => is_loaded = running.load().await,
+        }
+    }
+}
+
+struct Running {
+    directory: PathBuf,
+    book: Book,
+    inbox: Sender<SyncEvent>,
+}
+
+impl Running {
+    /// Reads what is kept. False if that cannot be told: then nothing of it is gone.
+    async fn load(&mut self) -> bool {
+        let directory = self.directory.clone();
+        let loaded = match rt::blocking(move || files::load(&directory)).await {
+            Ok(files) => {
+                self.book.load(files, clock::timestamp(), clock::now());
+                true
+            }
+            Err(error) => {
+                let place = self.directory.display().to_string();
+                let what = format!("cannot be read: {}", ErrorChain(&error));
+                self.book.fail(&place, what, clock::now());
+                false
+            }
+        };
+        self.tell().await;
+        loaded
+    }
+
+    fn unreadable(&self) -> PodAnswer {
+        PodAnswer::Failed(format!("{} cannot be read: coracle status shows why", self.directory.display()))
+    }
+
+    async fn tell(&mut self) {
+        for problem in self.book.new_problems() {
+            log!(warn, "manifest problem", file = problem.origin, problem = problem.what);
+        }
+        // It fails only when the agent ends.
+        let _ = self.inbox.send(SyncEvent::Sources(self.book.update())).await;
+    }
+
+    async fn change(&mut self, change: PodChange) -> PodAnswer {
+        let key = files::key(&change.namespace, &change.name);
+        let path = self.directory.join(&key);
+        match change.what {
+            PodChangeKind::Get if self.book.has(&key) => match rt::blocking(move || files::read(&path)).await {
+                Ok(Loaded::Manifest(text)) => PodAnswer::Manifest(text),
+                Ok(Loaded::Damaged) => PodAnswer::Failed("its file is damaged: put the pod again".to_owned()),
+                Err(error) => PodAnswer::Failed(format!("read its file: {}", ErrorChain(&error))),
+            },
+            PodChangeKind::Put(text) => {
+                let judged = self.book.judge(&change.namespace, &change.name, &text, clock::timestamp(), clock::now());
+                let Verdict { manifest, how, warnings } = match judged {
+                    Ok(verdict) => verdict,
+                    Err(why) => return PodAnswer::Refused(why),
+                };
+                match rt::blocking(move || files::write(&path, &text)).await {
+                    Ok(is_new) => {
+                        self.book.put(key, manifest, clock::now());
+                        self.tell().await;
+                        PodAnswer::Put { how: if is_new { how } else { Put::Unchanged }, warnings }
+                    }
+                    Err(error) => PodAnswer::Failed(format!("write its file: {}", ErrorChain(&error))),
+                }
+            }
+            PodChangeKind::Delete if self.book.has(&key) => match rt::blocking(move || files::remove(&path)).await {
+                Ok(()) => {
+                    self.book.remove(&key);
+                    self.tell().await;
+                    PodAnswer::Deleted
+                }
+                Err(error) => PodAnswer::Failed(format!("remove its file: {}", ErrorChain(&error))),
+            },
+            PodChangeKind::Get | PodChangeKind::Delete | PodChangeKind::Restart(_) => {
+                PodAnswer::Missing(format!("the node keeps no pod {}/{}", change.namespace, change.name))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+//! A manifest that counts as a whole or not at all, as one that is put on the node. Pure.
+
+use std::sync::Arc;
+
+use super::merge::same_content;
+use super::static_pod::{Object, Origin, read_manifest};
+use crate::api::{Pod, Time};
+use crate::objects::SourceObject;
+
+/// What a good manifest holds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WholeManifest {
+    pub(super) pods: Vec<Arc<Pod>>,
+    pub(super) objects: Vec<SourceObject>,
+    /// One line each.
+    pub(super) warnings: Vec<String>,
+}
+
+impl WholeManifest {
+    /// Reads `text`; everything that is wrong with it in one line. What it holds may be nothing.
+    pub(super) fn read(text: &[u8], origin: &Origin<'_>, shown_origin: &Arc<str>, now: Time) -> Result<Self, String> {
+        let mut manifest = Self::default();
+        let mut problems: Vec<String> = Vec::new();
+        for object in read_manifest(text, origin).map_err(|error| error.to_string())? {
+            problems.extend(object.problem());
+            manifest.warnings.extend(object.warning_lines());
+            match object.object {
+                Ok(Object::Pod(pod)) => manifest.pods.push(Arc::new(*pod)),
+                Ok(Object::Config(config)) => manifest.objects.push(SourceObject {
+                    object: Arc::new(config),
+                    origin: Arc::clone(shown_origin),
+                    since: now,
+                }),
+                Err(_) => {}
+            }
+        }
+        if problems.is_empty() { Ok(manifest) } else { Err(problems.join("; ")) }
+    }
+
+    /// What is the same as before is that: what goes by it need not be done again, and it was seen first then.
+    pub(super) fn keeping(mut self, before: &Self) -> Self {
+        for pod in &mut self.pods {
+            let same = |old: &&Arc<Pod>| old.metadata.uid == pod.metadata.uid && same_content(old, pod);
+            if let Some(old) = before.pods.iter().find(same) {
+                *pod = Arc::clone(old);
+            }
+        }
+        for object in &mut self.objects {
+            if let Some(old) = before.objects.iter().find(|old| *old.object == *object.object) {
+                *object = old.clone();
+            }
+        }
+        self
+    }
+}

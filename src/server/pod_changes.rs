@@ -1,0 +1,140 @@
+//! Pods that are put on the node, over its local socket or its server: the requests and their answers. Pure.
+//!
+//! ```text
+//! PUT    /pods/{namespace}/{name}    a manifest -> 201, 200; 409: another source has the pod; 422: why it is refused
+//! GET    /pods/{namespace}/{name}    the manifest, as it was put
+//! DELETE /pods/{namespace}/{name}    the pod ends
+//! POST   /pods/{namespace}/{name}/restart?container=NAME    on the local socket alone
+//! ```
+
+use serde_json::json;
+
+use super::http::{Response, Status};
+use crate::pods::{PodAnswer, PodChange, PodChangeKind, Put};
+use crate::wire::http1::Request;
+
+/// A manifest may have so many bytes, about as many as an object of the API.
+const MOST_MANIFEST: u64 = 1 << 20;
+
+/// Namespace, name and what stands behind them, if the path is that of one pod.
+fn parts(path: &str) -> Option<(&str, &str, &str)> {
+    let (namespace, rest) = path.strip_prefix("/pods/")?.split_once('/')?;
+    let (name, more) = rest.split_once('/').unwrap_or((rest, ""));
+    (!namespace.is_empty() && !name.is_empty()).then_some((namespace, name, more))
+}
+
+/// The path is that of one pod.
+pub(super) fn is_of_pod(path: &str) -> bool {
+    parts(path).is_some()
+}
+
+/// How long a body may be that goes with this request, if it is a manifest.
+pub(super) fn takes(request: &Request) -> Option<u64> {
+    (request.method == "PUT" && is_of_pod(&request.path)).then_some(MOST_MANIFEST)
+}
+
+/// What is asked; an answer where that is nothing that can be. `None`: the path is that of something else.
+pub(super) fn change(request: &Request, is_local: bool) -> Option<Result<PodChange, Response>> {
+    let (namespace, name, more) = parts(&request.path)?;
+    let what = match (&*request.method, more) {
+        ("GET", "") => PodChangeKind::Get,
+        ("PUT", "") => PodChangeKind::Put(request.content.clone()),
+        ("DELETE", "") => PodChangeKind::Delete,
+        ("POST", "restart") if is_local => PodChangeKind::Restart(request.asks("container")),
+        (_, "") => return Some(Err(Response::not_allowed())),
+        (_, "restart") if is_local => return Some(Err(Response::not_allowed())),
+        _ => return Some(Err(Response::not_found())),
+    };
+    Some(Ok(PodChange { namespace: namespace.to_owned(), name: name.to_owned(), what }))
+}
+
+/// What has become of it. Of what is wrong one line tells.
+pub(super) fn response(answer: PodAnswer) -> Response {
+    let line = |status, line: String| Response::text(status, line + "\n");
+    match answer {
+        PodAnswer::Put { how, warnings } => {
+            let status = if how == Put::Created { Status::Created } else { Status::Ok };
+            Response { status, ..result(&json!({ "result": how.as_str(), "warnings": warnings })) }
+        }
+        PodAnswer::Manifest(body) => Response { status: Status::Ok, content_type: "application/yaml", body },
+        PodAnswer::Deleted => result(&json!({ "result": "deleted" })),
+        PodAnswer::Restarts(containers) => {
+            let body = json!({ "result": "restarting", "containers": containers });
+            Response { status: Status::Accepted, ..result(&body) }
+        }
+        PodAnswer::Refused(why) => line(Status::UnprocessableContent, why),
+        PodAnswer::Conflict(why) => line(Status::Conflict, why),
+        PodAnswer::Missing(why) => line(Status::NotFound, why),
+        PodAnswer::Failed(why) => line(Status::InternalServerError, why),
+    }
+}
+
+fn result(body: &serde_json::Value) -> Response {
+    Response::json(body.to_string().into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(line: &str) -> Request {
+        let text = format!("{line} HTTP/1.1\r\nHost: a\r\n\r\n");
+        Request::take(text.as_bytes()).unwrap().unwrap().0
+    }
+
+    #[track_caller]
+    fn asked(line: &str, is_local: bool) -> Option<Result<PodChange, Status>> {
+        change(&request(line), is_local).map(|asked| asked.map_err(|response| response.status))
+    }
+
+    fn of(what: PodChangeKind) -> Option<Result<PodChange, Status>> {
+        Some(Ok(PodChange { namespace: "default".to_owned(), name: "web".to_owned(), what }))
+    }
+
+    #[test]
+    fn a_method_and_a_path_say_what_is_to_become_of_a_pod() {
+        for is_local in [true, false] {
+            assert_eq!(asked("GET /pods/default/web", is_local), of(PodChangeKind::Get));
+            assert_eq!(asked("PUT /pods/default/web", is_local), of(PodChangeKind::Put(Vec::new())));
+            assert_eq!(asked("DELETE /pods/default/web", is_local), of(PodChangeKind::Delete));
+            assert_eq!(asked("PATCH /pods/default/web", is_local), Some(Err(Status::MethodNotAllowed)));
+            assert_eq!(asked("GET /pods/default/web/x", is_local), Some(Err(Status::NotFound)));
+            for other in ["/pods", "/pods/", "/pods/default", "/pods/default/", "/pods//web", "/podsx/default/web"] {
+                assert_eq!(asked(&format!("PUT {other}"), is_local), None, "{other}");
+            }
+        }
+    }
+
+    #[test]
+    fn containers_are_restarted_over_the_local_socket_alone() {
+        let restart = |container: Option<&str>| of(PodChangeKind::Restart(container.map(str::to_owned)));
+        assert_eq!(asked("POST /pods/default/web/restart", true), restart(None));
+        assert_eq!(asked("POST /pods/default/web/restart?container=main", true), restart(Some("main")));
+        assert_eq!(asked("GET /pods/default/web/restart", true), Some(Err(Status::MethodNotAllowed)));
+        assert_eq!(asked("POST /pods/default/web/restart", false), Some(Err(Status::NotFound)));
+    }
+
+    #[test]
+    fn only_a_manifest_comes_with_a_body() {
+        assert_eq!(takes(&request("PUT /pods/default/web")), Some(MOST_MANIFEST));
+        for line in ["PUT /pods", "GET /pods/default/web", "POST /pods/default/web/restart", "PUT /x/default/web"] {
+            assert_eq!(takes(&request(line)), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_answer_says_what_has_become_of_the_pod() {
+        let answered = |answer| {
+            let Response { status, body, .. } = response(answer);
+            (status, String::from_utf8(body).unwrap())
+        };
+        let put = |how| answered(PodAnswer::Put { how, warnings: vec!["w".to_owned()] });
+        assert_eq!(put(Put::Created), (Status::Created, r#"{"result":"created","warnings":["w"]}"#.to_owned()));
+        assert_eq!(put(Put::Unchanged), (Status::Ok, r#"{"result":"unchanged","warnings":["w"]}"#.to_owned()));
+        let why = || "why".to_owned();
+        assert_eq!(answered(PodAnswer::Refused(why())), (Status::UnprocessableContent, "why\n".to_owned()));
+        assert_eq!(answered(PodAnswer::Conflict(why())).0, Status::Conflict);
+        assert_eq!(answered(PodAnswer::Missing(why())).0, Status::NotFound);
+        assert_eq!(answered(PodAnswer::Failed(why())).0, Status::InternalServerError);
+    }
+}

@@ -1,0 +1,130 @@
+//! What somebody asks of one pod: who has it, and which of its containers can begin anew. Pure.
+
+use crate::api::{Pod, PodPhase, RestartPolicy};
+use crate::pods::{ContainerState, ObservedPod, PodAnswer, PodChange, RestartAsked, SourcePod};
+
+/// The pod of a manifest as the node names it.
+pub(super) fn name_on_node(name: &str, node_name: &str) -> String {
+    format!("{name}-{}", node_name.to_lowercase())
+}
+
+/// What to tell who asks for a pod that the node does not keep itself; none if nobody else has it either.
+pub(super) fn elsewhere<'a>(
+    change: &PodChange,
+    node_name: &str,
+    mut pods: impl Iterator<Item = &'a SourcePod>,
+) -> Option<String> {
+    let PodChange { namespace, name, .. } = change;
+    let on_node = name_on_node(name, node_name);
+    let found = pods.find(|other| {
+        let metadata = &other.pod.metadata;
+        metadata.namespace == *namespace
+            && (metadata.name == on_node || metadata.name == *name)
+            && !other.origin.starts_with(LOCAL)
+    })?;
+    let origin = &found.origin;
+    Some(if found.pod.is_of_cluster() {
+        format!("pod {namespace}/{name} is the cluster's: change or delete it there")
+    } else {
+        format!("pod {namespace}/{name} comes from {origin}: change or remove it there")
+    })
+}
+
+/// How the origins of the node's own pods begin.
+const LOCAL: &str = "local:";
+
+/// What can be done about the containers that are to begin anew: all of the pod's, or only one.
+///
+/// They begin in the sandbox that is there, with its address and volumes, whatever has ended them before. A container
+/// that runs once, as its policy says, does not run again: were the agent to end between its end and its start, nothing
+/// would tell the next one that it was to go on.
+pub(super) fn restart(
+    pod: &Pod,
+    phase: PodPhase,
+    observed: Option<&ObservedPod>,
+    container: Option<&str>,
+) -> Result<RestartAsked, PodAnswer> {
+    let name = &pod.metadata.name;
+    if phase.is_terminal() {
+        return Err(PodAnswer::Conflict(format!(
+            "pod {name} has ended ({phase}): it runs again when it is made anew{ANEW}"
+        )));
+    }
+    if pod.metadata.deletion_timestamp.is_some() {
+        return Err(PodAnswer::Conflict(format!("pod {name} is ending")));
+    }
+    let candidates = candidates(pod, container)?;
+    let mut asked = RestartAsked { uid: pod.metadata.uid.clone(), containers: Vec::new(), running: Vec::new() };
+    for (candidate, policy) in candidates {
+        let newest = observed.and_then(|observed| observed.container(candidate));
+        let has_ended_well = newest.and_then(|newest| newest.exit()).is_some_and(|exit| exit.code == 0);
+        match newest {
+            _ if has_ended_well && policy == RestartPolicy::OnFailure => {}
+            None => {}
+            Some(newest) => {
+                if let ContainerState::Running { .. } = newest.state {
+                    asked.running.push(newest.id.clone());
+                }
+                asked.containers.push(candidate.to_owned());
+            }
+        }
+    }
+    if asked.containers.is_empty() {
+        let what = container.map_or_else(|| format!("pod {name}"), |container| format!("container {container}"));
+        return Err(PodAnswer::Conflict(format!("{what} does not run: coracle describe {name} shows why")));
+    }
+    Ok(asked)
+}
+
+/// The containers that may begin anew, with the policies that hold for them.
+fn candidates<'a>(pod: &'a Pod, container: Option<&str>) -> Result<Vec<(&'a str, RestartPolicy)>, PodAnswer> {
+    let (name, spec) = (&pod.metadata.name, &pod.spec);
+    let lasting = spec.init_containers.iter().filter(|one| one.is_sidecar()).chain(&spec.containers);
+    let policy = |own: Option<RestartPolicy>| own.unwrap_or(spec.restart_policy);
+    let lasting: Vec<(&str, RestartPolicy)> =
+        lasting.map(|one| (one.name.as_str(), policy(one.restart_policy))).collect();
+    let all = lasting.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    let chosen: Vec<(&str, RestartPolicy)> =
+        lasting.into_iter().filter(|(one, _)| container.is_none_or(|container| container == *one)).collect();
+    if let (Some(container), true) = (container, chosen.is_empty()) {
+        let exists = spec.all_containers().any(|one| one.name == container);
+        return Err(if exists {
+            PodAnswer::Refused(format!("container {container} of pod {name} runs once; these can be restarted: {all}"))
+        } else {
+            PodAnswer::Missing(format!("pod {name} has no container {container}: {all}"))
+        });
+    }
+    match chosen.iter().find(|(_, policy)| *policy == RestartPolicy::Never) {
+        Some((container, _)) => Err(PodAnswer::Refused(format!(
+            "container {container} of pod {name} runs once (restartPolicy Never): it runs again when the pod is made anew{ANEW}"
+        ))),
+        None => Ok(chosen),
+    }
+}
+
+/// What to do about a pod that has had its run.
+const ANEW: &str = ", by deleting it and applying it again, or by taking its manifest away and putting it back";
+
+/// Whether the pod is one of a manifest that other sources must not have too.
+pub(super) fn is_taken<'a>(
+    change: &PodChange,
+    node_name: &str,
+    mut pods: impl Iterator<Item = &'a SourcePod>,
+) -> Option<String> {
+    let on_node = name_on_node(&change.name, node_name);
+    let other = pods.find(|other| {
+        let metadata = &other.pod.metadata;
+        metadata.namespace == change.namespace
+            && metadata.name == on_node
+            && other.pod.is_static()
+            && !other.origin.starts_with(LOCAL)
+    })?;
+    let PodChange { namespace, name, .. } = change;
+    Some(format!(
+        "pod {namespace}/{name} comes from {} already: change it there, remove it there, or choose another name",
+        other.origin
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::api::annotations::CONFIG_SOURCE;
+use crate::api::{Container, PodUid};
+use crate::pods::{Exit, ObservedContainer, PodChangeKind};
+
+fn pod(policy: RestartPolicy, containers: &[&str]) -> Pod {
+    let mut pod = Pod::default();
+    pod.metadata.namespace = "default".to_owned();
+    pod.metadata.name = "web-node1".to_owned();
+    pod.metadata.uid = PodUid::from("u");
+    pod.spec.restart_policy = policy;
+    pod.spec.containers = containers.iter().map(|name| container(name, None)).collect();
+    pod.spec.init_containers = vec![container("first", None), container("side", Some(RestartPolicy::Always))];
+    pod
+}
+
+fn container(name: &str, restart_policy: Option<RestartPolicy>) -> Container {
+    Container { name: name.to_owned(), restart_policy, ..Container::default() }
+}
+
+fn observed(containers: &[(&str, ContainerState)]) -> ObservedPod {
+    let mut observed = ObservedPod::new(PodUid::from("u"), "default", "web-node1");
+    for (name, state) in containers {
+        observed.containers.push(ObservedContainer::seen(&format!("{name}-id"), name, "s", state.clone()));
+    }
+    observed
+}
+
+const RUNS: ContainerState = ContainerState::Running { started_at: 1 };
+
+fn exited(code: i32) -> ContainerState {
+    ContainerState::Exited(Box::new(Exit { code, ..Exit::default() }))
+}
+
+fn asked(pod: &Pod, seen: &ObservedPod, container: Option<&str>) -> Result<(Vec<String>, Vec<String>), String> {
+    match restart(pod, PodPhase::Running, Some(seen), container) {
+        Ok(asked) => Ok((asked.containers, asked.running)),
+        Err(PodAnswer::Refused(why) | PodAnswer::Conflict(why) | PodAnswer::Missing(why)) => Err(why),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|&name| name.to_owned()).collect()
+}
+
+#[test]
+fn a_pod_begins_anew_with_its_sidecars_and_without_what_runs_once() {
+    let pod = pod(RestartPolicy::Always, &["a", "b"]);
+    let seen = observed(&[("first", exited(0)), ("side", RUNS), ("a", RUNS), ("b", exited(1))]);
+    let all = (names(&["side", "a", "b"]), names(&["side-id", "a-id"]));
+    assert_eq!(asked(&pod, &seen, None), Ok(all), "one that waits in its back-off is started at once");
+    assert_eq!(asked(&pod, &seen, Some("a")), Ok((names(&["a"]), names(&["a-id"]))));
+    assert_eq!(asked(&pod, &seen, Some("side")), Ok((names(&["side"]), names(&["side-id"]))));
+    let once = "container first of pod web-node1 runs once; these can be restarted: side, a, b";
+    assert_eq!(asked(&pod, &seen, Some("first")), Err(once.to_owned()));
+    let none = "pod web-node1 has no container x: side, a, b";
+    assert_eq!(asked(&pod, &seen, Some("x")), Err(none.to_owned()));
+}
+
+#[test]
+fn what_has_had_its_run_does_not_run_again() {
+    let mut once = pod(RestartPolicy::Never, &["a"]);
+    let seen = observed(&[("side", RUNS), ("a", RUNS)]);
+    for container in [None, Some("a")] {
+        let why = asked(&once, &seen, container).unwrap_err();
+        assert!(why.starts_with("container a of pod web-node1 runs once (restartPolicy Never): "), "{why}");
+    }
+    assert!(asked(&once, &seen, Some("side")).is_ok(), "it has a policy of its own");
+    once.spec.restart_policy = RestartPolicy::OnFailure;
+    assert_eq!(asked(&once, &seen, Some("a")).unwrap().1, names(&["a-id"]));
+    let done = observed(&[("side", RUNS), ("a", exited(0))]);
+    assert_eq!(asked(&once, &done, None).unwrap().0, names(&["side"]));
+    assert!(asked(&once, &done, Some("a")).unwrap_err().starts_with("container a does not run: "));
+    let ended = restart(&once, PodPhase::Succeeded, Some(&done), None);
+    assert!(matches!(ended, Err(PodAnswer::Conflict(why)) if why.starts_with("pod web-node1 has ended (Succeeded): ")));
+}
+
+#[test]
+fn a_pod_that_has_not_begun_has_nothing_to_begin_anew() {
+    let pod = pod(RestartPolicy::Always, &["a"]);
+    let line = "pod web-node1 does not run: coracle describe web-node1 shows why";
+    assert_eq!(asked(&pod, &observed(&[]), None), Err(line.to_owned()));
+    assert_eq!(restart(&pod, PodPhase::Pending, None, None), Err(PodAnswer::Conflict(line.to_owned())));
+}
+
+fn of_source(source: &str, name: &str, origin: &str) -> SourcePod {
+    let mut pod = pod(RestartPolicy::Always, &["a"]);
+    pod.metadata.name = name.to_owned();
+    pod.metadata.annotations.insert(CONFIG_SOURCE, source.to_owned());
+    SourcePod { pod: Arc::new(pod), origin: Arc::from(origin) }
+}
+
+fn change(name: &str) -> PodChange {
+    PodChange { namespace: "default".to_owned(), name: name.to_owned(), what: PodChangeKind::Delete }
+}
+
+#[test]
+fn who_has_a_pod_is_told_to_who_asks_for_it_here() {
+    let pods = [
+        of_source("file", "web-node1", "/m/web.yaml"),
+        of_source("api", "db", "api"),
+        of_source("local", "own-node1", "local:default/own"),
+    ];
+    let elsewhere = |name| elsewhere(&change(name), "Node1", pods.iter());
+    let file = "pod default/web comes from /m/web.yaml: change or remove it there";
+    assert_eq!(elsewhere("web").as_deref(), Some(file));
+    assert_eq!(elsewhere("db").as_deref(), Some("pod default/db is the cluster's: change or delete it there"));
+    assert_eq!((elsewhere("own"), elsewhere("x")), (None, None));
+}
+
+#[test]
+fn only_another_manifests_pod_is_in_the_way_of_one_that_is_put() {
+    let pods = [
+        of_source("file", "web-node1", "/m/web.yaml"),
+        of_source("api", "db-node1", "api"),
+        of_source("local", "own-node1", "local:default/own"),
+    ];
+    let taken = |name| is_taken(&change(name), "node1", pods.iter());
+    assert!(taken("web").is_some_and(|why| why.starts_with("pod default/web comes from /m/web.yaml already: ")));
+    assert_eq!((taken("db"), taken("own"), taken("web-node1")), (None, None, None));
+}
