@@ -37,7 +37,8 @@ fn inside<'a>(page: &'a str, element: &str) -> Option<&'a str> {
 
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let digit = |three: u32, shift: u32| char::from(DIGITS[(three >> shift & 63) as usize]);
+    let digit =
+        |three: u32, shift: u32| char::from(DIGITS.get((three >> shift & 63) as usize).copied().unwrap_or_default());
     let mut text = String::new();
     for part in bytes.chunks(3) {
         let byte = |at: usize| u32::from(part.get(at).copied().unwrap_or_default());

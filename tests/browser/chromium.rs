@@ -59,7 +59,7 @@ impl Chromium {
             .args(FLAGS)
             .arg(format!("--user-data-dir={}", folder.join("profile").display()))
             .arg("about:blank")
-            .env("HOME", &folder);
+            .envs(["HOME", "TMPDIR"].map(|name| (name, &folder)));
         let log = File::create(folder.join("log")).unwrap();
         command.stdout(log.try_clone().unwrap()).stderr(log);
         // Each waits for the other to open its end.
