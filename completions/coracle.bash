@@ -15,9 +15,9 @@ _coracle() {
         --authorization-mode) words='Webhook AlwaysAllow' ;;
         --serialize-image-pulls | --cgroups-per-qos | --cpu-cfs-quota | --fail-swap-on | --seccomp-default | \
             --strict-image-pull-policy | --evict-static-pods | --register-node | --leave-kernel-parameters | --rotate-certificates | \
-            --enable-server | --rotate-server-certificates | --anonymous-auth | --enable-debugging-handlers)
+            --enable-server | --rotate-server-certificates | --anonymous-auth | --enable-debugging-handlers | --offline-plain-secrets)
             [[ $current == -* ]] || words='true false' ;;
-        --config | --lock-file | --pod-manifest-path | --resolv-conf | --watchdog-device | --local-socket | \
+        --config | --lock-file | --pod-manifest-path | --resolv-conf | --watchdog-device | --offline-key-file | --local-socket | \
             --container-runtime-endpoint | --image-service-endpoint | --image-credential-provider-config | --kubeconfig | --bootstrap-kubeconfig | \
             --tls-cert-file | --tls-private-key-file | --client-ca-file)
             mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
@@ -65,7 +65,7 @@ _coracle() {
                     --leave-kernel-parameters --resolv-conf --kubeconfig --bootstrap-kubeconfig --rotate-certificates --cert-dir --enable-server
                     --address --port --tls-cert-file --tls-private-key-file --rotate-server-certificates --client-ca-file
                     --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --config-dir
-                    --root-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device -v --v
+                    --root-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device --offline-key-file --offline-plain-secrets -v --v
                     -h --help --version'
                 [[ -n $command || $current == -* ]] || words='pods describe logs events status top apply delete restart validate join leave version help'
                 ;;

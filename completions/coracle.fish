@@ -108,6 +108,8 @@ complete -c coracle -n $agent -l healthz-bind-address -x -d 'Where /healthz is a
 complete -c coracle -n $agent -l page-port -x -d 'Where the page is shown'
 complete -c coracle -n $agent -l page-address -x -d 'Where the page is shown'
 complete -c coracle -n $agent -l lock-file -r -F -d 'Held while this process runs'
+complete -c coracle -n $agent -l offline-key-file -r -F -d 'Seals Secrets and tokens for a start without the cluster'
+complete -c coracle -n $agent -l offline-plain-secrets -a 'true false' -d 'Store them in plain where there is no key'
 complete -c coracle -n $agent -l watchdog-device -r -F -d 'Pet this one while the sync loop moves'
 complete -c coracle -n $agent -s v -l v -x -d 'Verbosity'
 complete -c coracle -n $agent -l version -d 'The version'

@@ -142,6 +142,8 @@ _coracle() {
         '--page-port[where the page is shown]:port:'
         '--page-address[where the page is shown]:address:'
         '--lock-file[held while this process runs]:file:_files'
+        '--offline-key-file[seals Secrets and tokens for a start without the cluster]:file:_files'
+        '--offline-plain-secrets=-[store them in plain where there is no key]::bool:(true false)'
         '--watchdog-device[pet this one while the sync loop moves]:device:_files'
         '(-v --v)'{-v,--v}'[verbosity]:number:'
         '(-h --help)'{-h,--help}'[what there is]'

@@ -39,6 +39,7 @@ mod kuberuntime;
 mod logs;
 mod node;
 mod node_shutdown;
+pub mod offline;
 mod probes;
 mod stats;
 mod status;

@@ -1,7 +1,7 @@
 //! Builds every part, hands out the channels, waits for the end.
 
 use std::cell::RefCell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Instant;
@@ -24,9 +24,11 @@ use crate::images::Images;
 use crate::kuberuntime::PodRuntime;
 use crate::net::Dialer;
 use crate::node::{Facts, Machine, NodeKeeper, NodeNews, NodeProfile, NodeSettings};
+use crate::offline::{KeyPlaces, OFFLINE, OfflineStore};
+use crate::pod_sources::api::ApiSource;
 use crate::pod_sources::local_pods::{self, LocalPods};
 use crate::pod_sources::merge::Sources;
-use crate::pod_sources::{self, static_file};
+use crate::pod_sources::static_file;
 use crate::pods::{EventRing, NodeEvent, SourceName, SyncEvent};
 use crate::rpc;
 use crate::rt;
@@ -80,10 +82,15 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let dialer = runtime.dialer();
     let streaming = Streaming { cri: runtime.cri(), dialer: dialer.clone() };
     let cluster = config.kubeconfig.clone().map(|path| Client::new(Source::Kubeconfig(path), dialer.clone()));
+    let store = match &cluster {
+        Some(_) => Some(OfflineStore::open(config.root_dir.join(OFFLINE), key_places(&config)).await),
+        None => None,
+    };
     let file = config.static_pod_path.as_ref().map(|_| SourceName::File);
     let sources = file.into_iter().chain([SourceName::Local]);
     let sources: Vec<SourceName> = sources.chain(cluster.as_ref().map(|_| SourceName::Api)).collect();
     let books = Rc::new(RefCell::new(Books::new(Sources::new(&sources))));
+    books.borrow_mut().store.clone_from(&store);
     let watchdog = Watchdog::start(&config, health.pulse(), sender.clone());
     let figured = Rc::clone(&runtime);
     let stats = Stats::new(&runtime.node, runtime.dirs.clone(), runtime.cri(), image_service.clone());
@@ -95,8 +102,8 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         EventSender::start(client, &config.node_name, &config.reporting, ring)
     });
     let sync_loop = SyncLoop::new(&config, runtime, groups, Rc::clone(&books), health.clone(), (sender.clone(), inbox));
-    let sync_loop = match &cluster {
-        Some(client) => sync_loop.in_cluster(client, &config.node_name),
+    let sync_loop = match cluster.as_ref().zip(store.as_ref()) {
+        Some((client, store)) => sync_loop.in_cluster(client, store, &config.node_name),
         None => sync_loop,
     };
     let news: Rc<NodeNews> = Rc::default();
@@ -157,9 +164,15 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     }
     tasks.extend(config.healthz.map(|address| rt::spawn(health::serve(address, health))));
     tasks.extend(node_keeper.into_iter().flat_map(NodeKeeper::start));
-    let api_source =
-        |client| rt::spawn(pod_sources::api::run(client, config.node_name.clone(), Rc::clone(&news), sender.clone()));
-    tasks.extend(cluster.clone().map(api_source));
+    let api_source = |(client, store)| ApiSource {
+        client,
+        node: config.node_name.clone(),
+        news: Rc::clone(&news),
+        store,
+        inbox: sender.clone(),
+    };
+    tasks.extend(cluster.clone().zip(store.clone()).map(api_source).map(|source| rt::spawn(source.run())));
+    let writer = store.clone().map(|store| rt::spawn(store.run()));
     let keep = |client| client_certificate(&config, client, dialer, certificates, sender.clone());
     tasks.extend(cluster.map(keep));
     tasks.extend(file_source(&config, sender.clone()));
@@ -171,7 +184,19 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     watchdog.end();
     log!(info, "ending, the pods run on");
     drop(tasks);
+    if let Some(store) = store {
+        store.flush().await;
+    }
+    drop(writer);
     ExitCode::SUCCESS
+}
+
+fn key_places(config: &Config) -> KeyPlaces {
+    KeyPlaces {
+        credentials: std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from),
+        file: config.offline_key_file.clone(),
+        plain: config.offline_plain_secrets,
+    }
 }
 
 /// False if nothing may start with the kernel as it is.

@@ -33,6 +33,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("logs", 4),
     ("node", 4),
     ("node_shutdown", 4),
+    ("offline", 4),
     ("probes", 4),
     ("stats", 4),
     ("status", 4),

@@ -165,6 +165,7 @@ reasons! {
     STARTED = "Started";
     STARTING = "Starting";
     SYSTEM_OOM = "SystemOOM";
+    TOKEN_EXPIRED = "TokenExpired";
     UNHEALTHY = "Unhealthy";
     VOLUME_PERMISSION_CHANGE_IN_PROGRESS = "VolumePermissionChangeInProgress";
 }

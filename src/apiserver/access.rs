@@ -23,6 +23,8 @@ pub(crate) struct Access {
     pub(super) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     pub(super) proxy: Option<Url>,
     pub(super) token: Option<String>,
+    /// The digests of the certificates that are believed.
+    pub(super) authorities: Vec<String>,
 }
 
 /// Why nobody can be asked: a file, and what is wrong with it.
@@ -69,20 +71,24 @@ impl Access {
             Some(Token::File(path)) => Some(read_token(path)?),
             None => None,
         };
+        let mut authorities = Vec::new();
         let tls = match url.scheme {
             UriScheme::Http => None,
             UriScheme::Https => {
                 let name = kubeconfig.server_name.as_ref().unwrap_or(&url.host);
                 let name = ServerName::try_from(name.clone())
                     .map_err(|_| wrong(format!("tls-server-name: {name:?} is no name and no address")))?;
-                Some((Arc::new(client_config(kubeconfig, path)?), name))
+                let (config, believed) = client_config(kubeconfig, path)?;
+                authorities = believed;
+                Some((Arc::new(config), name))
             }
         };
-        Ok(Self { url, tls, proxy, token })
+        Ok(Self { url, tls, proxy, token, authorities })
     }
 }
 
-fn client_config(kubeconfig: &Kubeconfig, path: &Path) -> Result<ClientConfig, AccessError> {
+/// With the digests of whom it believes.
+fn client_config(kubeconfig: &Kubeconfig, path: &Path) -> Result<(ClientConfig, Vec<String>), AccessError> {
     let wrong = |what: String| AccessError::Wrong { path: path.to_owned(), what };
     let trust = match (&kubeconfig.authority, kubeconfig.insecure) {
         (_, true) => tls::Trust::Anybody,
@@ -94,6 +100,10 @@ fn client_config(kubeconfig: &Kubeconfig, path: &Path) -> Result<ClientConfig, A
             tls::Trust::Authorities(certificates(&pem).map_err(|what| place.wrong(&what))?)
         }
     };
+    let authorities = match &trust {
+        tls::Trust::Anybody => Vec::new(),
+        tls::Trust::Authorities(list) => list.iter().map(digest).collect(),
+    };
     let identity = match &kubeconfig.certificate {
         None => None,
         Some((certificate, key)) => {
@@ -104,7 +114,15 @@ fn client_config(kubeconfig: &Kubeconfig, path: &Path) -> Result<ClientConfig, A
             Some((chain, key))
         }
     };
-    tls::client_config(trust, identity).map_err(|error| wrong(format!("certificate and key cannot be used: {error}")))
+    let config = tls::client_config(trust, identity);
+    let config = config.map_err(|error| wrong(format!("certificate and key cannot be used: {error}")))?;
+    Ok((config, authorities))
+}
+
+/// SHA-256, in hex.
+fn digest(certificate: &CertificateDer<'static>) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Where a PEM stands: its file, or a field of the kubeconfig.

@@ -36,8 +36,6 @@ struct Inner {
     connector: Rc<Connector<Exchange>>,
     /// The server did not know who asks.
     unauthorized: Signal,
-    /// The server has begun another history of its objects.
-    histories: Signal,
 }
 
 /// What it takes to connect.
@@ -47,6 +45,10 @@ struct Way {
     traffic: Rc<Traffic>,
     /// Host and port of the last try.
     server: RefCell<String>,
+    /// Whom the last connection believes.
+    authorities: RefCell<Vec<String>>,
+    /// The server has begun another history of its objects.
+    histories: Signal,
 }
 
 /// Where what it takes to connect comes from.
@@ -83,14 +85,16 @@ const RENEW: Duration = Duration::from_secs(10);
 impl Client {
     /// Nothing is connected before the first request.
     pub(crate) fn new(source: Source, dialer: Dialer) -> Self {
-        let way = Way { source, dialer, traffic: Rc::default(), server: RefCell::default() };
-        let connector = Connector::new(Backoff::new(BACKOFF_FIRST, BACKOFF_MOST), SPREAD);
-        let inner = Inner {
-            way: Rc::new(way),
-            connector: Rc::new(connector),
-            unauthorized: Signal::default(),
+        let way = Way {
+            source,
+            dialer,
+            traffic: Rc::default(),
+            server: RefCell::default(),
+            authorities: RefCell::default(),
             histories: Signal::default(),
         };
+        let connector = Connector::new(Backoff::new(BACKOFF_FIRST, BACKOFF_MOST), SPREAD);
+        let inner = Inner { way: Rc::new(way), connector: Rc::new(connector), unauthorized: Signal::default() };
         Self { inner: Rc::new(inner) }
     }
 
@@ -203,14 +207,20 @@ impl Client {
         self.inner.way.server.borrow().clone()
     }
 
+    /// The digests of the certificates that are believed of the server; none before the first connection, and where
+    /// everybody is believed.
+    pub(crate) fn authorities(&self) -> Vec<String> {
+        self.inner.way.authorities.borrow().clone()
+    }
+
     /// The server's versions have gone back: whatever is followed is to be asked for anew.
     pub(crate) fn begin_history(&self) {
-        self.inner.histories.notify();
+        self.inner.way.histories.notify();
     }
 
     /// Each time that the server has begun another history.
     pub(super) fn histories(&self) -> &Signal {
-        &self.inner.histories
+        &self.inner.way.histories
     }
 
     pub(crate) fn is_connected(&self) -> bool {
@@ -288,6 +298,11 @@ impl Way {
     async fn connect(&self) -> Result<(Access, Socket), ApiError> {
         let access = self.access().await?;
         self.server.replace(access.url.authority());
+        let former = self.authorities.replace(access.authorities.clone());
+        if !former.is_empty() && former != access.authorities {
+            // It may be another cluster.
+            self.histories.notify();
+        }
         let socket = rt::deadline(CONNECT, connect(&self.dialer, &access, &self.traffic)).await;
         let socket = match socket {
             Ok(Ok(socket)) => Ok(socket),

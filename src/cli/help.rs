@@ -254,6 +254,9 @@ Cluster:
   --bootstrap-kubeconfig PATH           credentials to ask for its own ones with  [none]
   --rotate-certificates                 replace the node's certificate before it expires
   --cert-dir DIR                        its certificates and keys  [pki, in the state]
+  --offline-key-file FILE               seals Secrets and tokens for a start without the cluster
+                                        [coracle/store-key, in the state]
+  --offline-plain-secrets               store them in plain where there is no key
 
 The node's own server:
   --enable-server[=BOOL]                answer the kubelet's API over TLS  [true, where somebody may ask]

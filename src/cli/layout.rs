@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::offline::OFFLINE;
+
 /// The two directories that everything is in.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
@@ -41,6 +43,11 @@ impl Layout {
     /// What the service takes its further flags from.
     pub(super) fn flags(&self) -> PathBuf {
         self.root_dir.join("coracle-flags.env")
+    }
+
+    /// What the cluster last asked for.
+    pub(super) fn offline_store(&self) -> PathBuf {
+        self.root_dir.join(OFFLINE)
     }
 
     pub(super) fn pki(&self) -> PathBuf {

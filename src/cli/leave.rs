@@ -32,6 +32,8 @@ pub(super) fn run(command: &Leave) -> ExitCode {
         // Before the cluster is told: an agent that still runs as its node would renew the lease.
         restart(&mut report);
     }
+    // An agent that was still there may have written it once more.
+    remove_store(&layout, &mut report);
     match (node, access) {
         (Some(node), Ok(access)) => rt::block_on(tell_cluster(&node, access, command.delete_node, &mut report)),
         (None, Ok(_)) => report.failed("lease and node are left in the cluster: the kubeconfig names no node"),
@@ -92,6 +94,16 @@ fn remove_files(layout: &Layout, report: &mut Report) {
     // A control plane has it for others, too.
     if !layout.authority_key().exists() {
         report.remove(&layout.authority());
+    }
+}
+
+/// What was stored of the cluster's pods is for nobody any more; the key stays.
+fn remove_store(layout: &Layout, report: &mut Report) {
+    let folder = layout.offline_store();
+    match fs::remove_dir_all(&folder) {
+        Ok(()) => Report::say(&format!("removed: {}", folder.display())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => report.failed(&format!("remove {}: {error}", folder.display())),
     }
 }
 

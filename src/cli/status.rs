@@ -11,8 +11,8 @@ use super::{failed, print};
 use crate::api::to_yaml;
 use crate::error::ErrorChain;
 use crate::server::{
-    ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, NodeStatus, RuntimeStatus, Stall,
-    WatchdogStatus,
+    ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, NodeStatus, OfflineStatus, RuntimeStatus,
+    Stall, WatchdogStatus,
 };
 
 pub(super) fn run(command: &Status) -> ExitCode {
@@ -42,6 +42,7 @@ fn text(status: &NodeStatus) -> String {
         format!("Pods:     {}", status.pods),
     ];
     lines.extend(status.api_server.as_ref().map(|server| format!("Cluster:  {}", api_server(server))));
+    lines.extend(status.offline.as_ref().map(|offline| format!("Offline:  {}", offline_store(offline))));
     lines.push("Sources:".to_owned());
     for source in &status.sources {
         let seen = if source.ready { format!("{} pods", source.pods) } else { "not read yet".to_owned() };
@@ -94,6 +95,20 @@ fn api_server(status: &ApiServerStatus) -> String {
     let (sent, received) = (si_bytes(*sent_bytes), si_bytes(*received_bytes));
     let noun = if *connections == 1 { "connection" } else { "connections" };
     format!("{server}, {connected}{why}; {sent} sent, {received} received over {connections} {noun}")
+}
+
+fn offline_store(status: &OfflineStatus) -> String {
+    let OfflineStatus { records, bytes, changed_seconds, in_use, set_aside, unopened, left_out, .. } = status;
+    let written = match changed_seconds {
+        Some(seconds) => format!("changed {} ago", age(i64::try_from(*seconds).unwrap_or(i64::MAX))),
+        None => "unchanged since the start".to_owned(),
+    };
+    let in_use = if *in_use { "; the pods are those of the store" } else { "" };
+    let faults = [(set_aside, "set aside"), (unopened, "not to be opened"), (left_out, "too large")];
+    let faults = faults.map(|(count, what)| if *count > 0 { format!(", {count} {what}") } else { String::new() });
+    let why = if status.message.is_empty() { String::new() } else { format!(" ({})", status.message) };
+    let (bytes, secrets, faults) = (si_bytes(*bytes), &status.secrets, faults.concat());
+    format!("{records} objects, {bytes}, {written}{faults}{why}; secrets {secrets}{in_use}")
 }
 
 /// Three digits or so: `950 B`, `8.2 MB`.
@@ -198,6 +213,7 @@ mod tests {
             pods: 2,
             pulls: Vec::new(),
             api_server: None,
+            offline: None,
             certificates: Vec::new(),
             errors: vec![RecentError { time: "2026-11-20T20:24:00Z".to_owned(), message: "pull failed".to_owned() }],
         };
@@ -257,6 +273,19 @@ Last errors:
         let page = text(&NodeStatus { api_server: Some(server), ..NodeStatus::default() });
         let line = "Cluster:  10.0.0.1:6443, not connected (connect to the API server: refused); \
                     950 B sent, 123 TB received over 2 connections\n";
+        assert!(page.contains(line), "{page}");
+    }
+
+    #[test]
+    fn what_is_stored_is_told_with_its_age_and_its_faults() {
+        let mut offline =
+            OfflineStatus { records: 34, bytes: 210_000, secrets: "in plain".to_owned(), ..OfflineStatus::default() };
+        assert_eq!(offline_store(&offline), "34 objects, 210 kB, unchanged since the start; secrets in plain");
+        (offline.changed_seconds, offline.in_use, offline.set_aside) = (Some(75), true, 1);
+        (offline.unopened, offline.left_out, offline.message) = (2, 3, "write: no space".to_owned());
+        let line = "Offline:  34 objects, 210 kB, changed 75s ago, 1 set aside, 2 not to be opened, 3 too large (write: no \
+                    space); secrets in plain; the pods are those of the store\n";
+        let page = text(&NodeStatus { offline: Some(offline), ..NodeStatus::default() });
         assert!(page.contains(line), "{page}");
     }
 

@@ -5,46 +5,46 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_channel::{Receiver, Sender, bounded};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::api::{ConfigMap, DecodeError, PodUid, Secret, decode};
+use crate::api::{ConfigMap, DecodeError, Secret, decode};
 use crate::apiserver::{ApiError, Change, Client, Collection, Request, reflect};
+use crate::cluster::tokens::keep_token;
 use crate::objects::{
-    BundleKey, ConfigObject, Content, ObjectKey, ObjectKind, ObjectNews, PersistentVolume, Service, TokenKey, Topic,
-    TrustBundle, bound_volume, is_bound_to,
+    BundleKey, ConfigObject, Content, ObjectKey, ObjectKind, ObjectNews, PersistentVolume, Service, Topic, TrustBundle,
+    bound_volume, is_bound_to,
 };
+use crate::offline::{OfflineStore, used_part};
 use crate::pods::SyncEvent;
 use crate::rt;
 use crate::time::{Backoff, jitter};
 
 /// Asks for what is wanted, and tells the sync loop what it hears.
 pub(crate) struct Follower {
-    client: Client,
-    inbox: Sender<SyncEvent>,
+    way: Way,
     followed: BTreeMap<Topic, rt::Task<()>>,
+}
+
+/// Who is asked, what was heard before, and who is told.
+#[derive(Clone)]
+pub(super) struct Way {
+    pub(super) client: Client,
+    pub(super) store: OfflineStore,
+    pub(super) inbox: Sender<SyncEvent>,
 }
 
 /// Changes of one topic that wait to be told.
 const CHANGES: usize = 4;
-/// A token that could not be had is asked for again after so long, and then twice as long.
-const TOKEN_FIRST: Duration = Duration::from_secs(1);
-const TOKEN_LONGEST: Duration = Duration::from_secs(60);
-/// A token is replaced when so much of its time is over, and a day at the latest (pkg/kubelet/token/token_manager.go).
-const TOKEN_LIFE: f64 = 0.8;
-const DAY: Duration = Duration::from_secs(24 * 3600);
 /// A claim that is not bound yet is asked for again after so long, and then twice as long.
 const CLAIM_FIRST: Duration = Duration::from_secs(2);
 const CLAIM_LONGEST: Duration = Duration::from_secs(60);
 /// A server that has no version of an API is asked again after so long, and then twice as long.
 const VERSION_FIRST: Duration = Duration::from_secs(2);
 const VERSION_LONGEST: Duration = Duration::from_secs(600);
-/// A token of a server that does not say how long it is valid.
-const HOUR: Duration = Duration::from_secs(3600);
-const TOKEN_JITTER: Duration = Duration::from_secs(10);
 
 impl Follower {
-    pub(crate) fn new(client: Client, inbox: Sender<SyncEvent>) -> Self {
-        Self { client, inbox, followed: BTreeMap::new() }
+    pub(crate) fn new(client: Client, store: OfflineStore, inbox: Sender<SyncEvent>) -> Self {
+        Self { way: Way { client, store, inbox }, followed: BTreeMap::new() }
     }
 
     /// Follows these and no others. Those that are not followed any more are given.
@@ -52,30 +52,33 @@ impl Follower {
         let released: Vec<Topic> = self.followed.keys().filter(|topic| !wanted.contains(topic)).cloned().collect();
         for topic in &released {
             self.followed.remove(topic);
+            self.way.store.forget(topic);
         }
         for topic in wanted {
-            let (client, inbox) = (&self.client, &self.inbox);
-            self.followed.entry(topic.clone()).or_insert_with(|| begin(client.clone(), inbox.clone(), topic));
+            let way = &self.way;
+            self.followed.entry(topic.clone()).or_insert_with(|| begin(way.clone(), topic));
         }
         released
     }
 }
 
-fn begin(client: Client, inbox: Sender<SyncEvent>, topic: Topic) -> rt::Task<()> {
+fn begin(way: Way, topic: Topic) -> rt::Task<()> {
+    // What was heard before is taken now: what is left then is of no use to anybody.
+    let stored = way.store.take(&topic);
     match topic.clone() {
-        Topic::Token(key) => rt::spawn(keep_token(client, key, inbox)),
-        Topic::Claim { namespace, name } => rt::spawn(find_volume(client, namespace, name, topic, inbox)),
+        Topic::Token(key) => rt::spawn(keep_token(way, key, stored)),
+        Topic::Claim { namespace, name } => rt::spawn(find_volume(way, namespace, name, topic, stored)),
         Topic::RuntimeClass(name) => {
             let path = "/apis/node.k8s.io/v1/runtimeclasses".to_owned();
             let class = Collection { path, field_selector: format!("metadata.name={name}"), bookmarks: false };
-            rt::spawn(follow(client, class, topic, inbox))
+            rt::spawn(follow(way, class, topic, stored))
         }
-        Topic::TrustBundles(key) => rt::spawn(follow_bundles(client, key, topic, inbox)),
-        Topic::Object(key) => rt::spawn(follow(client, one_object(&key), topic, inbox)),
-        Topic::Services(namespace) => rt::spawn(follow(client, services(&namespace, String::new()), topic, inbox)),
+        Topic::TrustBundles(key) => rt::spawn(follow_bundles(way, key, topic, stored)),
+        Topic::Object(key) => rt::spawn(follow(way, one_object(&key), topic, stored)),
+        Topic::Services(namespace) => rt::spawn(follow(way, services(&namespace, String::new()), topic, stored)),
         Topic::ApiServerService => {
             let only = "metadata.name=kubernetes".to_owned();
-            rt::spawn(follow(client, services("default", only), topic, inbox))
+            rt::spawn(follow(way, services("default", only), topic, stored))
         }
     }
 }
@@ -94,25 +97,29 @@ fn services(namespace: &str, field_selector: String) -> Collection {
     Collection { path: format!("/api/v1/namespaces/{namespace}/services"), field_selector, bookmarks: false }
 }
 
-async fn follow(client: Client, collection: Collection, topic: Topic, inbox: Sender<SyncEvent>) {
+async fn follow(way: Way, collection: Collection, topic: Topic, stored: Option<Value>) {
     let (sender, changes) = bounded(CHANGES);
-    let follower = rt::spawn(reflect(client, collection, sender));
-    tell(&topic, &changes, &inbox).await;
+    let follower = rt::spawn(reflect(way.client.clone(), collection, sender));
+    tell(&way, &topic, &changes, stored).await;
     drop(follower);
     // Nothing more is asked for; the task stands for what is known, until nobody needs it.
     std::future::pending::<()>().await;
 }
 
 /// Bundles of the newest version of their API that the server has.
-async fn follow_bundles(client: Client, key: BundleKey, topic: Topic, inbox: Sender<SyncEvent>) {
+async fn follow_bundles(way: Way, key: BundleKey, topic: Topic, mut stored: Option<Value>) {
     let mut backoff = Backoff::new(VERSION_FIRST, VERSION_LONGEST);
     let path = loop {
-        let why = match bundles_path(&client).await {
+        let why = match bundles_path(&way.client).await {
             Ok(Some(path)) => break path,
             Ok(None) => "the server has no ClusterTrustBundles".to_owned(),
             Err(error) => error.to_string(),
         };
-        if inbox.send(SyncEvent::Object(ObjectNews::Failed(topic.clone(), why))).await.is_err() {
+        let heard = match stored.take() {
+            Some(stored) => news(&topic, &by_name(stored)),
+            None => ObjectNews::Failed(topic.clone(), why),
+        };
+        if way.inbox.send(SyncEvent::Object(heard)).await.is_err() {
             return;
         }
         rt::sleep(jitter(backoff.next_wait(), 0.5, rt::random())).await;
@@ -121,7 +128,7 @@ async fn follow_bundles(client: Client, key: BundleKey, topic: Topic, inbox: Sen
         BundleKey::Named(name) => format!("metadata.name={name}"),
         BundleKey::Signed(signer) => format!("spec.signerName={signer}"),
     };
-    follow(client, Collection { path, field_selector, bookmarks: false }, topic, inbox).await;
+    follow(way, Collection { path, field_selector, bookmarks: false }, topic, stored).await;
 }
 
 async fn bundles_path(client: &Client) -> Result<Option<String>, ApiError> {
@@ -137,33 +144,77 @@ async fn bundles_path(client: &Client) -> Result<Option<String>, ApiError> {
 }
 
 /// Until nothing more can be news.
-async fn tell(topic: &Topic, changes: &Receiver<Change>, inbox: &Sender<SyncEvent>) {
+async fn tell(way: &Way, topic: &Topic, changes: &Receiver<Change>, mut stored: Option<Value>) {
     let mut there: BTreeMap<String, Value> = BTreeMap::new();
-    while let Ok(change) = changes.recv().await {
-        let news = match change {
-            Change::Away(why) => ObjectNews::Failed(topic.clone(), why),
-            Change::Replaced(all) => {
-                there = all.into_iter().map(|object| (name_of(&object), object)).collect();
-                news(topic, &there)
-            }
-            Change::Applied(object) => {
-                there.insert(name_of(&object), object);
-                news(topic, &there)
-            }
-            Change::Deleted(object) => {
-                there.remove(&name_of(&object));
-                news(topic, &there)
+    loop {
+        let change = async { changes.recv().await };
+        let change = match stored {
+            // Whoever has something stored is told after a while that there is nothing to hear.
+            Some(_) => rt::either(change, quiet(way)).await,
+            None => change.await,
+        };
+        let change = change.map(|change| believed(way, change));
+        let is_of_now = !matches!(change, Ok(Change::Away(_)));
+        let heard = match change {
+            Err(_) => return,
+            Ok(Change::Away(why)) => match stored.take() {
+                Some(stored) => {
+                    there = by_name(stored);
+                    news(topic, &there)
+                }
+                None => ObjectNews::Failed(topic.clone(), why),
+            },
+            Ok(change) => {
+                stored = None;
+                match change {
+                    Change::Replaced(all) => there = all.into_iter().map(|object| (name_of(&object), object)).collect(),
+                    Change::Applied(object) => drop(there.insert(name_of(&object), object)),
+                    Change::Deleted(object) => drop(there.remove(&name_of(&object))),
+                    Change::Away(_) => {}
+                }
+                let heard = news(topic, &there);
+                remember(&way.store, topic, &heard, &there);
+                heard
             }
         };
-        let immutable = matches!(&news, ObjectNews::Heard(_, Some(Content::Object(object))) if object.immutable);
+        let is_immutable = matches!(&heard, ObjectNews::Heard(_, Some(Content::Object(object))) if object.immutable);
         // What was heard is kept by who needs it: once is enough.
         if matches!(topic, Topic::Object(_)) {
             there.clear();
         }
-        if inbox.send(SyncEvent::Object(news)).await.is_err() || immutable {
+        if way.inbox.send(SyncEvent::Object(heard)).await.is_err() || is_immutable && is_of_now {
             return;
         }
     }
+}
+
+/// What a server of another cluster does not have, this one may have.
+fn believed(way: &Way, change: Change) -> Change {
+    match way.store.believes(&way.client.authorities()) {
+        true => change,
+        false => Change::Away("the server is of another cluster".to_owned()),
+    }
+}
+
+/// Nothing has been heard for as long as it is worth waiting for.
+async fn quiet<E>(way: &Way) -> Result<Change, E> {
+    rt::sleep(way.store.patience()).await;
+    Ok(Change::Away(String::new()))
+}
+
+/// What cannot be read leaves what was read before.
+fn remember(store: &OfflineStore, topic: &Topic, heard: &ObjectNews, there: &BTreeMap<String, Value>) {
+    match heard {
+        // That there is none is worth knowing, too.
+        ObjectNews::Heard(..) => store.remember(topic, &there.values().map(used_part).collect()),
+        ObjectNews::Failed(..) => {}
+    }
+}
+
+/// As [`remember`] has put it down.
+fn by_name(stored: Value) -> BTreeMap<String, Value> {
+    let Value::Array(objects) = stored else { return BTreeMap::new() };
+    objects.into_iter().map(|object| (name_of(&object), object)).collect()
 }
 
 fn news(topic: &Topic, there: &BTreeMap<String, Value>) -> ObjectNews {
@@ -197,18 +248,32 @@ fn handler_of(class: &Value) -> String {
 }
 
 /// Asks for the volume of a claim until there is one: a node may read both by their names, and watch neither.
-async fn find_volume(client: Client, namespace: String, name: String, topic: Topic, inbox: Sender<SyncEvent>) {
+async fn find_volume(way: Way, namespace: String, name: String, topic: Topic, mut stored: Option<Value>) {
     let mut backoff = Backoff::new(CLAIM_FIRST, CLAIM_LONGEST);
     loop {
-        let news = match volume_of(&client, &namespace, &name).await {
+        let asked = volume_of(&way.client, &namespace, &name);
+        let found = match stored {
+            Some(_) => rt::deadline(way.store.patience(), asked).await.unwrap_or_else(|_| Err(String::new())),
+            None => asked.await,
+        };
+        let read =
+            |volume: &Value| PersistentVolume::read(volume).map_err(|error| format!("PersistentVolume: {error}"));
+        let (volume, is_found) = match (found, stored.take()) {
+            (Ok(volume), _) => {
+                way.store.remember(&topic, &used_part(&volume));
+                (read(&volume), true)
+            }
+            (Err(_), Some(stored)) => (read(&stored), false),
+            (Err(why), None) => (Err(why), false),
+        };
+        let news = match volume {
             Ok(volume) => ObjectNews::Heard(topic.clone(), Some(Content::Volume(volume))),
             Err(why) => ObjectNews::Failed(topic.clone(), why),
         };
-        let found = matches!(news, ObjectNews::Heard(..));
-        if inbox.send(SyncEvent::Object(news)).await.is_err() {
+        if way.inbox.send(SyncEvent::Object(news)).await.is_err() {
             return;
         }
-        if found {
+        if is_found {
             // What is bound stays bound.
             return std::future::pending().await;
         }
@@ -216,7 +281,7 @@ async fn find_volume(client: Client, namespace: String, name: String, topic: Top
     }
 }
 
-async fn volume_of(client: &Client, namespace: &str, name: &str) -> Result<PersistentVolume, String> {
+async fn volume_of(client: &Client, namespace: &str, name: &str) -> Result<Value, String> {
     let get = async |path: String| client.send(&Request::get(path)).await?.json();
     let claim = get(format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")).await;
     let claim = claim.map_err(|error| error.to_string())?;
@@ -225,56 +290,9 @@ async fn volume_of(client: &Client, namespace: &str, name: &str) -> Result<Persi
     if !is_bound_to(&volume, &claim) {
         return Err(format!("PersistentVolume {bound:?} is not bound to the claim {name:?}"));
     }
-    PersistentVolume::read(&volume).map_err(|error| format!("PersistentVolume {bound:?}: {error}"))
+    Ok(volume)
 }
 
 fn name_of(object: &Value) -> String {
     object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned()
-}
-
-/// Asks for a token, and for another before its time is over. One that could not be replaced is used on.
-async fn keep_token(client: Client, key: TokenKey, inbox: Sender<SyncEvent>) {
-    let mut backoff = Backoff::new(TOKEN_FIRST, TOKEN_LONGEST);
-    loop {
-        let (news, wait) = match request_token(&client, &key).await {
-            Ok((token, life)) => {
-                backoff.reset();
-                let before = TOKEN_JITTER.min(life / 10).mul_f64(f64::from(rt::random()) / f64::from(u32::MAX));
-                // Whatever a server calls a life, it is not asked without a pause.
-                let wait = life.mul_f64(TOKEN_LIFE).min(DAY).saturating_sub(before).max(TOKEN_FIRST);
-                (ObjectNews::Heard(Topic::Token(key.clone()), Some(Content::Token(token))), wait)
-            }
-            Err(error) => {
-                let wait = jitter(backoff.next_wait(), 0.5, rt::random());
-                (ObjectNews::Failed(Topic::Token(key.clone()), error.to_string()), wait)
-            }
-        };
-        if inbox.send(SyncEvent::Object(news)).await.is_err() {
-            return;
-        }
-        rt::sleep(wait).await;
-    }
-}
-
-/// A token, and how long it is valid from now on.
-async fn request_token(client: &Client, key: &TokenKey) -> Result<(String, Duration), ApiError> {
-    let TokenKey { namespace, service_account, .. } = key;
-    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token");
-    let answer = client.send(&Request::post(path, &token_request(key))).await?.json()?;
-    let token = answer.pointer("/status/token").and_then(Value::as_str).filter(|token| !token.is_empty());
-    let token = token.ok_or_else(|| ApiError::Malformed("a TokenRequest without a token".into()))?;
-    // Counted from here: the clocks of node and server need not agree.
-    let life = answer.pointer("/spec/expirationSeconds").and_then(Value::as_u64);
-    Ok((token.to_owned(), life.map_or(HOUR, Duration::from_secs)))
-}
-
-fn token_request(key: &TokenKey) -> Value {
-    let TokenKey { pod, pod_name, audience, seconds, .. } = key;
-    let audiences: Vec<&str> = if audience.is_empty() { Vec::new() } else { vec![audience.as_str()] };
-    let bound = json!({"kind": "Pod", "apiVersion": "v1", "name": pod_name, "uid": PodUid::as_str(pod)});
-    json!({
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": bound},
-    })
 }

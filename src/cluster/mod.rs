@@ -8,6 +8,8 @@ mod follower;
 mod mirrors;
 mod reporter;
 mod reports;
+mod token_dates;
+mod tokens;
 
 pub(crate) use event_sender::EventSender;
 pub(crate) use follower::Follower;

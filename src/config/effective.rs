@@ -31,6 +31,10 @@ pub(crate) struct Config {
     pub(crate) lock_file: Option<PathBuf>,
     /// A hardware watchdog that this process pets.
     pub(crate) watchdog_device: Option<PathBuf>,
+    /// The key for what is secret in the offline store.
+    pub(crate) offline_key_file: PathBuf,
+    /// Without a key it is stored in plain.
+    pub(crate) offline_plain_secrets: bool,
 
     // The node.
     /// The host's name in lower case, or what `--hostname-override` says.
@@ -209,6 +213,8 @@ impl Default for Config {
             local_socket: PathBuf::from(LOCAL_SOCKET),
             lock_file: None,
             watchdog_device: None,
+            offline_key_file: PathBuf::from("/var/lib/kubelet/coracle/store-key"),
+            offline_plain_secrets: false,
             node_name: String::new(),
             node_ips: Vec::new(),
             kubeconfig: None,
@@ -297,6 +303,7 @@ impl Config {
             lock_file: given.lock_file,
             watchdog_device: given.watchdog_device,
             status_page: (given.page_port > 0).then(|| SocketAddr::new(page_address, given.page_port)),
+            offline_plain_secrets: given.offline_plain_secrets,
             strict_image_pull_policy: given.strict_image_pull_policy,
             kernel_parameters: match given.leave_kernel_parameters {
                 true => KernelParameters::Leave,
@@ -311,6 +318,7 @@ impl Config {
         if let Some(path) = given.local_socket {
             config.local_socket = path;
         }
+        config.offline_key_file = given.offline_key_file.unwrap_or_else(|| config.root_dir.join("coracle/store-key"));
         config.cert_dir = given.cert_dir.unwrap_or_else(|| config.root_dir.join("pki"));
         config.take_places(&fields);
         config.take_images(&fields)?;

@@ -36,6 +36,8 @@ pub(super) enum Own {
     LockFile,
     NodeIp,
     NodeLabels,
+    OfflineKeyFile,
+    OfflinePlainSecrets,
     PageAddress,
     PagePort,
     RegisterSchedulable,
@@ -52,6 +54,7 @@ impl Own {
             Self::EvictStaticPods
             | Self::Help
             | Self::LeaveKernelParameters
+            | Self::OfflinePlainSecrets
             | Self::RegisterSchedulable
             | Self::StrictImagePullPolicy
             | Self::Version => &Kind::Bool,
@@ -69,6 +72,7 @@ impl Own {
             | Self::Kubeconfig
             | Self::LocalSocket
             | Self::LockFile
+            | Self::OfflineKeyFile
             | Self::RootDir
             | Self::WatchdogDevice => &Kind::Path,
         }
@@ -173,6 +177,8 @@ pub(super) const FLAGS: &[(&str, Meaning)] = &[
     ("node-labels", Meaning::Own(Own::NodeLabels)),
     ("node-status-max-images", Meaning::Field("nodeStatusMaxImages")),
     ("node-status-update-frequency", Meaning::Field("nodeStatusUpdateFrequency")),
+    ("offline-key-file", Meaning::Own(Own::OfflineKeyFile)),
+    ("offline-plain-secrets", Meaning::Own(Own::OfflinePlainSecrets)),
     ("oom-score-adj", Meaning::Field("oomScoreAdj")),
     ("page-address", Meaning::Own(Own::PageAddress)),
     ("page-port", Meaning::Own(Own::PagePort)),

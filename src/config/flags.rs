@@ -31,6 +31,8 @@ pub(super) struct Given {
     pub(super) local_socket: Option<PathBuf>,
     pub(super) lock_file: Option<PathBuf>,
     pub(super) watchdog_device: Option<PathBuf>,
+    pub(super) offline_key_file: Option<PathBuf>,
+    pub(super) offline_plain_secrets: bool,
     pub(super) credential_provider_bin_dir: Option<PathBuf>,
     pub(super) credential_provider_config: Option<PathBuf>,
     pub(super) strict_image_pull_policy: bool,
@@ -175,6 +177,8 @@ impl Given {
             // Already known to be an address, and a port.
             Own::PageAddress => self.page_address = text.parse().ok(),
             Own::PagePort => self.page_port = text.parse().unwrap_or_default(),
+            Own::OfflineKeyFile => self.offline_key_file = path(),
+            Own::OfflinePlainSecrets => self.offline_plain_secrets = *value == Value::Bool(true),
             Own::RegisterSchedulable => self.unschedulable = *value == Value::Bool(false),
             Own::RegisterWithTaints => {
                 let taints = taints::parse(text).map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?;

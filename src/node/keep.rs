@@ -61,7 +61,7 @@ impl NodeKeeper {
         loop {
             let seen = self.news.changed.changes();
             while let Ok(change) = changes.try_recv() {
-                take_in(&mut own, change);
+                self.take_in(&mut own, change);
             }
             if own.report_is_due(Instant::now()) {
                 images = self.list_images().await.unwrap_or(images);
@@ -86,7 +86,7 @@ impl NodeKeeper {
             match step {
                 Step::Wait(until) => {
                     if let Some(change) = self.wait(&changes, seen, until).await {
-                        take_in(&mut own, change);
+                        self.take_in(&mut own, change);
                     }
                 }
                 step => {
@@ -95,6 +95,13 @@ impl NodeKeeper {
                 }
             }
         }
+    }
+
+    fn take_in(&self, own: &mut OwnNode, change: Change) {
+        if matches!(change, Change::Away(_)) {
+            self.news.set_away();
+        }
+        take_in(own, change);
     }
 
     /// Pods of the cluster come only after this: whether the node takes them depends on it.

@@ -19,6 +19,8 @@ pub(crate) struct NodeNews {
     uid: RefCell<String>,
     /// What pods may ask of the node is known, so far as there is somebody who can tell it.
     heard: Cell<bool>,
+    /// The server could not be asked, or did not answer as it should.
+    away: Cell<bool>,
     /// As they stand in the node's object, or will; empty before they are known.
     addresses: RefCell<Vec<NodeAddress>>,
     pub(crate) addresses_changed: Signal,
@@ -56,6 +58,27 @@ impl NodeNews {
         }
     }
 
+    pub(crate) fn is_heard(&self) -> bool {
+        self.heard.get()
+    }
+
+    pub(super) fn set_away(&self) {
+        if !self.away.replace(true) {
+            self.changed.notify();
+        }
+    }
+
+    /// Waits until asking for the node has failed for the first time.
+    pub(crate) async fn away(&self) {
+        loop {
+            let seen = self.changed.changes();
+            if self.away.get() {
+                return;
+            }
+            self.changed.beyond(seen).await;
+        }
+    }
+
     pub(crate) fn shuts_down(&self, shuts_down: bool) {
         if self.shuts_down.replace(shuts_down) != shuts_down {
             self.changed.notify();
@@ -80,7 +103,7 @@ impl NodeNews {
         self.addresses.borrow().clone()
     }
 
-    pub(super) fn uid(&self) -> String {
+    pub(crate) fn uid(&self) -> String {
         self.uid.borrow().clone()
     }
 }

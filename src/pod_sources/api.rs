@@ -2,43 +2,134 @@
 
 use std::rc::Rc;
 
-use async_channel::{Sender, bounded};
+use async_channel::{Receiver, Sender, bounded};
 
-use super::api_pods::ApiPods;
-use crate::apiserver::{Client, Collection, reflect};
+use super::api_pods::{ApiPods, Kept};
+use crate::apiserver::{Change, Client, Collection, reflect};
 use crate::host::clock;
 use crate::node::NodeNews;
+use crate::offline::OfflineStore;
 use crate::pods::SyncEvent;
 use crate::rt;
+
+/// Who is asked, for what, and who is told.
+pub(crate) struct ApiSource {
+    pub(crate) client: Client,
+    /// Its name.
+    pub(crate) node: String,
+    pub(crate) news: Rc<NodeNews>,
+    pub(crate) store: OfflineStore,
+    pub(crate) inbox: Sender<SyncEvent>,
+}
 
 /// Changes that wait to be taken in; the server is asked for no more until they are.
 const CHANGES: usize = 64;
 
-/// Tells the pods of `node` whenever they change, until the inbox is closed. What cannot be asked changes nothing: the
-/// pods that were told last stay. They are asked for once it is known what the cluster has of the node itself: a pod that
-/// is refused for a label is refused for good.
-pub(crate) async fn run(client: Client, node: String, news: Rc<NodeNews>, inbox: Sender<SyncEvent>) {
-    news.heard().await;
-    let (sender, changes) = bounded(CHANGES);
-    let collection = Collection {
-        path: "/api/v1/pods".to_owned(),
-        field_selector: format!("spec.nodeName={node}"),
-        bookmarks: true,
-    };
-    let follower = rt::spawn(reflect(client, collection, sender));
-    let mut pods = ApiPods::default();
-    while let Ok(change) = changes.recv().await {
-        let now = clock::timestamp();
-        pods.take_in(change, now);
-        // Of a burst only the end is of interest.
-        while let Ok(change) = changes.try_recv() {
-            pods.take_in(change, now);
+/// Told of the source, for as long as it is so.
+const OTHER: &str = "the server is of another cluster (by its authority and the node's uid) than the pods that are stored: \
+                     they stay. `coracle leave` gives them up";
+
+impl ApiSource {
+    /// Tells the pods of the node whenever they change, until the inbox is closed. What cannot be asked changes nothing:
+    /// the pods that were told last stay. They are asked for once it is known what the cluster has of the node itself: a
+    /// pod that is refused for a label is refused for good.
+    pub(crate) async fn run(self) {
+        let (sender, changes) = bounded(CHANGES);
+        let collection = Collection {
+            path: "/api/v1/pods".to_owned(),
+            field_selector: format!("spec.nodeName={}", self.node),
+            bookmarks: true,
+        };
+        let (client, news) = (self.client.clone(), Rc::clone(&self.news));
+        let _follower = rt::spawn(async move {
+            news.heard().await;
+            reflect(client, collection, sender).await;
+        });
+        let mut pods = ApiPods::default();
+        let mut first = self.first(&changes).await;
+        let is_word = matches!(first, Some(Change::Replaced(_))) && self.believes();
+        if !is_word && !self.restore(&mut pods).await {
+            return;
         }
-        if let Some(update) = pods.update() {
-            if inbox.send(SyncEvent::Sources(update)).await.is_err() {
-                break;
+        loop {
+            let change = match first.take() {
+                Some(change) => change,
+                None => match changes.recv().await {
+                    Ok(change) => change,
+                    Err(_) => return,
+                },
+            };
+            self.take_in(&mut pods, change);
+            // Of a burst only the end is of interest.
+            while let Ok(change) = changes.try_recv() {
+                self.take_in(&mut pods, change);
+            }
+            self.keep(pods.take_kept());
+            if let Some(update) = pods.update() {
+                if self.inbox.send(SyncEvent::Sources(update)).await.is_err() {
+                    return;
+                }
             }
         }
     }
-    drop(follower);
+
+    fn believes(&self) -> bool {
+        self.store.node_is(&self.news.uid());
+        self.store.believes(&self.client.authorities())
+    }
+
+    /// What a server of another cluster tells changes nothing.
+    fn take_in(&self, pods: &mut ApiPods, change: Change) {
+        let now = clock::timestamp();
+        if !matches!(change, Change::Away(_)) && !pods.has_none() && !self.believes() {
+            pods.take_in(Change::Away(OTHER.to_owned()), now);
+            return;
+        }
+        if matches!(change, Change::Replaced(_)) {
+            self.store.end_to_count();
+            self.store.remember_cluster(self.client.authorities(), self.news.uid());
+        }
+        pods.take_in(change, now);
+    }
+
+    /// The cluster's first word; `None` if nothing comes of it soon, and something is stored.
+    async fn first(&self, changes: &Receiver<Change>) -> Option<Change> {
+        if !self.store.has_pods() {
+            return None;
+        }
+        let word = async { changes.recv().await.ok() };
+        let enough = async {
+            rt::either(self.news.away(), rt::sleep(self.store.patience())).await;
+            None
+        };
+        rt::either(word, enough).await
+    }
+
+    /// Goes by the store until the cluster can be heard. False if nobody listens.
+    async fn restore(&self, pods: &mut ApiPods) -> bool {
+        let stored = self.store.take_pods();
+        if stored.is_empty() {
+            return true;
+        }
+        log!(info, "the cluster cannot be heard: pods as it last told them", pods = stored.len());
+        let terms = self.store.take_node().filter(|_| !self.news.is_heard());
+        let terms = terms.map(SyncEvent::NodeHeard);
+        self.store.begin_to_count();
+        pods.restore(stored, clock::timestamp());
+        for event in terms.into_iter().chain(pods.update().map(SyncEvent::Sources)) {
+            if self.inbox.send(event).await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn keep(&self, kept: Vec<Kept>) {
+        for one in kept {
+            match one {
+                Kept::There { pod, content, pace } => self.store.remember_pod(&pod, content, pace),
+                Kept::Gone(pod) => self.store.forget_pod(&pod),
+            }
+        }
+    }
 }

@@ -9,6 +9,8 @@ use serde_json::Value;
 use crate::api::annotations::{CONFIG_SEEN, CONFIG_SOURCE};
 use crate::api::{DecodeError, Pod, PodUid, Time, decode};
 use crate::apiserver::Change;
+use crate::offline::{Pace, without_managed_fields};
+use crate::pod_sources::merge::same_content;
 use crate::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
 
 #[derive(Debug, Default)]
@@ -24,6 +26,20 @@ pub(super) struct ApiPods {
     away: Option<SourceProblem>,
     /// Pods that were deleted of late: what comes of them afterwards is older.
     deleted: VecDeque<PodUid>,
+    /// What is to be remembered of what has come.
+    kept: Vec<Kept>,
+}
+
+/// What a node that starts without the server has to know.
+#[derive(Debug)]
+pub(super) enum Kept {
+    There {
+        pod: Arc<Pod>,
+        /// As the server told it.
+        content: Vec<u8>,
+        pace: Pace,
+    },
+    Gone(Arc<Pod>),
 }
 
 /// Deleted pods that are remembered.
@@ -49,6 +65,8 @@ impl ApiPods {
                 for object in all {
                     self.apply(object, &before, now);
                 }
+                let gone = before.into_iter().filter(|(uid, _)| !self.pods.contains_key(uid));
+                self.kept.extend(gone.map(|(_, pod)| Kept::Gone(pod)));
             }
             Change::Applied(object) if self.is_older(&object) => {}
             Change::Applied(object) => {
@@ -58,7 +76,7 @@ impl ApiPods {
             Change::Deleted(object) => {
                 self.unread.remove(&name_of(&object));
                 let uid = PodUid::from(uid_of(&object));
-                self.pods.remove(&uid);
+                self.kept.extend(self.pods.remove(&uid).map(Kept::Gone));
                 if self.deleted.len() == DELETED {
                     self.deleted.pop_front();
                 }
@@ -66,6 +84,25 @@ impl ApiPods {
             }
             Change::Away(why) => self.away = Some(problem(ORIGIN, why, now)),
         }
+    }
+
+    /// What the server told before this process began. It may have more, or less, to tell by now.
+    pub(super) fn restore(&mut self, stored: Vec<Value>, now: Timestamp) {
+        self.changed = true;
+        for object in stored {
+            self.apply(object, &BTreeMap::new(), now);
+        }
+        self.kept.clear();
+    }
+
+    /// There is nothing that could be lost.
+    pub(super) fn has_none(&self) -> bool {
+        self.pods.is_empty()
+    }
+
+    /// What is to be remembered, since the last call.
+    pub(super) fn take_kept(&mut self) -> Vec<Kept> {
+        std::mem::take(&mut self.kept)
     }
 
     /// Something newer is known of the pod.
@@ -80,10 +117,19 @@ impl ApiPods {
         let (name, uid) = (name_of(&object), PodUid::from(uid_of(&object)));
         let version = version_of(&object).to_owned();
         let old = before.get(&uid);
+        let object = without_managed_fields(object);
+        let content = object.to_string().into_bytes();
         match read(object, old, now) {
             Ok(pod) => {
                 self.unread.remove(&name);
-                self.pods.insert(uid, Arc::new(pod));
+                let pod = Arc::new(pod);
+                if !pod.is_mirror() {
+                    // What only tells how the pod is doing, this node has told itself.
+                    let is_asked = old.is_none_or(|old| !same_content(old, &pod));
+                    let pace = if is_asked { Pace::Soon } else { Pace::Later };
+                    self.kept.push(Kept::There { pod: Arc::clone(&pod), content, pace });
+                }
+                self.pods.insert(uid, pod);
             }
             Err(error) => {
                 self.unread.insert(name.clone(), problem(&name, error.to_string(), now));
@@ -247,6 +293,51 @@ mod tests {
         assert!(!update.complete);
         pods.take_in(Change::Applied(pod("a", json!("k"))), at(3));
         assert!(pods.update().unwrap().problems.is_empty());
+    }
+
+    #[test]
+    fn what_was_stored_is_told_and_nothing_is_known_to_be_all() {
+        let mut pods = ApiPods::default();
+        pods.restore(vec![pod("a", json!("i")), pod("b", json!("i"))], at(1));
+        let update = pods.update().unwrap();
+        assert_eq!((names(&update.pods), update.complete, update.relisted), (vec!["a", "b"], false, false));
+        assert!(pods.take_kept().is_empty());
+        pods.take_in(Change::Replaced(vec![pod("b", json!("i")), mirror("m")]), at(2));
+        let update = pods.update().unwrap();
+        assert_eq!((names(&update.pods), update.complete), (vec!["b"], true));
+        let kept: Vec<String> = pods.take_kept().iter().map(kept).collect();
+        assert_eq!(kept, ["b Later", "a gone"]);
+    }
+
+    fn kept(kept: &Kept) -> String {
+        match kept {
+            Kept::There { pod, pace, content } => {
+                let content: Value = serde_json::from_slice(content).unwrap();
+                assert_eq!(content["metadata"]["name"], pod.metadata.name.as_str());
+                format!("{} {pace:?}", pod.metadata.name)
+            }
+            Kept::Gone(pod) => format!("{} gone", pod.metadata.name),
+        }
+    }
+
+    #[test]
+    fn what_is_asked_of_the_node_is_kept_sooner_than_what_it_has_told() {
+        let object = |image: &str, phase: &str| {
+            let mut object = pod("a", json!(image));
+            object["metadata"]["managedFields"] = json!([{"manager": "m"}]);
+            object["status"] = json!({"phase": phase});
+            object
+        };
+        let mut pods = ApiPods::default();
+        pods.take_in(Change::Replaced(vec![object("i", "Pending")]), at(1));
+        pods.take_in(Change::Applied(object("i", "Running")), at(1));
+        pods.take_in(Change::Applied(object("j", "Running")), at(1));
+        pods.take_in(Change::Applied(pod("a", json!(7))), at(1));
+        pods.take_in(Change::Deleted(object("j", "Running")), at(1));
+        let all = pods.take_kept();
+        assert_eq!(all.iter().map(kept).collect::<Vec<_>>(), ["a Soon", "a Later", "a Soon", "a gone"]);
+        let Kept::There { content, .. } = &all[0] else { panic!("it is there") };
+        assert!(!String::from_utf8_lossy(content).contains("managedFields"));
     }
 
     #[test]

@@ -125,6 +125,9 @@ pub(crate) struct NodeStatus {
     /// None without a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) api_server: Option<ApiServerStatus>,
+    /// None without a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) offline: Option<OfflineStatus>,
     /// Those that the node shows to its cluster; none away from one.
     pub(crate) certificates: Vec<CertificateStatus>,
     /// The last errors, oldest first.
@@ -197,6 +200,33 @@ pub(crate) struct ApiServerStatus {
     /// What went over them with TLS, without the headers of TCP and below.
     pub(crate) sent_bytes: u64,
     pub(crate) received_bytes: u64,
+}
+
+/// What is stored for a start without the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct OfflineStatus {
+    /// Pods and what they need.
+    pub(crate) records: u64,
+    /// On the disk.
+    pub(crate) bytes: u64,
+    /// Written since this process began.
+    pub(crate) written_bytes: u64,
+    /// Since something was last written; none if nothing was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) changed_seconds: Option<u64>,
+    /// The cluster has not been heard since the start: its pods are those that are stored.
+    pub(crate) in_use: bool,
+    /// Records that were damaged or of another version, and have been set aside.
+    pub(crate) set_aside: u64,
+    /// Records that no key opens.
+    pub(crate) unopened: u64,
+    /// Records that did not fit.
+    pub(crate) left_out: u64,
+    /// What becomes of Secrets and tokens.
+    pub(crate) secrets: String,
+    /// Why it cannot be read or written; empty if it can.
+    pub(crate) message: String,
 }
 
 /// One of the node's own certificates.

@@ -20,7 +20,7 @@ pub(crate) use health::SyncHealth;
 pub(crate) use http::parse_response;
 pub(crate) use local::{
     Absent, ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, LocalApi, LocalServer, LogSource,
-    NodeStatus, PodAsked, PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus,
+    NodeStatus, OfflineStatus, PodAsked, PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus,
 };
 pub(crate) use log_query::LogQuery;
 pub(crate) use node_door::{NodeDoor, ReadOnlyDoor, Streaming};

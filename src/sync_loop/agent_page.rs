@@ -13,6 +13,7 @@ use crate::apiserver::Client;
 use crate::certificates::CertificateBook;
 use crate::host::own_process::OwnProcess;
 use crate::metrics::{self, Exposition, Kind, Labels, Number};
+use crate::offline::OfflineStore;
 use crate::pods::{ContainerState, ObservedCache};
 
 /// What the pods' book says, at one moment.
@@ -200,6 +201,7 @@ fn of_coracle(page: &mut Exposition, sight: &AgentSight<'_>) {
     page.family("coracle_build_info", Kind::Gauge, "A constant '1' with the version of Coracle.");
     page.sample(&Labels::of(&[("version", env!("CARGO_PKG_VERSION"))]), Number::Whole(1));
     let traffic = sight.cluster.map(Client::traffic);
+    let store = sight.books.store.as_ref().map(OfflineStore::book);
     for (name, help, value) in [
         (
             "coracle_api_server_connections_total",
@@ -221,6 +223,16 @@ fn of_coracle(page: &mut Exposition, sight: &AgentSight<'_>) {
             "coracle_events_lost_total",
             "Events that the cluster was never told of.",
             sight.cluster.map(|_| sight.books.events.borrow().lost()),
+        ),
+        (
+            "coracle_offline_records_set_aside_total",
+            "Records of the offline store that were damaged or of another version.",
+            store.as_ref().map(|store| store.damaged + store.other_format),
+        ),
+        (
+            "coracle_offline_written_bytes_total",
+            "Bytes that were written to the offline store.",
+            store.as_ref().map(|store| store.written),
         ),
         ("coracle_wakeups_total", "How often the threads that this process has now were woken.", sight.own.wakes),
     ] {

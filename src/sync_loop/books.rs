@@ -16,6 +16,7 @@ use crate::apiserver::Client;
 use crate::certificates::{CertificateBook, CertificateEntry, Standing, Which};
 use crate::config::Config;
 use crate::images::{PullUnderWay, PullsUnderWay};
+use crate::offline::OfflineStore;
 use crate::pod_sources::local_pods::LocalPods;
 use crate::pod_sources::merge::{SourceView, Sources};
 use crate::pods::{
@@ -24,7 +25,8 @@ use crate::pods::{
 };
 use crate::server::{
     Absent, ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, LocalApi, LogQuery, LogSource,
-    NodeStatus, Page, PodAsked, PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus, SyncHealth, Watchdog,
+    NodeStatus, OfflineStatus, Page, PodAsked, PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus,
+    SyncHealth, Watchdog,
 };
 use crate::status::{StatusBook, run_to_read};
 use crate::sync_loop::figures::NodeFigures;
@@ -47,6 +49,8 @@ pub(crate) struct Books {
     pub(crate) events: Rc<RefCell<EventRing>>,
     pub(crate) pressures: NodePressures,
     pub(super) followers: Followers,
+    /// `None` without a cluster.
+    pub(crate) store: Option<OfflineStore>,
     errors: VecDeque<RecentError>,
 }
 
@@ -61,6 +65,7 @@ impl Books {
             events: Rc::default(),
             pressures: NodePressures::default(),
             followers: Followers::default(),
+            store: None,
             errors: VecDeque::new(),
         }
     }
@@ -149,6 +154,7 @@ impl LocalApi for LocalBooks {
             pods: u64::try_from(books.sources.pods().count()).unwrap_or(u64::MAX),
             pulls: self.pulls.list().iter().map(pull_status).collect(),
             api_server: self.cluster.as_ref().map(api_server_status),
+            offline: books.store.as_ref().map(offline_status),
             certificates: self.certificates.entries().map(certificate_status).collect(),
             errors: books.errors.iter().cloned().collect(),
         }
@@ -291,6 +297,22 @@ fn api_server_status(client: &Client) -> ApiServerStatus {
         connections: traffic.connections(),
         sent_bytes: traffic.bytes_sent(),
         received_bytes: traffic.bytes_received(),
+    }
+}
+
+fn offline_status(store: &OfflineStore) -> OfflineStatus {
+    let book = store.book();
+    OfflineStatus {
+        records: u64::try_from(book.records).unwrap_or(u64::MAX),
+        bytes: book.bytes,
+        written_bytes: book.written,
+        changed_seconds: book.changed.map(|moment| moment.elapsed().as_secs()),
+        in_use: store.counts(),
+        set_aside: book.damaged + book.other_format,
+        unopened: book.unopened,
+        left_out: book.left_out,
+        secrets: book.secrets,
+        message: book.fault.unwrap_or_default(),
     }
 }
 

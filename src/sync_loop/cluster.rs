@@ -28,6 +28,9 @@ impl SyncLoop {
         if let Some(reporter) = &mut self.reporter {
             reporter.node_is(&terms.uid);
         }
+        if let Some(store) = &self.store {
+            store.remember_node(&terms);
+        }
         self.admission.in_cluster(terms);
     }
 
@@ -67,6 +70,13 @@ impl SyncLoop {
         let mut objects = self.runtime.objects.borrow_mut();
         for topic in follower.follow(topics) {
             objects.forget(&topic);
+        }
+        // Once all pods are known, what was stored for others is of no use.
+        if let Some(store) = self.store.as_ref().filter(|_| !self.store_is_tidy) {
+            if self.books.borrow().sources.all_ready() {
+                self.store_is_tidy = true;
+                store.forget_what_is_left();
+            }
         }
     }
 

@@ -38,6 +38,7 @@ use crate::host::kernel_log::KernelLog;
 use crate::kuberuntime::PodRuntime;
 use crate::logs::{LogKeeper, LogLimits};
 use crate::node::NodeNews;
+use crate::offline::OfflineStore;
 use crate::pleg::Pleg;
 use crate::pod_workers::PodWorkers;
 use crate::pods::{ObservedCache, SyncEvent};
@@ -113,6 +114,10 @@ pub(crate) struct SyncLoop {
     /// `None` without a cluster.
     event_sender: Option<EventSender>,
     follower: Option<Follower>,
+    /// `None` without a cluster.
+    store: Option<OfflineStore>,
+    /// What was stored of pods that are no more has been forgotten.
+    store_is_tidy: bool,
 }
 
 impl SyncLoop {
@@ -180,6 +185,8 @@ impl SyncLoop {
             news: Rc::default(),
             event_sender: None,
             follower: None,
+            store: None,
+            store_is_tidy: false,
         }
     }
 
@@ -189,10 +196,10 @@ impl SyncLoop {
     }
 
     /// With a cluster, which is told what becomes of the pods and asked for what they need.
-    pub(crate) fn in_cluster(self, client: &Client, node: &str) -> Self {
+    pub(crate) fn in_cluster(self, client: &Client, store: &OfflineStore, node: &str) -> Self {
         let reporter = Reporter::new(client.clone(), node, self.sender.clone());
-        let follower = Follower::new(client.clone(), self.sender.clone());
-        Self { reporter: Some(reporter), follower: Some(follower), ..self }
+        let follower = Follower::new(client.clone(), store.clone(), self.sender.clone());
+        Self { reporter: Some(reporter), follower: Some(follower), store: Some(store.clone()), ..self }
     }
 
     /// With somebody who passes on what happens to the node.

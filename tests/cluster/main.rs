@@ -29,6 +29,7 @@ mod lease;
 #[path = "../faults/node.rs"]
 #[expect(dead_code, unused_imports, reason = "other tests ask for other things")]
 mod node;
+mod offline;
 mod outages;
 mod pods;
 mod registration;

@@ -1,0 +1,106 @@
+//! How long a token is good for, and which one is worth writing down. Pure.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::api::Bytes;
+
+/// Seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Dates {
+    pub(super) issued: i64,
+    pub(super) expires: i64,
+}
+
+/// A token that is written down more often wears the flash for an hour of life.
+const REST: i64 = 6 * 3600;
+
+impl Dates {
+    /// As the token itself says. An API server may give a token that is good for longer than it says beside it.
+    pub(super) fn of(token: &str, now: i64, life: Duration) -> Self {
+        let asked = i64::try_from(life.as_secs()).unwrap_or(i64::MAX);
+        claimed(token).unwrap_or(Self { issued: now, expires: now.saturating_add(asked) })
+    }
+
+    pub(super) fn is_over(self, now: i64) -> bool {
+        self.expires <= now
+    }
+}
+
+/// What a token says of itself (RFC 7519), for those that are JWTs.
+fn claimed(token: &str) -> Option<Dates> {
+    let mut text = token.split('.').nth(1)?.replace('-', "+").replace('_', "/");
+    while text.len() % 4 != 0 {
+        text.push('=');
+    }
+    let claims: Value = serde_json::from_slice(&Bytes::from_base64(&text)?.0).ok()?;
+    let date = |name: &str| claims.get(name).and_then(Value::as_i64);
+    Some(Dates { issued: date("iat")?, expires: date("exp")? })
+}
+
+/// Whether a new token is written in the place of one with these dates: one whose time is half over, and not too often.
+pub(super) fn is_worth_keeping(kept: Option<Dates>, now: i64) -> bool {
+    kept.is_none_or(|Dates { issued, expires }| {
+        let age = now.saturating_sub(issued);
+        age >= REST && age > expires.saturating_sub(issued) / 2
+    })
+}
+
+pub(super) fn write(token: &str, dates: Dates) -> Value {
+    json!({"token": token, "issued": dates.issued, "expires": dates.expires})
+}
+
+/// `None` for what cannot be read.
+pub(super) fn read(stored: &Value) -> Option<(String, Dates)> {
+    let date = |name: &str| stored.get(name).and_then(Value::as_i64);
+    let token = stored.get("token").and_then(Value::as_str)?;
+    Some((token.to_owned(), Dates { issued: date("issued")?, expires: date("expires")? }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: i64 = 3600;
+
+    fn jwt(claims: &Value) -> String {
+        let text = Bytes(claims.to_string().into_bytes()).to_base64();
+        format!("e30.{}.c2ln", text.trim_end_matches('=').replace('+', "-").replace('/', "_"))
+    }
+
+    #[test]
+    fn a_token_is_good_for_as_long_as_it_says_itself() {
+        let life = Duration::from_secs(3607);
+        let token = jwt(&json!({"iat": 100, "exp": 100 + 365 * 24 * HOUR, "sub": "é?>~"}));
+        assert_eq!(Dates::of(&token, 7, life), Dates { issued: 100, expires: 100 + 365 * 24 * HOUR });
+        for token in ["opaque", "a.b.c", "", &jwt(&json!({"iat": 100})), &jwt(&json!("exp"))] {
+            assert_eq!(Dates::of(token, 7, life), Dates { issued: 7, expires: 7 + 3607 }, "{token}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_written_again_when_half_of_its_time_is_over_and_not_too_often() {
+        let long = Dates { issued: 0, expires: 100 * HOUR };
+        let short = Dates { issued: 0, expires: HOUR };
+        for (kept, now, expected) in [
+            (None, 0, true),
+            (Some(long), 49 * HOUR, false),
+            (Some(long), 51 * HOUR, true),
+            (Some(short), HOUR, false),
+            (Some(short), 6 * HOUR, true),
+            // A clock that was set back.
+            (Some(short), -HOUR, false),
+        ] {
+            assert_eq!(is_worth_keeping(kept, now), expected, "{kept:?} at {now}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let dates = Dates { issued: 1, expires: 2 };
+        assert_eq!(read(&write("t", dates)), Some(("t".to_owned(), dates)));
+        assert_eq!(read(&json!({"token": "t"})), None);
+        assert!(dates.is_over(2) && !dates.is_over(1));
+    }
+}

@@ -1,0 +1,64 @@
+//! The few things that the store does to files, each of which may be the last one before the power goes.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::PathBuf;
+
+/// One folder. What has been appended or renamed may be lost until it was synced; all of these block.
+pub(super) trait Files: Send {
+    /// All of a file, unless it has more than `limit` bytes; nothing of one that is not there.
+    fn read(&mut self, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>>;
+    /// All of it, in the place of what was there, if anything.
+    fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<()>;
+    /// At its end.
+    fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()>;
+    fn sync(&mut self, name: &str) -> io::Result<()>;
+    /// In the place of what has the other name, if anything.
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
+    /// Names last after this.
+    fn sync_folder(&mut self) -> io::Result<()>;
+}
+
+/// Files below a folder that is this user's alone.
+#[derive(Debug)]
+pub(super) struct Folder(pub(super) PathBuf);
+
+impl Files for Folder {
+    fn read(&mut self, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
+        let file = match File::open(self.0.join(name)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut bytes = Vec::new();
+        file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+        if u64::try_from(bytes.len()).is_ok_and(|length| length > limit) {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {limit} bytes")));
+        }
+        Ok(Some(bytes))
+    }
+
+    fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.0)?;
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(self.0.join(name))?;
+        file.write_all(bytes)
+    }
+
+    fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        OpenOptions::new().append(true).open(self.0.join(name))?.write_all(bytes)
+    }
+
+    fn sync(&mut self, name: &str) -> io::Result<()> {
+        File::open(self.0.join(name))?.sync_data()
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.0.join(from), self.0.join(to))
+    }
+
+    fn sync_folder(&mut self) -> io::Result<()> {
+        File::open(&self.0)?.sync_all()
+    }
+}

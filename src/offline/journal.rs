@@ -1,0 +1,335 @@
+//! The journal: records, one after the other, in one file; written anew when half of it is of no use any more.
+//!
+//! At every moment, also when the power goes, the file on the disk has the old state or the new one of each record: what
+//! is appended counts line by line, and a file that is written anew takes the other's place when it is whole.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use super::files::Files;
+use super::record::{BadRecord, Record, Said, lines};
+use super::seal::Seal;
+
+/// What is to be remembered of each name; `None`: nothing any more.
+pub(super) type Batch = BTreeMap<String, Option<Vec<u8>>>;
+
+pub(super) struct Journal {
+    files: Box<dyn Files>,
+    seal: Seal,
+    known: BTreeMap<Box<str>, Known>,
+    /// Of the file.
+    length: u64,
+    /// Of the lines in it that count.
+    live: u64,
+    /// It is not known how the file ends: it is written anew before anything is added.
+    is_in_doubt: bool,
+}
+
+/// What stands in the file under a name.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// `None` for what could not be opened.
+    digest: Option<u64>,
+    length: u64,
+}
+
+/// What was found in the file.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) contents: BTreeMap<String, Vec<u8>>,
+    pub(super) faults: Faults,
+}
+
+/// What was wrong with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Faults {
+    pub(super) damaged: u64,
+    pub(super) other_format: u64,
+    /// Sealed with another key, or there is no key now. They stay as they are.
+    pub(super) unopened: u64,
+}
+
+/// What was done for a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Committed {
+    /// Written.
+    pub(super) bytes: u64,
+    /// Records that would have made it larger than it may be.
+    pub(super) left_out: u64,
+    /// Lines that were damaged since the last time.
+    pub(super) damaged: u64,
+}
+
+pub(super) const JOURNAL: &str = "journal";
+/// On its way to become the journal.
+pub(super) const NEXT: &str = "journal.new";
+/// With lines that cannot be used; the newest and the one before.
+pub(super) const ASIDE: [&str; 2] = ["journal.set-aside-1", "journal.set-aside-2"];
+
+/// Lines that count, together.
+const MOST: u64 = 8 << 20;
+/// Lines that do not count any more stay until they are more than those that do, and than this.
+const SPARE: u64 = 256 << 10;
+/// A file that is larger is not this program's.
+const LARGEST: u64 = 2 * MOST + SPARE + MOST;
+
+impl Journal {
+    /// Reads what there is. Lines that cannot be used are set aside, and the rest is used. Blocks.
+    pub(super) fn open(files: Box<dyn Files>, seal: Seal) -> (Self, io::Result<Found>) {
+        let known = BTreeMap::new();
+        let mut journal = Self { files, seal, known, length: 0, live: 0, is_in_doubt: true };
+        let found = journal.take_in();
+        (journal, found)
+    }
+
+    fn take_in(&mut self) -> io::Result<Found> {
+        let bytes = self.current()?;
+        let mut found = Found::default();
+        let whole = Lines::read(&bytes);
+        found.faults.damaged = whole.damaged;
+        found.faults.other_format = whole.other_format;
+        for (name, line) in &whole.live {
+            let content = match line.said {
+                Said::Content(content) => Some(content.to_vec()),
+                Said::Sealed(sealed) => self.seal.open(name, sealed),
+                Said::Gone => continue,
+            };
+            let digest = content.as_deref().map(digest);
+            self.known.insert((*name).into(), Known { digest, length: length_of(line.bytes) + 1 });
+            match content {
+                Some(content) => drop(found.contents.insert((*name).to_owned(), content)),
+                None => found.faults.unopened += 1,
+            }
+        }
+        self.length = length_of(&bytes);
+        self.live = self.known.values().map(|known| known.length).sum();
+        self.is_in_doubt = whole.is_torn;
+        if whole.has_bad_lines() {
+            // What cannot be set aside now is tried again with the next batch.
+            self.is_in_doubt = true;
+            drop(self.rewrite(&[]));
+        }
+        Ok(found)
+    }
+
+    /// Remembers a batch, durably when it returns. What is remembered already is not written. Blocks.
+    ///
+    /// After an error the batch may be there or not, each of its records for itself; it can be given again.
+    pub(super) fn commit(&mut self, batch: &Batch) -> io::Result<Committed> {
+        let mut done = Committed::default();
+        let mut news = Vec::new();
+        let mut live = self.live;
+        for (name, content) in batch {
+            let known = self.known.get(name.as_str()).copied();
+            let Some(one) = self.news_of(name, content.as_deref(), known) else { continue };
+            let after = live.saturating_sub(known.map_or(0, |known| known.length)) + one.live_length();
+            if after > MOST && after > live {
+                done.left_out += 1;
+                continue;
+            }
+            live = after;
+            news.push(one);
+        }
+        if news.is_empty() {
+            return Ok(done);
+        }
+        let more: u64 = news.iter().map(|one| length_of(&one.line)).sum();
+        let spare = (self.length + more).saturating_sub(live);
+        if self.is_in_doubt || self.length == 0 || spare > live.max(SPARE) {
+            let (bytes, damaged) = self.rewrite(&news)?;
+            return Ok(Committed { bytes, damaged, ..done });
+        }
+        let bytes = news.iter().flat_map(|one| &one.line).copied().collect::<Vec<u8>>();
+        self.is_in_doubt = true;
+        self.files.append(JOURNAL, &bytes)?;
+        self.files.sync(JOURNAL)?;
+        self.is_in_doubt = false;
+        self.length += more;
+        self.note(&news);
+        Ok(Committed { bytes: more, ..done })
+    }
+
+    /// `None` if it is known already, or may not be written.
+    fn news_of(&self, name: &str, content: Option<&[u8]>, known: Option<Known>) -> Option<News> {
+        let digest = content.map(digest);
+        let mut line = Vec::new();
+        match content {
+            None => {
+                known?;
+                Record { name, said: Said::Gone }.write(&mut line);
+            }
+            Some(_) if known.is_some_and(|known| known.digest == digest) => return None,
+            Some(content) if is_secret(name) => match &self.seal {
+                Seal::Memory => return None,
+                Seal::Plain => Record { name, said: Said::Content(content) }.write(&mut line),
+                Seal::Key(key) => {
+                    let sealed = key.seal(name, content)?;
+                    Record { name, said: Said::Sealed(sealed.as_bytes()) }.write(&mut line);
+                }
+            },
+            Some(content) => Record { name, said: Said::Content(content) }.write(&mut line),
+        }
+        Some(News { name: name.into(), digest, is_there: content.is_some(), line })
+    }
+
+    fn note(&mut self, news: &[News]) {
+        for one in news {
+            let old = match one.is_there {
+                true => {
+                    let known = Known { digest: one.digest, length: length_of(&one.line) };
+                    self.live += known.length;
+                    self.known.insert(one.name.clone(), known)
+                }
+                false => self.known.remove(&one.name),
+            };
+            self.live = self.live.saturating_sub(old.map_or(0, |old| old.length));
+        }
+    }
+
+    /// Writes the file anew, with this news and without what does not count any more. Gives its length, and how many
+    /// lines were found damaged.
+    fn rewrite(&mut self, news: &[News]) -> io::Result<(u64, u64)> {
+        let old = self.current()?;
+        let whole = Lines::read(&old);
+        let mut bytes = Vec::new();
+        let mut kept = BTreeMap::new();
+        let is_news = |name: &str| news.iter().any(|one| &*one.name == name);
+        for (name, line) in &whole.live {
+            if line.said == Said::Gone || is_news(name) {
+                continue;
+            }
+            bytes.extend_from_slice(line.bytes);
+            bytes.push(b'\n');
+            let digest = self.known.get(*name).and_then(|known| known.digest);
+            kept.insert(Box::from(*name), Known { digest, length: length_of(line.bytes) + 1 });
+        }
+        news.iter().filter(|one| one.is_there).for_each(|one| bytes.extend_from_slice(&one.line));
+        self.is_in_doubt = true;
+        self.files.write(NEXT, &bytes)?;
+        self.files.sync(NEXT)?;
+        if whole.has_bad_lines() {
+            // Two are kept: the disk is not filled with what nobody reads.
+            let [newest, before] = ASIDE;
+            match self.files.rename(newest, before) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            self.files.rename(JOURNAL, newest)?;
+        }
+        self.files.rename(NEXT, JOURNAL)?;
+        self.files.sync_folder()?;
+        self.is_in_doubt = false;
+        self.live = kept.values().map(|known| known.length).sum();
+        self.known = kept;
+        self.note(news);
+        self.length = length_of(&bytes);
+        Ok((self.length, whole.damaged + whole.other_format))
+    }
+
+    /// The bytes of the journal. One that was on its way when the former had been set aside takes its place.
+    fn current(&mut self) -> io::Result<Vec<u8>> {
+        match self.files.read(JOURNAL, LARGEST) {
+            Ok(Some(bytes)) => return Ok(bytes),
+            Ok(None) => {}
+            // Nothing in it can be believed.
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                let [newest, _] = ASIDE;
+                self.files.rename(JOURNAL, newest)?;
+                self.files.sync_folder()?;
+                return Ok(Vec::new());
+            }
+            Err(error) => return Err(error),
+        }
+        let Some(bytes) = self.files.read(NEXT, LARGEST)? else { return Ok(Vec::new()) };
+        self.files.rename(NEXT, JOURNAL)?;
+        self.files.sync_folder()?;
+        Ok(bytes)
+    }
+
+    pub(super) fn records(&self) -> usize {
+        self.known.len()
+    }
+
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+}
+
+/// A record that is to be written.
+struct News {
+    name: Box<str>,
+    digest: Option<u64>,
+    is_there: bool,
+    line: Vec<u8>,
+}
+
+impl News {
+    fn live_length(&self) -> u64 {
+        if self.is_there { length_of(&self.line) } else { 0 }
+    }
+}
+
+/// The last record of each name in a file.
+#[derive(Default)]
+struct Lines<'a> {
+    live: BTreeMap<&'a str, Line<'a>>,
+    damaged: u64,
+    other_format: u64,
+    /// It ends in the midst of a line, as a power cut leaves it: that was never said to be there.
+    is_torn: bool,
+}
+
+struct Line<'a> {
+    said: Said<'a>,
+    bytes: &'a [u8],
+}
+
+impl<'a> Lines<'a> {
+    fn read(bytes: &'a [u8]) -> Self {
+        let (whole, rest) = lines(bytes);
+        let mut read = Self { is_torn: !rest.is_empty(), ..Self::default() };
+        for bytes in whole {
+            match Record::read(bytes) {
+                Ok(Record { name, said }) => drop(read.live.insert(name, Line { said, bytes })),
+                Err(BadRecord::Damaged) => read.damaged += 1,
+                Err(BadRecord::OtherFormat) => read.other_format += 1,
+            }
+        }
+        read
+    }
+
+    fn has_bad_lines(&self) -> bool {
+        self.damaged + self.other_format > 0
+    }
+}
+
+/// What is written sealed, or not at all unless the owner asks for it.
+pub(super) fn is_secret(name: &str) -> bool {
+    ["secret/", "token/"].iter().any(|kind| name.starts_with(kind))
+}
+
+fn length_of(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+}
+
+const VERSION: &[u8] = b"\"resourceVersion\":\"";
+
+/// Tells contents apart. Versions are left out: an object that is as it was is not written for another version, as those
+/// have that somebody renews for a lock. In a text within JSON the quotes are escaped, so that it is found in none.
+fn digest(content: &[u8]) -> u64 {
+    let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+    let mut rest = content;
+    while let Some(at) = rest.windows(VERSION.len()).position(|window| window == VERSION) {
+        let (before, from) = rest.split_at_checked(at + VERSION.len()).unwrap_or((rest, &[]));
+        context.update(before);
+        let end = from.iter().position(|byte| *byte == b'"').unwrap_or(from.len());
+        rest = from.get(end..).unwrap_or_default();
+    }
+    context.update(rest);
+    let digest = context.finish();
+    let first = digest.as_ref().first_chunk::<8>().copied().unwrap_or_default();
+    u64::from_be_bytes(first)
+}
+
+#[cfg(test)]
+mod tests;

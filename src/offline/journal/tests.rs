@@ -1,0 +1,469 @@
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use super::*;
+use crate::offline::seal::{Key, SHORTEST};
+
+/// Files in memory that forget what was not synced when the power goes, in the middle of any operation.
+#[derive(Clone, Default)]
+struct Memory(Arc<Mutex<Disk>>);
+
+#[derive(Clone, Default)]
+struct Disk {
+    /// As a process sees them.
+    seen: BTreeMap<String, Vec<u8>>,
+    /// Contents that were synced, by the name that the file had then or has been given since.
+    durable: BTreeMap<String, Vec<u8>>,
+    /// Names that were changed since the folder was synced, with what they stood for before.
+    unsure: Vec<Step>,
+    /// Operations until the power goes; `None`: it stays.
+    left: Option<usize>,
+    operations: usize,
+}
+
+/// One name becomes another.
+type Step = (String, String);
+
+impl Disk {
+    fn begin(&mut self) -> io::Result<()> {
+        self.operations += 1;
+        match &mut self.left {
+            Some(0) => Err(io::Error::other("no power")),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Memory {
+    /// Every state that the disk may have after the power went: any number of the steps on names that were not synced, and
+    /// any part of the bytes that were not.
+    fn after_power_cut(&self) -> Vec<Self> {
+        let disk = self.0.lock().unwrap();
+        let mut states = Vec::new();
+        for steps in 0..=disk.unsure.len() {
+            let mut files = disk.durable.clone();
+            for step in &disk.unsure[..steps] {
+                apply(&mut files, step);
+            }
+            states.push(files.clone());
+            // Bytes of files whose content was not synced: the start of them, as zeros, or all.
+            for (name, seen) in &disk.seen {
+                let durable = files.get(name).map_or(0, Vec::len);
+                if seen.len() <= durable || !seen.starts_with(files.get(name).map_or(&[][..], |bytes| bytes)) {
+                    continue;
+                }
+                for cut in [1, (seen.len() - durable) / 2, seen.len() - durable - 1, seen.len() - durable] {
+                    let mut more = files.clone();
+                    more.insert(name.clone(), seen[..durable + cut].to_vec());
+                    states.push(more);
+                    let mut zeros = files.clone();
+                    zeros.insert(name.clone(), [&seen[..durable], &vec![0; cut][..]].concat());
+                    states.push(zeros);
+                }
+            }
+        }
+        let disk = |files: BTreeMap<String, Vec<u8>>| Disk { seen: files.clone(), durable: files, ..Disk::default() };
+        states.into_iter().map(|files| Self(Arc::new(Mutex::new(disk(files))))).collect()
+    }
+
+    fn cut_after(&self, operations: usize) {
+        self.0.lock().unwrap().left = Some(operations);
+    }
+
+    fn operations(&self) -> usize {
+        self.0.lock().unwrap().operations
+    }
+
+    fn copy(&self) -> Self {
+        Self(Arc::new(Mutex::new(self.0.lock().unwrap().clone())))
+    }
+
+    fn file(&self, name: &str) -> Option<Vec<u8>> {
+        self.0.lock().unwrap().seen.get(name).cloned()
+    }
+
+    fn with(name: &str, bytes: Vec<u8>) -> Self {
+        let memory = Self::default();
+        memory.0.lock().unwrap().seen.insert(name.to_owned(), bytes.clone());
+        memory.0.lock().unwrap().durable.insert(name.to_owned(), bytes);
+        memory
+    }
+}
+
+fn apply(files: &mut BTreeMap<String, Vec<u8>>, (from, to): &Step) {
+    if let Some(bytes) = files.remove(from) {
+        files.insert(to.clone(), bytes);
+    }
+}
+
+impl Files for Memory {
+    fn read(&mut self, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
+        let bytes = self.file(name);
+        match bytes {
+            Some(bytes) if length_of(&bytes) > limit => Err(io::ErrorKind::FileTooLarge.into()),
+            bytes => Ok(bytes),
+        }
+    }
+
+    fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let mut disk = self.0.lock().unwrap();
+        disk.begin()?;
+        // What was there may be gone at once, and what comes be there later.
+        disk.durable.remove(name);
+        disk.seen.insert(name.to_owned(), bytes.to_vec());
+        Ok(())
+    }
+
+    fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let mut disk = self.0.lock().unwrap();
+        if let Err(error) = disk.begin() {
+            // Part of it is written all the same.
+            let part = &bytes[..bytes.len() / 2];
+            disk.seen.entry(name.to_owned()).or_default().extend_from_slice(part);
+            return Err(error);
+        }
+        disk.seen.entry(name.to_owned()).or_default().extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync(&mut self, name: &str) -> io::Result<()> {
+        let mut disk = self.0.lock().unwrap();
+        disk.begin()?;
+        let bytes = disk.seen.get(name).cloned().unwrap_or_default();
+        disk.durable.insert(name.to_owned(), bytes);
+        Ok(())
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        let mut disk = self.0.lock().unwrap();
+        disk.begin()?;
+        if !disk.seen.contains_key(from) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let step = (from.to_owned(), to.to_owned());
+        apply(&mut disk.seen, &step);
+        disk.unsure.push(step);
+        Ok(())
+    }
+
+    fn sync_folder(&mut self) -> io::Result<()> {
+        let mut disk = self.0.lock().unwrap();
+        disk.begin()?;
+        let steps = std::mem::take(&mut disk.unsure);
+        for step in &steps {
+            apply(&mut disk.durable, step);
+        }
+        Ok(())
+    }
+}
+
+fn key() -> Seal {
+    Seal::Key(Key::derive(&[7; SHORTEST]).unwrap())
+}
+
+fn open(files: &Memory) -> (Journal, Found) {
+    let (journal, found) = Journal::open(Box::new(files.clone()), key());
+    (journal, found.unwrap())
+}
+
+fn batch(changes: &[(&str, Option<&str>)]) -> Batch {
+    let owned =
+        |(name, content): &(&str, Option<&str>)| ((*name).to_owned(), content.map(|text| text.as_bytes().to_vec()));
+    changes.iter().map(owned).collect()
+}
+
+fn contents(files: &Memory) -> BTreeMap<String, String> {
+    let found = open(&files.copy()).1;
+    found.contents.into_iter().map(|(name, bytes)| (name, String::from_utf8(bytes).unwrap())).collect()
+}
+
+fn said(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+}
+
+#[test]
+fn what_was_last_said_of_each_name_is_found_again() {
+    let files = Memory::default();
+    let (mut journal, found) = open(&files);
+    assert!(found.contents.is_empty());
+    journal.commit(&batch(&[("pod/a", Some("1")), ("secret/s", Some("2"))])).unwrap();
+    journal.commit(&batch(&[("pod/a", Some("3")), ("pod/b", Some("4"))])).unwrap();
+    journal.commit(&batch(&[("pod/b", None)])).unwrap();
+    assert_eq!(contents(&files), said(&[("pod/a", "3"), ("secret/s", "2")]));
+    assert_eq!((journal.records(), journal.length()), (2, length_of(&files.file(JOURNAL).unwrap())));
+}
+
+#[test]
+fn what_is_known_already_is_not_written_and_neither_is_another_version_of_it() {
+    let files = Memory::default();
+    let (mut journal, _) = open(&files);
+    let version = |version: &str| format!(r#"{{"metadata":{{"resourceVersion":"{version}"}},"data":"x"}}"#);
+    let written = journal.commit(&batch(&[("configmap/a", Some(&version("1"))), ("secret/s", Some("2"))])).unwrap();
+    assert!(written.bytes > 0);
+    let before = files.operations();
+    for (mut journal, _) in [(journal, Found::default()), open(&files)] {
+        let same = batch(&[("configmap/a", Some(&version("2"))), ("secret/s", Some("2")), ("pod/none", None)]);
+        assert_eq!(journal.commit(&same).unwrap(), Committed::default());
+        assert_eq!(files.operations(), before);
+    }
+}
+
+#[test]
+fn one_batch_costs_one_write_and_one_sync() {
+    let files = Memory::default();
+    let (mut journal, _) = open(&files);
+    journal.commit(&batch(&[("pod/a", Some("1"))])).unwrap();
+    let before = files.operations();
+    journal.commit(&batch(&[("pod/a", Some("2")), ("pod/b", Some("2")), ("pod/c", Some("2"))])).unwrap();
+    assert_eq!(files.operations() - before, 2);
+}
+
+#[test]
+fn the_file_stays_within_twice_of_what_counts_and_a_bit() {
+    let files = Memory::default();
+    let (mut journal, _) = open(&files);
+    let text = "x".repeat(4000);
+    let mut written = 0;
+    let rounds = 500;
+    for round in 0..rounds {
+        let content = format!("\"{round}{text}\"");
+        written += journal.commit(&batch(&[("pod/a", Some(&content))])).unwrap().bytes;
+        assert!(journal.length() <= SPARE + 3 * 5000, "{}", journal.length());
+    }
+    assert!(written < rounds * 5000, "{written} bytes for {rounds} changes of some 4000");
+    assert_eq!(contents(&files).len(), 1);
+}
+
+#[test]
+fn what_would_make_it_too_large_is_left_out_and_what_stood_there_stays() {
+    let files = Memory::default();
+    let (mut journal, _) = open(&files);
+    let large = format!("\"{}\"", "x".repeat(usize::try_from(MOST).unwrap()));
+    journal.commit(&batch(&[("pod/a", Some("1"))])).unwrap();
+    let done = journal.commit(&batch(&[("pod/a", Some(&large)), ("pod/b", Some("2"))])).unwrap();
+    assert_eq!(done.left_out, 1);
+    assert_eq!(contents(&files), said(&[("pod/a", "1"), ("pod/b", "2")]));
+}
+
+/// Both ways to write: at the end of the file, and the file anew.
+fn before_each_way() -> [(&'static str, Memory); 3] {
+    let files = Memory::default();
+    let (mut journal, _) = open(&files);
+    journal.commit(&batch(&[("pod/a", Some("old")), ("pod/b", Some("old")), ("pod/c", Some("old"))])).unwrap();
+    let torn = files.copy();
+    torn.clone().append(JOURNAL, b"{\"crc\":\"").unwrap();
+    torn.clone().sync(JOURNAL).unwrap();
+    let bad = files.copy();
+    bad.clone().append(JOURNAL, b"{}\n").unwrap();
+    bad.clone().sync(JOURNAL).unwrap();
+    [("appended", files), ("after half a line", torn), ("after a bad line", bad)]
+}
+
+#[test]
+fn whenever_the_power_goes_each_record_is_the_old_one_or_the_new_one() {
+    let old = said(&[("pod/a", "old"), ("pod/b", "old"), ("pod/c", "old")]);
+    let change = batch(&[("pod/a", Some("new")), ("pod/b", None), ("pod/d", Some("new"))]);
+    for (way, files) in before_each_way() {
+        let mut cuts = 0;
+        loop {
+            let files = files.copy();
+            files.cut_after(cuts);
+            let (mut journal, found) = Journal::open(Box::new(files.clone()), key());
+            let is_done = found.is_ok() && journal.commit(&change).is_ok();
+            let states = files.after_power_cut();
+            assert!(!states.is_empty());
+            for state in states {
+                let found = contents(&state);
+                let what = format!("{way}, cut after {cuts} operations: {found:?}");
+                let is = |name: &str| found.get(name).map(String::as_str);
+                assert_eq!(is("pod/c"), Some("old"), "{what}");
+                assert!([Some("old"), Some("new")].contains(&is("pod/a")), "{what}");
+                assert!([Some("old"), None].contains(&is("pod/b")), "{what}");
+                assert!([Some("new"), None].contains(&is("pod/d")), "{what}");
+                if is_done {
+                    assert_eq!((is("pod/a"), is("pod/b"), is("pod/d")), (Some("new"), None, Some("new")), "{what}");
+                }
+                // And the next start writes on from there.
+                let (mut journal, _) = open(&state);
+                journal.commit(&change).unwrap();
+                assert_eq!(contents(&state), said(&[("pod/a", "new"), ("pod/c", "old"), ("pod/d", "new")]), "{what}");
+            }
+            if is_done {
+                break;
+            }
+            cuts += 1;
+        }
+        assert!(cuts >= 2, "{way}: {cuts}");
+        assert_eq!(contents(&files), old);
+    }
+}
+
+#[test]
+fn after_a_write_that_failed_the_batch_can_be_given_again() {
+    for cuts in 0..2 {
+        let (_, files) = before_each_way().into_iter().next().unwrap();
+        let (mut journal, _) = open(&files);
+        files.cut_after(cuts);
+        let change = batch(&[("pod/a", Some("new"))]);
+        journal.commit(&change).unwrap_err();
+        files.0.lock().unwrap().left = None;
+        journal.commit(&change).unwrap();
+        assert_eq!(contents(&files), said(&[("pod/a", "new"), ("pod/b", "old"), ("pod/c", "old")]));
+    }
+}
+
+#[test]
+fn a_bit_that_turns_anywhere_costs_one_record_at_most_or_two_and_is_kept_aside() {
+    let (_, files) = before_each_way().into_iter().next().unwrap();
+    let bytes = files.file(JOURNAL).unwrap();
+    for bit in 0..bytes.len() * 8 {
+        let mut bad = bytes.clone();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        let files = Memory::with(JOURNAL, bad.clone());
+        let (journal, found) = open(&files);
+        // The end of a line makes one line of two, and the end of the last one half a line.
+        assert!(found.contents.len() >= 1, "bit {bit}");
+        assert!(found.contents.values().all(|content| content == b"old"), "bit {bit}");
+        assert!(found.faults.damaged + u64::from(found.contents.len() < 3) >= 1, "bit {bit}: {:?}", found.faults);
+        if found.faults.damaged > 0 {
+            assert_eq!(files.file(ASIDE[0]), Some(bad), "bit {bit}");
+            assert_eq!(open(&files).1.faults, Faults::default(), "it is told once");
+        }
+        assert_eq!(journal.records(), found.contents.len());
+    }
+}
+
+#[test]
+fn a_file_that_was_cut_anywhere_has_what_was_written_before() {
+    let (_, files) = before_each_way().into_iter().next().unwrap();
+    let bytes = files.file(JOURNAL).unwrap();
+    for end in 0..bytes.len() {
+        let files = Memory::with(JOURNAL, bytes[..end].to_vec());
+        let lines = bytes[..end].iter().filter(|byte| **byte == b'\n').count();
+        let (mut journal, found) = open(&files);
+        assert_eq!((found.contents.len(), found.faults), (lines, Faults::default()), "cut at {end}");
+        journal.commit(&batch(&[("pod/new", Some("1"))])).unwrap();
+        assert_eq!(contents(&files).len(), lines + 1);
+    }
+}
+
+#[test]
+fn what_another_version_wrote_is_set_aside_and_no_more_than_two_files_of_it() {
+    let (_, files) = before_each_way().into_iter().next().unwrap();
+    let later = b"{\"crc\":\"4d3ae2a9\",\"record\":{\"v\":2}}\n";
+    let mut crc = flate2::Crc::new();
+    crc.update(b"{\"v\":2}");
+    let later = String::from_utf8(later.to_vec()).unwrap().replace("4d3ae2a9", &format!("{:08x}", crc.sum()));
+    for _ in 0..4 {
+        files.clone().append(JOURNAL, later.as_bytes()).unwrap();
+        let (_, found) = open(&files);
+        assert_eq!((found.faults.other_format, found.faults.damaged, found.contents.len()), (1, 0, 3));
+        assert_eq!(open(&files).1.faults, Faults::default());
+    }
+    let names: BTreeSet<String> = files.0.lock().unwrap().seen.keys().cloned().collect();
+    assert_eq!(names, [JOURNAL, ASIDE[0], ASIDE[1]].map(str::to_owned).into());
+}
+
+#[test]
+fn a_file_of_any_bytes_stops_nothing() {
+    for bytes in [&b"\0\0\0\0"[..], b"\n\n\n", b"\xff\xfe\n", b"{}\n[]\nnull\n", b"\0\0\n\0"] {
+        let files = Memory::with(JOURNAL, bytes.to_vec());
+        let (mut journal, found) = open(&files);
+        assert!(found.contents.is_empty());
+        journal.commit(&batch(&[("pod/a", Some("1"))])).unwrap();
+        assert_eq!(contents(&files), said(&[("pod/a", "1")]));
+    }
+    let large = usize::try_from(LARGEST).unwrap() + 1;
+    let files = Memory::with(JOURNAL, vec![b'x'; large]);
+    assert!(open(&files).1.contents.is_empty());
+    assert_eq!(files.file(ASIDE[0]).unwrap().len(), large);
+}
+
+#[test]
+fn secrets_are_sealed_or_in_plain_or_not_written_at_all() {
+    let change = batch(&[("secret/s", Some("hidden")), ("token/t", Some("hidden")), ("pod/a", Some("seen"))]);
+    for (seal, is_written, is_plain) in [(key(), true, false), (Seal::Plain, true, true), (Seal::Memory, false, false)]
+    {
+        let files = Memory::default();
+        let (mut journal, _) = Journal::open(Box::new(files.clone()), seal);
+        journal.commit(&change).unwrap();
+        let text = String::from_utf8(files.file(JOURNAL).unwrap()).unwrap();
+        assert_eq!((text.contains("hidden"), journal.records()), (is_plain, if is_written { 3 } else { 1 }), "{text}");
+        assert!(text.contains("seen"));
+    }
+}
+
+#[test]
+fn what_cannot_be_opened_now_stays_until_something_newer_comes() {
+    let files = Memory::default();
+    let (mut journal, _) = open(&files);
+    journal.commit(&batch(&[("secret/s", Some("hidden")), ("secret/t", Some("hidden"))])).unwrap();
+    for seal in [Seal::Memory, Seal::Plain, Seal::Key(Key::derive(&[8; SHORTEST]).unwrap())] {
+        let (_, found) = Journal::open(Box::new(files.clone()), seal);
+        let found = found.unwrap();
+        assert_eq!((found.contents.len(), found.faults.unopened, found.faults.damaged), (0, 2, 0));
+    }
+    let (mut journal, _) = Journal::open(Box::new(files.clone()), Seal::Key(Key::derive(&[8; SHORTEST]).unwrap()));
+    journal.commit(&batch(&[("secret/s", Some("newer"))])).unwrap();
+    assert_eq!(contents(&files), said(&[("secret/t", "hidden")]));
+}
+
+/// Names the folder that the process under test writes to, in its environment.
+const PLACE: &str = "CORACLE_STORE_UNDER_TEST";
+
+/// Counts up in two records of one batch, and says so, until it is killed.
+fn write_for_ever(folder: std::path::PathBuf) {
+    let (mut journal, found) = Journal::open(Box::new(crate::offline::files::Folder(folder)), key());
+    let mut count = count_in(&found.unwrap(), "pod/a").unwrap_or(0);
+    let filler = "x".repeat(4000);
+    loop {
+        count += 1;
+        let content = format!("\"{count} {filler}\"");
+        journal.commit(&batch(&[("pod/a", Some(&content)), ("secret/s", Some(&content))])).unwrap();
+        println!("\nwrote {count}");
+    }
+}
+
+fn count_in(found: &Found, name: &str) -> Option<u64> {
+    let text = String::from_utf8(found.contents.get(name)?.clone()).unwrap();
+    text.trim_start_matches('"').split(' ').next()?.parse().ok()
+}
+
+#[test]
+fn a_process_that_is_killed_while_it_writes_leaves_what_it_has_written() {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Command, Stdio};
+
+    if let Some(folder) = std::env::var_os(PLACE) {
+        write_for_ever(folder.into());
+    }
+    let folder = std::env::temp_dir().join(format!("coracle-killed-{}", std::process::id()));
+    let name = "offline::journal::tests::a_process_that_is_killed_while_it_writes_leaves_what_it_has_written";
+    let mut commits = 0;
+    for round in 0..40_u64 {
+        let mut writer = Command::new(std::env::current_exe().unwrap());
+        writer.args(["--exact", name, "--nocapture"]).env(PLACE, &folder).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut writer = writer.spawn().unwrap();
+        let mut said = BufReader::new(writer.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let count = |line: &String| line.strip_prefix("wrote ").and_then(|count| count.parse::<u64>().ok());
+        let first = said.by_ref().find_map(|line| count(&line)).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(round % 13));
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        let last = said.filter_map(|line| count(&line)).last().unwrap_or(first);
+        let (_, found) = Journal::open(Box::new(crate::offline::files::Folder(folder.clone())), key());
+        let found = found.unwrap();
+        assert_eq!(found.faults, Faults::default(), "round {round}");
+        for name in ["pod/a", "secret/s"] {
+            let count = count_in(&found, name).unwrap();
+            assert!(count == last || count == last + 1, "round {round}: {name} is {count} after {last}");
+        }
+        commits = last;
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(commits > 40, "{commits}");
+}

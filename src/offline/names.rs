@@ -1,0 +1,181 @@
+//! What a record is called, and what is kept of an object. Pure.
+
+use serde_json::{Value, json};
+
+use super::record::name;
+use crate::api::{Pod, decode, encode};
+use crate::objects::{BundleKey, TokenKey, Topic};
+use crate::pods::NodeTerms;
+
+/// All names of pods begin so.
+pub(super) const PODS: &str = "pod/";
+/// The node as the cluster has it.
+pub(super) const NODE: &str = "node";
+
+/// Whose word the store has.
+pub(super) const CLUSTER: &str = "cluster";
+
+/// One pod: two of a name may be there at once, while the first is ending.
+pub(super) fn of_pod(pod: &Pod) -> String {
+    let metadata = &pod.metadata;
+    name(&["pod", &metadata.namespace, &metadata.name, metadata.uid.as_str()])
+}
+
+/// What pods need, by what it is and its own name.
+pub(super) fn of_topic(topic: &Topic) -> String {
+    match topic {
+        Topic::Object(key) => name(&[key.kind.resource(), &key.namespace, &key.name]),
+        Topic::Services(namespace) => name(&["services", namespace]),
+        Topic::ApiServerService => name(&["service", "default", "kubernetes"]),
+        Topic::Token(TokenKey { pod, namespace, service_account, audience, seconds, .. }) => {
+            name(&["token", namespace, service_account, pod.as_str(), audience, &seconds.to_string()])
+        }
+        Topic::Claim { namespace, name: claim } => name(&["claim", namespace, claim]),
+        Topic::RuntimeClass(class) => name(&["runtimeclass", class]),
+        Topic::TrustBundles(BundleKey::Named(bundle)) => name(&["trustbundle", bundle]),
+        Topic::TrustBundles(BundleKey::Signed(signer)) => name(&["trustbundles", signer]),
+    }
+}
+
+/// The object without what only the API server needs: half of it is the record of who wrote which field.
+pub(crate) fn without_managed_fields(mut object: Value) -> Value {
+    if let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    object
+}
+
+/// What pods use of an object that is no pod.
+pub(crate) fn used_part(object: &Value) -> Value {
+    let mut kept = without_managed_fields(object.clone());
+    if let Some(fields) = kept.as_object_mut() {
+        fields.remove("status");
+        if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("annotations");
+            metadata.remove("ownerReferences");
+        }
+    }
+    kept
+}
+
+/// The cluster that the store is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cluster {
+    /// The digests of the certificates that were believed of its server.
+    pub(super) authorities: Vec<String>,
+    /// The uid that the node has in it.
+    pub(super) node: String,
+}
+
+impl Cluster {
+    /// Whether a server that these vouch for is of the same cluster. Where nobody has to vouch for a server, it cannot be
+    /// told from another one.
+    pub(super) fn is_vouched_for_by(&self, authorities: &[String]) -> bool {
+        let is_unsure = self.authorities.is_empty() || authorities.is_empty();
+        is_unsure || self.authorities.iter().any(|known| authorities.contains(known))
+    }
+
+    pub(super) fn write(&self) -> Value {
+        json!({"authorities": self.authorities, "node": self.node})
+    }
+
+    /// `None` for what cannot be read.
+    pub(super) fn read(content: &Value) -> Option<Self> {
+        let authorities = content.get("authorities")?.as_array()?;
+        Some(Self {
+            authorities: authorities.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            node: content.get("node")?.as_str()?.to_owned(),
+        })
+    }
+}
+
+pub(super) fn write_terms(terms: &NodeTerms) -> Value {
+    let taints: Vec<Value> = terms.taints.iter().map(|taint| encode(taint)).collect();
+    json!({"uid": terms.uid, "labels": encode(&terms.labels), "taints": taints})
+}
+
+/// `None` for what cannot be read.
+pub(super) fn read_terms(content: Value) -> Option<NodeTerms> {
+    let mut content = content;
+    let mut field = |name: &str| content.get_mut(name).map(Value::take);
+    let Some(Value::String(uid)) = field("uid") else { return None };
+    let labels = decode(field("labels")?).ok()?.value;
+    let taints = decode(field("taints")?).ok()?.value;
+    Some(NodeTerms { uid, labels, taints })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::{ObjectKey, ObjectKind};
+
+    #[test]
+    fn each_topic_has_a_name_of_its_own() {
+        let token = |audience: &str| TokenKey {
+            pod: "u".into(),
+            pod_name: "p".into(),
+            namespace: "ns".into(),
+            service_account: "sa".into(),
+            audience: audience.into(),
+            seconds: 3607,
+        };
+        let object = |kind| Topic::Object(ObjectKey { kind, namespace: "ns".into(), name: "a".into() });
+        for (topic, expected) in [
+            (object(ObjectKind::ConfigMap), "configmap/ns/a"),
+            (object(ObjectKind::Secret), "secret/ns/a"),
+            (Topic::Services("ns".into()), "services/ns"),
+            (Topic::ApiServerService, "service/default/kubernetes"),
+            (Topic::Token(token("")), "token/ns/sa/u//3607"),
+            (Topic::Token(token("a/b")), "token/ns/sa/u/a%2Fb/3607"),
+            (Topic::Claim { namespace: "ns".into(), name: "a".into() }, "claim/ns/a"),
+            (Topic::RuntimeClass("a".into()), "runtimeclass/a"),
+            (Topic::TrustBundles(BundleKey::Named("a".into())), "trustbundle/a"),
+            (Topic::TrustBundles(BundleKey::Signed("x.io/a".into())), "trustbundles/x.io%2Fa"),
+        ] {
+            assert_eq!(of_topic(&topic), expected);
+        }
+    }
+
+    #[test]
+    fn what_only_the_server_needs_is_not_kept() {
+        let object = json!({
+            "metadata": {"name": "a", "resourceVersion": "7", "managedFields": [{}], "annotations": {"k": "v"}},
+            "data": {"k": "v"}, "status": {}
+        });
+        let metadata = json!({"name": "a", "resourceVersion": "7"});
+        assert_eq!(used_part(&object), json!({"metadata": metadata, "data": {"k": "v"}}));
+        let pod = without_managed_fields(object);
+        assert_eq!((&pod["metadata"]["annotations"], &pod["status"]), (&json!({"k": "v"}), &json!({})));
+    }
+
+    #[test]
+    fn a_cluster_is_the_same_while_one_of_its_authorities_is() {
+        let cluster = |authorities: &[&str]| Cluster {
+            authorities: authorities.iter().map(|one| (*one).to_owned()).collect(),
+            node: "n".to_owned(),
+        };
+        for (known, now, expected) in [
+            (&["a"][..], &["a"][..], true),
+            (&["a"], &["b", "a"], true),
+            (&["a"], &["b"], false),
+            (&["a"], &[], true),
+            (&[], &["b"], true),
+        ] {
+            assert_eq!(cluster(known).is_vouched_for_by(&cluster(now).authorities), expected, "{known:?} {now:?}");
+        }
+        assert_eq!(Cluster::read(&cluster(&["a"]).write()), Some(cluster(&["a"])));
+        assert_eq!(Cluster::read(&json!({"authorities": []})), None);
+    }
+
+    #[test]
+    fn the_terms_of_the_node_are_read_as_they_were_written() {
+        let taint = json!({"key": "k", "value": "v", "effect": "NoSchedule"});
+        let content = json!({"uid": "n", "labels": {"a": "b"}, "taints": [taint]});
+        let terms = read_terms(content.clone()).unwrap();
+        assert_eq!((terms.uid.as_str(), terms.labels.get("a").map(String::as_str)), ("n", Some("b")));
+        assert_eq!(write_terms(&terms), content);
+        for bad in [json!(null), json!({"uid": "n"}), json!({"uid": "n", "labels": [], "taints": []})] {
+            assert_eq!(read_terms(bad), None);
+        }
+    }
+}

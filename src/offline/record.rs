@@ -1,0 +1,200 @@
+//! One record of the store: a line of JSON around what is remembered, with its checksum. Pure.
+//!
+//! ```text
+//! {"crc":"89abcdef","record":{"v":1,"name":"configmap/default/settings","content":[...]}}
+//! {"crc":"89abcdef","record":{"v":1,"name":"secret/default/login","sealed":"base64"}}
+//! {"crc":"89abcdef","record":{"v":1,"name":"configmap/default/settings","gone":true}}
+//! ```
+//!
+//! The checksum (CRC-32, as in gzip) is over the bytes of the record as they stand there. Of several records with one
+//! name the last one counts.
+
+use std::fmt;
+
+use flate2::Crc;
+
+/// What a record says of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said<'a> {
+    /// JSON, as it was remembered.
+    Content(&'a [u8]),
+    /// The same, sealed: base64.
+    Sealed(&'a [u8]),
+    /// It is not there any more.
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    pub name: &'a str,
+    pub said: Said<'a>,
+}
+
+/// Why a line is no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadRecord {
+    /// It is not as it was written.
+    Damaged,
+    /// It was written by another version of this program, in a form that this one does not know.
+    OtherFormat,
+}
+
+const HEAD: &[u8] = b"{\"crc\":\"";
+const SUM: usize = 8;
+const BETWEEN: &[u8] = b"\",\"record\":";
+const FORMAT: &[u8] = b"{\"v\":1,\"name\":\"";
+const CONTENT: &[u8] = b"\",\"content\":";
+const SEALED: &[u8] = b"\",\"sealed\":\"";
+const GONE: &[u8] = b"\",\"gone\":true}";
+
+impl<'a> Record<'a> {
+    /// Reads a line without its end.
+    pub fn read(line: &'a [u8]) -> Result<Self, BadRecord> {
+        let body = checked(line).ok_or(BadRecord::Damaged)?;
+        // From here on it is what somebody wrote.
+        let rest = body.strip_prefix(FORMAT).ok_or(BadRecord::OtherFormat)?;
+        let end = rest.iter().position(|byte| *byte == b'"').ok_or(BadRecord::OtherFormat)?;
+        let (name, said) = rest.split_at_checked(end).ok_or(BadRecord::OtherFormat)?;
+        let name = std::str::from_utf8(name).ok().filter(|name| is_plain(name)).ok_or(BadRecord::OtherFormat)?;
+        let said = said_in(said).ok_or(BadRecord::OtherFormat)?;
+        Ok(Self { name, said })
+    }
+
+    /// Adds the line to `out`, with its end. The name must be plain, and content JSON on one line.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let mut body = [FORMAT, self.name.as_bytes()].concat();
+        match self.said {
+            Said::Content(content) => body.extend_from_slice(&[CONTENT, content, b"}"].concat()),
+            Said::Sealed(sealed) => body.extend_from_slice(&[SEALED, sealed, b"\"}"].concat()),
+            Said::Gone => body.extend_from_slice(GONE),
+        }
+        out.extend_from_slice(HEAD);
+        out.extend_from_slice(sum(&body).as_bytes());
+        out.extend_from_slice(BETWEEN);
+        out.extend_from_slice(&body);
+        out.extend_from_slice(b"}\n");
+    }
+}
+
+/// The record's bytes, if they are those that the checksum is of.
+fn checked(line: &[u8]) -> Option<&[u8]> {
+    let rest = line.strip_prefix(HEAD)?;
+    let (found, rest) = rest.split_at_checked(SUM)?;
+    let body = rest.strip_prefix(BETWEEN)?.strip_suffix(b"}")?;
+    (sum(body).as_bytes() == found).then_some(body)
+}
+
+fn said_in(rest: &[u8]) -> Option<Said<'_>> {
+    if let Some(content) = rest.strip_prefix(CONTENT) {
+        return content.strip_suffix(b"}").map(Said::Content);
+    }
+    if let Some(sealed) = rest.strip_prefix(SEALED) {
+        return sealed.strip_suffix(b"\"}").map(Said::Sealed);
+    }
+    (rest == GONE).then_some(Said::Gone)
+}
+
+fn sum(bytes: &[u8]) -> String {
+    let mut crc = Crc::new();
+    crc.update(bytes);
+    format!("{:08x}", crc.sum())
+}
+
+/// A name of parts. What would not stand in JSON or in a part as it is, is written as `%XX`.
+pub(super) fn name(parts: &[&str]) -> String {
+    let mut name = String::new();
+    for (index, part) in parts.iter().enumerate() {
+        if index > 0 {
+            name.push('/');
+        }
+        for byte in part.bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b':' | b'@' => name.push(byte.into()),
+                _ => name.push_str(&format!("%{byte:02X}")),
+            }
+        }
+    }
+    name
+}
+
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\')
+}
+
+/// The lines of a journal, and what stands behind the last whole one: nothing, or what a power cut has left.
+pub fn lines(bytes: &[u8]) -> (impl Iterator<Item = &[u8]>, &[u8]) {
+    let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let (whole, rest) = bytes.split_at_checked(end).unwrap_or((bytes, &[]));
+    (whole.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()), rest)
+}
+
+impl fmt::Display for BadRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Damaged => "it is damaged",
+            Self::OtherFormat => "it is of another version of Coracle",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(name: &str, said: Said<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        Record { name, said }.write(&mut out);
+        out
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_and_is_json() {
+        for said in [Said::Content(b"[{\"a\":\"}\"}]"), Said::Sealed(b"AAAA"), Said::Gone] {
+            let line = written("secret/ns/a", said);
+            let line = line.strip_suffix(b"\n").unwrap();
+            assert_eq!(Record::read(line), Ok(Record { name: "secret/ns/a", said }));
+            let json: serde_json::Value = serde_json::from_slice(line).unwrap();
+            assert_eq!(json["record"]["name"], "secret/ns/a");
+        }
+    }
+
+    #[test]
+    fn a_bit_that_turns_anywhere_is_noticed() {
+        let line = written("pod/ns/a/u", Said::Content(br#"{"kind":"Pod"}"#));
+        let line = line.strip_suffix(b"\n").unwrap();
+        for bit in 0..line.len() * 8 {
+            let mut bad = line.to_vec();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Record::read(&bad), Err(BadRecord::Damaged), "bit {bit}");
+        }
+        for end in 0..line.len() {
+            assert_eq!(Record::read(&line[..end]), Err(BadRecord::Damaged), "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn what_a_later_version_writes_is_known_to_be_that() {
+        for body in [r#"{"v":2,"name":"a","content":1}"#, r#"{"v":1,"name":"a","news":1}"#, r#"{"v":1,"name":"#] {
+            let line = format!("{{\"crc\":\"{}\",\"record\":{body}}}", sum(body.as_bytes()));
+            assert_eq!(Record::read(line.as_bytes()), Err(BadRecord::OtherFormat), "{line}");
+        }
+    }
+
+    #[test]
+    fn names_are_plain_whatever_they_are_made_of() {
+        assert_eq!(name(&["token", "ns", "a/\"b\"", "é"]), "token/ns/a%2F%22b%22/%C3%A9");
+        assert!(is_plain("token/ns/a%2F%22b%22/%C3%A9"));
+        assert!(["", "a\"", "a b", "a\\"].iter().all(|name| !is_plain(name)));
+    }
+
+    #[test]
+    fn only_whole_lines_count() {
+        let split = |bytes: &'static [u8]| {
+            let (lines, rest) = lines(bytes);
+            (lines.collect::<Vec<_>>(), rest)
+        };
+        assert_eq!(split(b"a\n\nb\nc"), (vec![&b"a"[..], b"b"], &b"c"[..]));
+        assert_eq!(split(b"a"), (vec![], &b"a"[..]));
+        assert_eq!(split(b""), (vec![], &b""[..]));
+    }
+}

@@ -1,0 +1,116 @@
+//! Secrets and tokens at rest: sealed with a key of the node's, in plain for who asks for that, or not at all.
+//!
+//! `ChaCha20-Poly1305`, which needs no help from a processor. Each sealing has a nonce of its own from the kernel's
+//! generator: 96 bits, of which the same could be expected again after more writes than any flash takes. The record's
+//! name is authenticated with it, so that no record can be put in the place of another one.
+
+use std::fmt;
+
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::hmac;
+use ring::rand::{SecureRandom as _, SystemRandom};
+
+use crate::api::Bytes;
+
+/// What becomes of secrets and tokens.
+#[derive(Debug)]
+pub(super) enum Seal {
+    Key(Key),
+    /// The owner has asked for it.
+    Plain,
+    /// There is no key: they stay in memory.
+    Memory,
+}
+
+pub(super) struct Key(LessSafeKey);
+
+/// So many bytes a key needs to be one.
+pub(super) const SHORTEST: usize = 32;
+/// What keys are derived for; another form of records would have another one.
+const PURPOSE: &[u8] = b"coracle offline store, format 1";
+
+impl Seal {
+    /// The content; `None` if it was sealed with another key or for another record, or there is no key.
+    pub(super) fn open(&self, name: &str, sealed: &[u8]) -> Option<Vec<u8>> {
+        match self {
+            Self::Key(key) => key.open(name, sealed),
+            Self::Plain | Self::Memory => None,
+        }
+    }
+}
+
+impl Key {
+    /// From what a file or a credential says, whatever that is. `None` if it is too short.
+    pub(super) fn derive(material: &[u8]) -> Option<Self> {
+        if material.len() < SHORTEST {
+            return None;
+        }
+        let secret = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, PURPOSE), material);
+        UnboundKey::new(&CHACHA20_POLY1305, secret.as_ref()).ok().map(|key| Self(LessSafeKey::new(key)))
+    }
+
+    /// Nonce, content, tag in base64; `None` if the kernel gives no random bytes.
+    pub(super) fn seal(&self, name: &str, content: &[u8]) -> Option<String> {
+        let mut nonce = [0; NONCE_LEN];
+        SystemRandom::new().fill(&mut nonce).ok()?;
+        let mut text = content.to_vec();
+        let sealing = Nonce::assume_unique_for_key(nonce);
+        self.0.seal_in_place_append_tag(sealing, Aad::from(name), &mut text).ok()?;
+        Some(Bytes([&nonce[..], &text].concat()).to_base64())
+    }
+
+    fn open(&self, name: &str, sealed: &[u8]) -> Option<Vec<u8>> {
+        let Bytes(sealed) = Bytes::from_base64(std::str::from_utf8(sealed).ok()?)?;
+        let (nonce, text) = sealed.split_first_chunk::<NONCE_LEN>()?;
+        let mut text = text.to_vec();
+        let opening = Nonce::assume_unique_for_key(*nonce);
+        let length = self.0.open_in_place(opening, Aad::from(name), &mut text).ok()?.len();
+        text.truncate(length);
+        Some(text)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(material: u8) -> Key {
+        Key::derive(&[material; SHORTEST]).unwrap()
+    }
+
+    #[test]
+    fn what_is_sealed_is_opened_with_its_key_and_its_name_alone() {
+        let sealed = key(1).seal("secret/ns/a", b"hidden").unwrap();
+        assert_eq!(key(1).open("secret/ns/a", sealed.as_bytes()).as_deref(), Some(&b"hidden"[..]));
+        assert_eq!(key(2).open("secret/ns/a", sealed.as_bytes()), None);
+        assert_eq!(key(1).open("secret/ns/b", sealed.as_bytes()), None);
+        assert!(Key::derive(&[1; SHORTEST - 1]).is_none());
+    }
+
+    #[test]
+    fn nothing_is_sealed_twice_in_the_same_way_and_nothing_shows_through() {
+        let (one, other) = (key(1).seal("a", b"hidden").unwrap(), key(1).seal("a", b"hidden").unwrap());
+        assert_ne!(one, other);
+        let Bytes(bytes) = Bytes::from_base64(&one).unwrap();
+        assert!(bytes.windows(3).all(|part| part != b"hid" && part != b"den"));
+    }
+
+    #[test]
+    fn a_bit_that_turns_is_noticed() {
+        let Bytes(sealed) = Bytes::from_base64(&key(1).seal("a", b"hidden").unwrap()).unwrap();
+        for bit in 0..sealed.len() * 8 {
+            let mut bad = sealed.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(key(1).open("a", Bytes(bad).to_base64().as_bytes()), None, "bit {bit}");
+        }
+        for strange in ["", "AAAA", "not base64"] {
+            assert_eq!(key(1).open("a", strange.as_bytes()), None);
+        }
+    }
+}
