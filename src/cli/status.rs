@@ -98,11 +98,8 @@ fn api_server(status: &ApiServerStatus) -> String {
 }
 
 fn offline_store(status: &OfflineStatus) -> String {
-    let OfflineStatus { records, bytes, changed_seconds, in_use, set_aside, unopened, left_out, .. } = status;
-    let written = match changed_seconds {
-        Some(seconds) => format!("changed {} ago", age(i64::try_from(*seconds).unwrap_or(i64::MAX))),
-        None => "unchanged since the start".to_owned(),
-    };
+    let OfflineStatus { records, bytes, changed, in_use, set_aside, unopened, left_out, .. } = status;
+    let written = if changed.is_empty() { "nothing yet".to_owned() } else { format!("as of {changed}") };
     let in_use = if *in_use { "; the pods are those of the store" } else { "" };
     let faults = [(set_aside, "set aside"), (unopened, "not to be opened"), (left_out, "too large")];
     let faults = faults.map(|(count, what)| if *count > 0 { format!(", {count} {what}") } else { String::new() });
@@ -280,10 +277,10 @@ Last errors:
     fn what_is_stored_is_told_with_its_age_and_its_faults() {
         let mut offline =
             OfflineStatus { records: 34, bytes: 210_000, secrets: "in plain".to_owned(), ..OfflineStatus::default() };
-        assert_eq!(offline_store(&offline), "34 objects, 210 kB, unchanged since the start; secrets in plain");
-        (offline.changed_seconds, offline.in_use, offline.set_aside) = (Some(75), true, 1);
+        assert_eq!(offline_store(&offline), "34 objects, 210 kB, nothing yet; secrets in plain");
+        (offline.changed, offline.in_use, offline.set_aside) = ("2026-11-20T20:24:00Z".to_owned(), true, 1);
         (offline.unopened, offline.left_out, offline.message) = (2, 3, "write: no space".to_owned());
-        let line = "Offline:  34 objects, 210 kB, changed 75s ago, 1 set aside, 2 not to be opened, 3 too large (write: no \
+        let line = "Offline:  34 objects, 210 kB, as of 2026-11-20T20:24:00Z, 1 set aside, 2 not to be opened, 3 too large (write: no \
                     space); secrets in plain; the pods are those of the store\n";
         let page = text(&NodeStatus { offline: Some(offline), ..NodeStatus::default() });
         assert!(page.contains(line), "{page}");

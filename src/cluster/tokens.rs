@@ -40,6 +40,7 @@ pub(super) async fn keep_token(way: Way, key: TokenKey, stored: Option<Value>) {
             None => asked.await,
         };
         let now = clock::timestamp().as_second();
+        let is_fresh = answer.is_ok();
         let (news, wait) = match (answer, untold.take()) {
             (Ok((token, life)), _) => {
                 backoff.reset();
@@ -64,7 +65,7 @@ pub(super) async fn keep_token(way: Way, key: TokenKey, stored: Option<Value>) {
                 (ObjectNews::Failed(topic.clone(), error.to_string()), wait)
             }
         };
-        let over = used.filter(|dates| dates.is_over(now) && !is_warned);
+        let over = used.filter(|dates| dates.is_over(now) && !is_fresh && !is_warned);
         let warning = over.map(|dates| SyncEvent::Happened(expired(&key, dates)));
         is_warned |= warning.is_some();
         for event in [Some(SyncEvent::Object(news)), warning].into_iter().flatten() {

@@ -3,7 +3,10 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use crate::api::Time;
 
 /// One folder. What has been appended or renamed may be lost until it was synced; all of these block.
 pub(super) trait Files: Send {
@@ -18,6 +21,13 @@ pub(super) trait Files: Send {
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
     /// Names last after this.
     fn sync_folder(&mut self) -> io::Result<()>;
+}
+
+/// When a file was last written; `None` if that cannot be told.
+pub(super) fn changed(path: &Path) -> Option<Time> {
+    let modified = fs::metadata(path).ok()?.modified().ok()?;
+    let since = modified.duration_since(UNIX_EPOCH).ok()?;
+    Some(Time::from_unix_nanos(i64::try_from(since.as_nanos()).ok()?))
 }
 
 /// Files below a folder that is this user's alone.

@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::api::Pod;
+use crate::api::{Pod, Time};
 use crate::error::ErrorChain;
+use crate::host::clock;
 use crate::objects::Topic;
 use crate::pods::NodeTerms;
 use crate::rpc::Signal;
@@ -76,8 +77,8 @@ pub(crate) struct Book {
     pub(crate) left_out: u64,
     /// What becomes of Secrets and tokens.
     pub(crate) secrets: String,
-    /// When something in it last changed, in this process.
-    pub(crate) changed: Option<Instant>,
+    /// When something in it last changed; `None` while there is nothing.
+    pub(crate) changed: Option<Time>,
     /// Why it could not be read or written: one line.
     pub(crate) fault: Option<String>,
 }
@@ -109,11 +110,13 @@ impl OfflineStore {
         let shown = folder.display().to_string();
         let opened = rt::blocking(move || {
             let (seal, secrets) = keys.seal();
-            (Journal::open(Box::new(Folder(folder)), seal), secrets)
+            let changed = files::changed(&folder.join(journal::JOURNAL));
+            (Journal::open(Box::new(Folder(folder)), seal), secrets, changed)
         });
-        let ((journal, found), secrets) = opened.await;
+        let ((journal, found), secrets, changed) = opened.await;
         log!(info, "offline store", folder = shown, records = journal.records(), secrets = secrets);
-        let mut book = Book { records: journal.records(), bytes: journal.length(), secrets, ..Book::default() };
+        let mut book =
+            Book { records: journal.records(), bytes: journal.length(), secrets, changed, ..Book::default() };
         let contents = match found {
             Ok(found) => {
                 let Faults { damaged, other_format, unopened } = found.faults;
@@ -330,7 +333,7 @@ impl OfflineStore {
                 book.fault = None;
                 book.written += bytes;
                 if bytes > 0 {
-                    book.changed = Some(Instant::now());
+                    book.changed = Some(clock::now());
                 }
                 book.left_out += left_out;
                 book.damaged += damaged;

@@ -212,9 +212,8 @@ pub(crate) struct OfflineStatus {
     pub(crate) bytes: u64,
     /// Written since this process began.
     pub(crate) written_bytes: u64,
-    /// Since something was last written; none if nothing was.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) changed_seconds: Option<u64>,
+    /// When something in it last changed, RFC 3339; empty while there is nothing.
+    pub(crate) changed: String,
     /// The cluster has not been heard since the start: its pods are those that are stored.
     pub(crate) in_use: bool,
     /// Records that were damaged or of another version, and have been set aside.

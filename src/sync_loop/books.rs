@@ -306,7 +306,7 @@ fn offline_status(store: &OfflineStore) -> OfflineStatus {
         records: u64::try_from(book.records).unwrap_or(u64::MAX),
         bytes: book.bytes,
         written_bytes: book.written,
-        changed_seconds: book.changed.map(|moment| moment.elapsed().as_secs()),
+        changed: book.changed.map(|moment| moment.to_string()).unwrap_or_default(),
         in_use: store.counts(),
         set_aside: book.damaged + book.other_format,
         unopened: book.unopened,

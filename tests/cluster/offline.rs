@@ -7,6 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use coracle::cri::v1::ContainerState;
+use jiff::SignedDuration;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -149,6 +150,27 @@ fn after_a_reboot_without_the_server_the_pod_runs_with_everything_that_it_had() 
         joined.node.wait_until("the cluster counts again", |_| joined.stored()["inUse"] == false);
         assert_eq!((joined.created(), joined.running().len()), (created, 1));
     }
+}
+
+#[test]
+fn a_token_that_has_expired_is_used_on_and_the_pod_is_told_of_it() {
+    let mut joined = Joined::with_key();
+    // By the node's clock its tokens are over when they come.
+    joined.api.set_clock_ahead(SignedDuration::from_hours(-24));
+    prepare(&joined);
+    joined.start(SHORT, &[]);
+    joined.api.create(&rich());
+    joined.wait_until_web_is_ready();
+    let token = joined.volume_file(PROJECTED, "token");
+    joined.wait_until_stored(&["token/default/", "secret/default/s"]);
+    joined.api.set_network(Network::Refused);
+    joined.reboot();
+    joined.start(SHORT, &[]);
+    joined.wait_for_running(1);
+    assert_eq!((joined.volume_file(PROJECTED, "token"), token.is_some()), (token, true));
+    joined.node.wait_until("the pod is told of it", |_| {
+        joined.node.ask(&["events"]).is_some_and(|events| events.contains("TokenExpired"))
+    });
 }
 
 #[test]

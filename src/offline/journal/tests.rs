@@ -14,6 +14,8 @@ struct Disk {
     seen: BTreeMap<String, Vec<u8>>,
     /// Contents that were synced, by the name that the file had then or has been given since.
     durable: BTreeMap<String, Vec<u8>>,
+    /// Files whose content was not synced since it changed.
+    dirty: BTreeSet<String>,
     /// Names that were changed since the folder was synced, with what they stood for before.
     unsure: Vec<Step>,
     /// Operations until the power goes; `None`: it stays.
@@ -51,7 +53,7 @@ impl Memory {
             }
             states.push(files.clone());
             // Bytes of files whose content was not synced: the start of them, as zeros, or all.
-            for (name, seen) in &disk.seen {
+            for (name, seen) in disk.seen.iter().filter(|(name, _)| disk.dirty.contains(*name)) {
                 let durable = files.get(name).map_or(0, Vec::len);
                 if seen.len() <= durable || !seen.starts_with(files.get(name).map_or(&[][..], |bytes| bytes)) {
                     continue;
@@ -114,12 +116,14 @@ impl Files for Memory {
         disk.begin()?;
         // What was there may be gone at once, and what comes be there later.
         disk.durable.remove(name);
+        disk.dirty.insert(name.to_owned());
         disk.seen.insert(name.to_owned(), bytes.to_vec());
         Ok(())
     }
 
     fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let mut disk = self.0.lock().unwrap();
+        disk.dirty.insert(name.to_owned());
         if let Err(error) = disk.begin() {
             // Part of it is written all the same.
             let part = &bytes[..bytes.len() / 2];
@@ -135,6 +139,7 @@ impl Files for Memory {
         disk.begin()?;
         let bytes = disk.seen.get(name).cloned().unwrap_or_default();
         disk.durable.insert(name.to_owned(), bytes);
+        disk.dirty.remove(name);
         Ok(())
     }
 
@@ -146,6 +151,9 @@ impl Files for Memory {
         }
         let step = (from.to_owned(), to.to_owned());
         apply(&mut disk.seen, &step);
+        let is_dirty = disk.dirty.remove(from);
+        disk.dirty.remove(to);
+        disk.dirty.extend(is_dirty.then(|| to.to_owned()));
         disk.unsure.push(step);
         Ok(())
     }
