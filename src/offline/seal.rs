@@ -22,7 +22,7 @@ pub(super) enum Seal {
     Memory,
 }
 
-pub(super) struct Key(LessSafeKey);
+pub(super) struct Key(Box<LessSafeKey>);
 
 /// So many bytes a key needs to be one.
 pub(super) const SHORTEST: usize = 32;
@@ -46,7 +46,7 @@ impl Key {
             return None;
         }
         let secret = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, PURPOSE), material);
-        UnboundKey::new(&CHACHA20_POLY1305, secret.as_ref()).ok().map(|key| Self(LessSafeKey::new(key)))
+        UnboundKey::new(&CHACHA20_POLY1305, secret.as_ref()).ok().map(|key| Self(Box::new(LessSafeKey::new(key))))
     }
 
     /// Nonce, content, tag in base64; `None` if the kernel gives no random bytes.
