@@ -178,7 +178,17 @@ fn of_pods_no_value_of_a_variable_is_shown_and_nothing_else_is_answered() {
         assert!(get(address, "/events").contains("message 0."));
         assert!(get(address, "/stats/summary?only_cpu_and_memory=true").ends_with("{\"node\":{}}"));
         let before = asked.count();
-        for path in ["/containerLogs/default/web/main", "/exec/default/web/main", "/metrics", "/runningpods/", "/x"] {
+        for path in [
+            "/containerLogs/default/web/main",
+            "/exec/default/web/main",
+            "/run/default/web/main",
+            "/logs/",
+            "/configz",
+            "/metrics",
+            "/runningpods/",
+            "/pods/default/web",
+            "/x",
+        ] {
             assert!(get(address, path).starts_with("HTTP/1.1 404 "), "{path}");
         }
         for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"] {
