@@ -141,9 +141,8 @@ pub(super) enum Found<'a> {
 impl<'a> Head<'a> {
     /// The head at the beginning of `line`.
     pub(super) fn of(line: &'a [u8]) -> Found<'a> {
-        let mut words = line.splitn(4, |byte| *byte == b' ');
-        let (Some(time), Some(stream), Some(tag), Some(_)) = (words.next(), words.next(), words.next(), words.next())
-        else {
+        let mut rest = line;
+        let (Some(time), Some(stream), Some(tag)) = (word(&mut rest), word(&mut rest), word(&mut rest)) else {
             return if line.len() < LONGEST_HEAD { Found::Part } else { Found::Malformed };
         };
         // A tag may have others behind it, parted by colons.
@@ -171,6 +170,13 @@ impl<'a> Head<'a> {
         let (whole, part) = time.split_once('.').unwrap_or((time, ""));
         format!("{whole}.{part:0<9}{zone} ").into_bytes()
     }
+}
+
+/// Takes what stands before the next space, and the space.
+fn word<'a>(line: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (word, rest) = line.split_at_checked({ *line }.skip_until(b' ').ok()?)?;
+    *line = rest;
+    word.strip_suffix(b" ")
 }
 
 #[cfg(test)]

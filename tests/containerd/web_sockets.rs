@@ -90,7 +90,7 @@ impl Channels {
     }
 
     /// All that comes: what was said on the way out, and what became of the command.
-    fn to_end(mut self) -> (String, Value) {
+    fn until_end(mut self) -> (String, Value) {
         let (mut said, mut error) = (Vec::new(), Vec::new());
         while let Ok(Some((channel, text))) = self.next() {
             match channel {
@@ -119,7 +119,7 @@ fn web() -> Node {
 #[test]
 fn a_command_has_its_output_its_size_and_its_exit_code() {
     let node = web();
-    let (said, end) = Channels::open(&node, BOTH, "command=echo&command=a+word&output=1&error=1").to_end();
+    let (said, end) = Channels::open(&node, BOTH, "command=echo&command=a+word&output=1&error=1").until_end();
     assert_eq!((&*said, &end["status"]), ("a word\n", &json!("Success")));
     let script = "while%20[%20%22$(stty%20size)%22%20!=%20%2240%20100%22%20];do%20usleep%2050000;done;\
                   read%20word;echo%20got:$word;exit%207";
@@ -127,7 +127,7 @@ fn a_command_has_its_output_its_size_and_its_exit_code() {
     let mut channels = Channels::open(&node, BOTH, &query);
     channels.send(RESIZE, r#"{"Width":100,"Height":40}"#);
     channels.send(STDIN, "hello\n");
-    let (said, end) = channels.to_end();
+    let (said, end) = channels.until_end();
     assert!(said.contains("got:hello\r\n"), "{said:?}");
     assert_eq!((&end["status"], &end["reason"]), (&json!("Failure"), &json!("NonZeroExitCode")));
     assert_eq!(end["details"]["causes"][0], json!({"reason": "ExitCode", "message": "7"}));
@@ -144,7 +144,7 @@ fn the_end_of_what_is_typed_is_told_where_the_protocol_has_a_word_for_it() {
         return;
     }
     channels.send_bytes(&[CLOSE, STDIN]);
-    let (said, end) = channels.to_end();
+    let (said, end) = channels.until_end();
     assert_eq!((&*said, &end["status"]), ("last words\n", &json!("Success")));
 }
 
@@ -160,7 +160,7 @@ fn a_client_that_vanishes_leaves_nothing_behind() {
         wait_for("nothing to be left", PATIENCE, || (processes() <= at_rest && files() <= before).then_some(()));
     };
     // The first one leaves what is kept for the next ones.
-    Channels::open(&node, V4, "command=true&output=1").to_end();
+    Channels::open(&node, V4, "command=true&output=1").until_end();
     quiet(usize::MAX);
     let before = files();
     for _ in 0..5 {

@@ -111,11 +111,12 @@ fn container_of(
 ) -> Result<Duration, Response> {
     let mut found = Err(no_pod());
     api.pods(&mut |entry| {
-        let metadata = &entry.pod["metadata"];
-        if metadata["name"] == pod && metadata["namespace"] == namespace {
-            let lists = ["containers", "initContainers", "ephemeralContainers"];
-            let mut all = lists.iter().filter_map(|list| entry.pod["spec"][list].as_array()).flatten();
-            found = match all.any(|one: &Value| one["name"] == container) {
+        let text = |place: &str| entry.pod.pointer(place).and_then(Value::as_str);
+        if text("/metadata/name") == Some(pod) && text("/metadata/namespace") == Some(namespace) {
+            let lists = ["/spec/containers", "/spec/initContainers", "/spec/ephemeralContainers"];
+            let mut all = lists.iter().filter_map(|list| entry.pod.pointer(list)?.as_array()).flatten();
+            let is_it = |one: &Value| one.get("name").and_then(Value::as_str) == Some(container);
+            found = match all.any(is_it) {
                 true => Ok(()),
                 false => Err(Response::text(Status::NotFound, format!("container {container} does not exist\n"))),
             };

@@ -73,11 +73,7 @@ impl ReadOnlyDoor {
 
     fn reply(&self, request: &Request) -> Reply {
         let page = Page::of(&request.path, &request.query).filter(|page| *page != Page::Configuration);
-        let is_asked_so = match (&*request.method, page) {
-            ("GET", _) | ("POST", Some(Page::Summary { .. })) => true,
-            _ => false,
-        };
-        if !is_asked_so {
+        if !matches!((&*request.method, page), ("GET", _) | ("POST", Some(Page::Summary { .. }))) {
             return Reply::Whole(Response::not_allowed());
         }
         if let Some(page) = page {
