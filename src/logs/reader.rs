@@ -56,6 +56,8 @@ struct Position {
 const CHUNK: usize = 64 << 10;
 /// How often is looked where the kernel cannot tell of writes.
 const LOOK: Duration = Duration::from_secs(1);
+/// How often a file is looked for that is not in the list and not gone.
+const LOOKS: usize = 8;
 
 impl LogReader {
     /// The log that is at `log`. It fails when there is nothing of it.
@@ -196,8 +198,21 @@ fn open(log: &LogFile, offset: u64) -> io::Result<Option<Position>> {
 
 /// The file after the one at this position.
 fn after(log: &Path, at: Option<&Position>) -> io::Result<Option<Position>> {
-    let files = readable(log)?;
-    let place = at.and_then(|at| files.iter().position(|file| file.inode == at.inode));
+    let look = || -> io::Result<(Vec<LogFile>, Option<usize>)> {
+        let files = readable(log)?;
+        let place = at.and_then(|at| files.iter().position(|file| file.inode == at.inode));
+        Ok((files, place))
+    };
+    let (mut files, mut place) = look()?;
+    // A list that is read while a file gets another name may lack it. What has a name is not gone, and is looked for again:
+    // else all that was told would be told once more.
+    for _ in 0..LOOKS {
+        let has_a_name = || at.is_some_and(|at| at.file.metadata().is_ok_and(|now| now.nlink() > 0));
+        if place.is_some() || !has_a_name() {
+            break;
+        }
+        (files, place) = look()?;
+    }
     let is_later = |file: &&LogFile| match (at, place) {
         // The oldest go first: where it is gone itself, what is there came after it.
         (Some(at), None) => at.stamp.is_none() || file.stamp.is_none() || file.stamp > at.stamp,
