@@ -17,14 +17,14 @@ _coracle() {
             --strict-image-pull-policy | --evict-static-pods | --register-node | --leave-kernel-parameters | --rotate-certificates | \
             --enable-server | --rotate-server-certificates | --anonymous-auth | --enable-debugging-handlers | --offline-plain-secrets)
             [[ $current == -* ]] || words='true false' ;;
-        --config | --lock-file | --pod-manifest-path | --resolv-conf | --watchdog-device | --offline-key-file | --local-socket | \
+        --config | --lock-file | --manifest-url-ca-file | --manifest-public-key | --pod-manifest-path | --resolv-conf | --watchdog-device | --offline-key-file | --local-socket | \
             --container-runtime-endpoint | --image-service-endpoint | --image-credential-provider-config | --kubeconfig | --bootstrap-kubeconfig | \
             --tls-cert-file | --tls-private-key-file | --client-ca-file)
             mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
         --config-dir | --root-dir | --cert-dir | --kubernetes-dir | --image-credential-provider-bin-dir) mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
         --filename) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
         --token | --discovery-token-ca-cert-hash | --node-name | --timeout) return ;;
-        -c | --container | --tail | --since | --limit-bytes | -n | --namespace | --file-check-frequency | --max-pods | --node-labels | --pod-max-pids | --runtime-request-timeout | --registry-qps | \
+        -c | --container | --tail | --since | --limit-bytes | -n | --namespace | --file-check-frequency | --manifest-url | --manifest-url-header | --http-check-frequency | --max-pods | --node-labels | --pod-max-pids | --runtime-request-timeout | --registry-qps | \
             --registry-burst | --hostname-override | --node-ip | --register-with-taints | --node-status-max-images | --cluster-dns | --cluster-domain | --healthz-port | \
             --page-port | --page-address | --read-only-port | \
             --healthz-bind-address | --image-gc-high-threshold | --image-gc-low-threshold | -v | --v)
@@ -56,7 +56,8 @@ _coracle() {
             version) words='-h --help' ;;
             help) words='apply delete describe events join leave logs pods restart status top validate version' ;;
             *)
-                words='--pod-manifest-path --file-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default
+                words='--pod-manifest-path --file-check-frequency --manifest-url --manifest-url-header --manifest-url-ca-file
+                    --manifest-public-key --http-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default
                     --container-runtime-endpoint --image-service-endpoint --runtime-request-timeout --serialize-image-pulls
                     --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir
                     --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft

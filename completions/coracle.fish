@@ -52,6 +52,11 @@ complete -c coracle -n "not __fish_seen_subcommand_from help join leave validate
 set -l agent "not __fish_seen_subcommand_from $commands"
 complete -c coracle -n $agent -l pod-manifest-path -r -F -d 'Manifests, a directory or a file'
 complete -c coracle -n $agent -l file-check-frequency -x -d 'Look at the manifests again after this'
+complete -c coracle -n $agent -l manifest-url -x -d 'A manifest to be asked for'
+complete -c coracle -n $agent -l manifest-url-header -x -d 'Headers of these questions'
+complete -c coracle -n $agent -l manifest-url-ca-file -r -F -d 'Whose certificates are believed there'
+complete -c coracle -n $agent -l manifest-public-key -r -F -d 'Whose signature a manifest must have'
+complete -c coracle -n $agent -l http-check-frequency -x -d 'Between two questions'
 complete -c coracle -n $agent -l max-pods -x -d 'How many pods this node runs'
 complete -c coracle -n $agent -l node-labels -x -d 'Labels of the node'
 complete -c coracle -n $agent -l register-node -a 'true false' -d "Make the node's object"

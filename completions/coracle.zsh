@@ -85,6 +85,11 @@ _coracle() {
     flags=(
         '--pod-manifest-path[manifests, a directory or a file]:path:_files'
         '--file-check-frequency[look at the manifests again after this]:duration:'
+        '--manifest-url[a manifest to be asked for]:url:'
+        '--manifest-url-header[headers of these questions]:name\:value:'
+        '--manifest-url-ca-file[whose certificates are believed there]:file:_files'
+        '--manifest-public-key[whose signature a manifest must have]:file:_files'
+        '--http-check-frequency[between two questions]:duration:'
         '--max-pods[how many pods this node runs]:number:'
         '--node-labels[labels of the node]:key=value:'
         '--register-node=-[make the object of the node]::bool:(true false)'

@@ -19,16 +19,17 @@ use crate::config::{Authorization, Config, KernelParameters, ServingIdentity};
 use crate::container_manager::{ContainerManager, Settings, kernel_parameters};
 use crate::cri::{ImageService, RuntimeService};
 use crate::error::ErrorChain;
-use crate::host::signals;
+use crate::host::{file, signals};
 use crate::images::Images;
 use crate::kuberuntime::PodRuntime;
-use crate::net::Dialer;
+use crate::net::{Dialer, Url};
 use crate::node::{Facts, Machine, NodeKeeper, NodeNews, NodeProfile, NodeSettings};
 use crate::offline::{KeyPlaces, OFFLINE, OfflineStore};
 use crate::pod_sources::api::ApiSource;
 use crate::pod_sources::local_pods::{self, LocalPods};
 use crate::pod_sources::merge::Sources;
-use crate::pod_sources::static_file;
+use crate::pod_sources::url_pods::{self, PublicKey, UrlPods};
+use crate::pod_sources::{self, static_file};
 use crate::pods::{EventRing, NodeEvent, SourceName, SyncEvent};
 use crate::rpc;
 use crate::rt;
@@ -81,13 +82,22 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let runtime = Rc::new(runtime);
     let dialer = runtime.dialer();
     let streaming = Streaming { cri: runtime.cri(), dialer: dialer.clone() };
+    let url_dialer = dialer.clone();
     let cluster = config.kubeconfig.clone().map(|path| Client::new(Source::Kubeconfig(path), dialer.clone()));
     let store = match &cluster {
         Some(_) => Some(OfflineStore::open(config.root_dir.join(OFFLINE), key_places(&config)).await),
         None => None,
     };
     let file = config.static_pod_path.as_ref().map(|_| SourceName::File);
-    let sources = file.into_iter().chain([SourceName::Local]);
+    let url_pods = match url_pods(&config) {
+        Ok(url_pods) => url_pods,
+        Err(error) => {
+            log!(error, "not started", error = error);
+            return ExitCode::FAILURE;
+        }
+    };
+    let url = url_pods.as_ref().map(|_| SourceName::Http);
+    let sources = file.into_iter().chain([SourceName::Local]).chain(url);
     let sources: Vec<SourceName> = sources.chain(cluster.as_ref().map(|_| SourceName::Api)).collect();
     let books = Rc::new(RefCell::new(Books::new(Sources::new(&sources))));
     books.borrow_mut().store.clone_from(&store);
@@ -176,6 +186,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let keep = |client| client_certificate(&config, client, dialer, certificates, sender.clone());
     tasks.extend(cluster.map(keep));
     tasks.extend(file_source(&config, sender.clone()));
+    tasks.extend(url_pods.map(|pods| rt::spawn(url_pods::run(pods, url_dialer, sender.clone()))));
     let directory = config.root_dir.join("coracle/pods");
     tasks.push(rt::spawn(local_pods::run(directory, config.node_name.clone(), asked_of_local_pods, sender)));
     systemd::ready();
@@ -327,6 +338,33 @@ fn file_source(config: &Config, sender: Sender<SyncEvent>) -> Option<rt::Task<()
     log!(info, "pods from manifests", path = path.display());
     let boot_over = static_file::boot_over();
     Some(rt::spawn(static_file::run(path, config.node_name.clone(), config.file_check_frequency, boot_over, sender)))
+}
+
+/// The source of pods at a URL, if there is one; else one line about what is wrong with its settings.
+fn url_pods(config: &Config) -> Result<Option<UrlPods>, String> {
+    let Some(source) = &config.pod_url else { return Ok(None) };
+    let url = Url::parse(&source.url).ok_or_else(|| format!("staticPodURL: {:?} is no URL", source.url))?;
+    let key = match &source.public_key {
+        Some(path) => {
+            let text = file::read_all(path, 1 << 16);
+            let text = text.map_err(|error| format!("--manifest-public-key: {}: {error}", path.display()))?;
+            let key = PublicKey::parse(&text);
+            Some(key.ok_or_else(|| format!("--manifest-public-key: {}: {}", path.display(), url_pods::EXPECTED))?)
+        }
+        None => None,
+    };
+    log!(info, "pods from a URL", url = source.url, signed = key.is_some());
+    Ok(Some(UrlPods {
+        url,
+        shown: source.url.clone(),
+        headers: source.headers.clone(),
+        every: source.every,
+        limit: url_pods::LIMIT,
+        authorities: source.authorities.clone(),
+        key,
+        kept: config.root_dir.join("coracle/pods-from-url"),
+        node_name: config.node_name.clone(),
+    }))
 }
 
 fn failed(doing: &str, error: &(dyn std::error::Error + 'static)) -> ExitCode {

@@ -29,4 +29,4 @@ pub(crate) use kubeconfig::{Kubeconfig, Pem, Token};
 pub(crate) use reflection::{Change, Collection};
 pub(crate) use reflector::reflect;
 pub(crate) use request::{Patch, Request};
-pub(crate) use verifier::{believable, known_past};
+pub(crate) use verifier::{believable, believing, known_past};

@@ -211,6 +211,11 @@ Usage:
 Pods:
   --pod-manifest-path PATH              manifests, a directory or a file  [/etc/kubernetes/manifests]
   --file-check-frequency DURATION       look at the manifests again after this, besides on changes  [20s]
+  --manifest-url URL                    a manifest to be asked for now and then, over HTTP or HTTPS  [none]
+  --manifest-url-header NAME:VALUE,...  headers of these questions  [none]
+  --manifest-url-ca-file FILE           whose certificates are believed there  [those of the system]
+  --manifest-public-key FILE            Ed25519: only what it has signed (URL.sig) counts  [none]
+  --http-check-frequency DURATION       between two questions  [20s]
   --max-pods N                          [110]
   --node-labels KEY=VALUE,...           labels of the node, for node selectors and affinity
   --pod-max-pids N                      processes of one pod; -1: no limit  [-1]

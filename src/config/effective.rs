@@ -12,6 +12,7 @@ use super::eviction::{self, Eviction};
 use super::fields::Fields;
 use super::flags::Given;
 use super::identity::{self, Identity};
+use super::pod_url::{self, PodUrl};
 use super::reporting::{self, Reporting};
 use super::shown::GivenFields;
 use super::shutdown::{self, ShutdownPhase};
@@ -50,6 +51,8 @@ pub(crate) struct Config {
     /// A directory or a file; `None` where it was set to nothing.
     pub(crate) static_pod_path: Option<PathBuf>,
     pub(crate) file_check_frequency: Duration,
+    /// Pods from a URL.
+    pub(crate) pod_url: Option<PodUrl>,
     pub(crate) sync_frequency: Duration,
 
     // The runtime.
@@ -220,6 +223,7 @@ impl Default for Config {
             kubeconfig: None,
             static_pod_path: Some(PathBuf::from("/etc/kubernetes/manifests")),
             file_check_frequency: Duration::from_secs(20),
+            pod_url: None,
             sync_frequency: Duration::from_secs(60),
             runtime_endpoint: PathBuf::from("/run/containerd/containerd.sock"),
             image_endpoint: PathBuf::from("/run/containerd/containerd.sock"),
@@ -293,6 +297,7 @@ impl Config {
         let reporting = reporting::read(&fields, &given)?;
         let identity = identity::read(&fields, &given)?;
         let page_address = given.page_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let pod_url = pod_url::read(&fields, &given)?;
         let mut config = Self {
             node_name,
             node_ips: given.node_ips,
@@ -300,6 +305,7 @@ impl Config {
             node_labels: given.node_labels,
             reporting,
             identity,
+            pod_url,
             lock_file: given.lock_file,
             watchdog_device: given.watchdog_device,
             status_page: (given.page_port > 0).then(|| SocketAddr::new(page_address, given.page_port)),

@@ -34,6 +34,9 @@ pub(super) enum Own {
     LeaveKernelParameters,
     LocalSocket,
     LockFile,
+    ManifestPublicKey,
+    ManifestUrlCaFile,
+    ManifestUrlHeader,
     NodeIp,
     NodeLabels,
     OfflineKeyFile,
@@ -62,7 +65,9 @@ impl Own {
             Self::PageAddress => &Kind::Ip,
             Self::PagePort => &Kind::Int(0, 65535),
             Self::CloudProvider => &Kind::Word(&["external"]),
-            Self::HostnameOverride | Self::NodeLabels | Self::RegisterWithTaints => &Kind::Text,
+            Self::HostnameOverride | Self::ManifestUrlHeader | Self::NodeLabels | Self::RegisterWithTaints => {
+                &Kind::Text
+            }
             Self::BootstrapKubeconfig
             | Self::CertDir
             | Self::Config
@@ -72,6 +77,8 @@ impl Own {
             | Self::Kubeconfig
             | Self::LocalSocket
             | Self::LockFile
+            | Self::ManifestPublicKey
+            | Self::ManifestUrlCaFile
             | Self::OfflineKeyFile
             | Self::RootDir
             | Self::WatchdogDevice => &Kind::Path,
@@ -164,8 +171,10 @@ pub(super) const FLAGS: &[(&str, Meaning)] = &[
     ("log-text-split-stream", Meaning::Field("logging.options.text.splitStream")),
     ("logging-format", Meaning::Field("logging.format")),
     ("make-iptables-util-chains", Meaning::Field("makeIPTablesUtilChains")),
+    ("manifest-public-key", Meaning::Own(Own::ManifestPublicKey)),
     ("manifest-url", Meaning::Field("staticPodURL")),
-    ("manifest-url-header", Meaning::NotYet(Kind::Text)),
+    ("manifest-url-ca-file", Meaning::Own(Own::ManifestUrlCaFile)),
+    ("manifest-url-header", Meaning::Own(Own::ManifestUrlHeader)),
     ("max-open-files", Meaning::Field("maxOpenFiles")),
     ("max-pods", Meaning::Field("maxPods")),
     ("maximum-dead-containers", Meaning::NotYet(INTEGER)),

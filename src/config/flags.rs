@@ -9,6 +9,7 @@ use super::check::{asks_nothing, check_value, field, wanted};
 use super::flag_table::{FLAGS, Meaning, Own};
 use super::nearest::nearest;
 use super::node_labels;
+use super::pod_url;
 use super::schema::{Kind, Standing};
 use super::taints;
 use crate::api::Map as Labels;
@@ -35,6 +36,8 @@ pub(super) struct Given {
     pub(super) offline_plain_secrets: bool,
     pub(super) credential_provider_bin_dir: Option<PathBuf>,
     pub(super) credential_provider_config: Option<PathBuf>,
+    pub(super) manifest_public_key: Option<PathBuf>,
+    pub(super) manifest_url_ca_file: Option<PathBuf>,
     pub(super) strict_image_pull_policy: bool,
     pub(super) leave_kernel_parameters: bool,
     pub(super) evict_static_pods: bool,
@@ -169,6 +172,11 @@ impl Given {
             Own::LeaveKernelParameters => self.leave_kernel_parameters = *value == Value::Bool(true),
             Own::LocalSocket => self.local_socket = path(),
             Own::LockFile => self.lock_file = path(),
+            Own::ManifestPublicKey => self.manifest_public_key = path(),
+            Own::ManifestUrlCaFile => self.manifest_url_ca_file = path(),
+            Own::ManifestUrlHeader => {
+                pod_url::add_headers(&mut self.fields, text).map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?
+            }
             Own::NodeIp => self.node_ips = node_ips(text)?,
             Own::NodeLabels => {
                 let more = node_labels::parse(text).map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?;

@@ -16,6 +16,7 @@ mod identity;
 mod nearest;
 mod node_labels;
 mod node_name;
+mod pod_url;
 mod reporting;
 mod schema;
 mod server;

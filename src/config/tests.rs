@@ -895,3 +895,49 @@ fn what_upstream_shows_is_shown_as_it_is() {
     let only_set: Vec<&String> = recorded.as_object().unwrap().keys().collect();
     assert_eq!(only_set, ["clusterDNS", "clusterDomain", "readOnlyPort", "tlsCertFile", "tlsPrivateKeyFile"]);
 }
+
+#[test]
+fn pods_from_a_url_have_their_headers_and_who_vouches_for_them() {
+    assert_eq!(loaded(&[]).0.pod_url, None);
+    assert_eq!(loaded(&["--manifest-public-key=/key.pem", "--manifest-url="]).0.pod_url, None);
+    let (config, warnings) = loaded(&[
+        "--manifest-url=https://fleet.example/board.yaml",
+        "--manifest-url-header=X-A:1, X-B: 2:3",
+        "--manifest-url-header=X-A:4",
+        "--http-check-frequency=1m",
+        "--manifest-url-ca-file=/ca.crt",
+        "--manifest-public-key=/key.pem",
+    ]);
+    assert_eq!(warnings, [""; 0]);
+    let url = config.pod_url.unwrap();
+    let header = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    assert_eq!(url.headers, [("X-A", "1"), ("X-A", "4"), ("X-B", "2:3")].map(header));
+    assert_eq!((url.url.as_str(), url.every.as_secs()), ("https://fleet.example/board.yaml", 60));
+    assert_eq!((url.authorities, url.public_key), (Some(PathBuf::from("/ca.crt")), Some(PathBuf::from("/key.pem"))));
+    let dir = TempDir::new();
+    let fields = r#""staticPodURL":"http://h:8080/","staticPodURLHeader":{"X-A":["1","2"]}"#;
+    let url = loaded(&["--config", &dir.write("config.yaml", &document(fields))]).0.pod_url.unwrap();
+    assert_eq!((url.headers.len(), url.every.as_secs()), (2, 20));
+}
+
+#[test]
+fn a_url_that_is_none_is_refused() {
+    for (line, message) in [
+        (
+            &["--manifest-url=ftp://h/x"][..],
+            "staticPodURL: expected http://HOST/PATH or https://HOST/PATH, without a user, found \"ftp://h/x\"",
+        ),
+        (
+            &["--manifest-url=http://user:secret@h/x"],
+            "staticPodURL: expected http://HOST/PATH or https://HOST/PATH, without a user, found \"http://user:secret@h/x\"",
+        ),
+        (&["--manifest-public-key=/k"], "--manifest-public-key: expected staticPodURL or --manifest-url beside it"),
+        (&["--manifest-url-header=x"], "--manifest-url-header: expected NAME:VALUE,..., found \"x\""),
+        (
+            &["--manifest-url=http://h/", "--manifest-url-header=a b:c"],
+            "staticPodURLHeader.a b: expected the name and the value of a header",
+        ),
+    ] {
+        assert_eq!(refused(line), message);
+    }
+}

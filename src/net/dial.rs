@@ -4,10 +4,12 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, SockaddrStorage, connect, socket};
+use rustls::client::danger::ServerCertVerifier;
 
 use crate::net::DialError;
 use crate::net::tls::Tls;
@@ -26,6 +28,11 @@ const LOOKUPS: usize = 2;
 impl Dialer {
     pub(crate) fn new() -> Self {
         Self { lookups: Rc::new(Semaphore::new(LOOKUPS)), tls: Tls::default() }
+    }
+
+    /// The same, but that a server has to show this one a certificate that it believes.
+    pub(crate) fn believing(&self, verifier: Arc<dyn ServerCertVerifier>) -> Result<Self, rustls::Error> {
+        Ok(Self { lookups: Rc::clone(&self.lookups), tls: Tls::with(verifier)? })
     }
 
     /// A connection to the first address of `host` that takes one.

@@ -12,10 +12,39 @@ use crate::rt::{self, TcpStream};
 use crate::wire::http1::Response;
 
 /// What was answered at last.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
+    pub(crate) content_type: Option<String>,
+    /// What tells this content from another one, as the server has it.
+    pub(crate) etag: Option<String>,
+    pub(crate) last_modified: Option<String>,
+    /// It says how long it is: what is here is all of it.
+    pub(crate) is_counted: bool,
+}
+
+impl Answer {
+    fn of(response: Response) -> Self {
+        let header = |name| response.header(name).map(str::to_owned);
+        Self {
+            status: response.status(),
+            content_type: header("content-type"),
+            etag: header("etag"),
+            last_modified: header("last-modified"),
+            is_counted: response.is_counted(),
+            body: response.into_body(),
+        }
+    }
+}
+
+/// How a page is asked for.
+#[derive(Clone, Copy)]
+struct How {
+    /// Of the body no more is kept.
+    most: usize,
+    /// Who was asked over TLS does not send on to where there is none.
+    stays_secret: bool,
 }
 
 /// Of an answer's body (kubelet: `maxRespBodyLength`).
@@ -26,14 +55,31 @@ const READ: usize = 4096;
 impl Dialer {
     /// Asks for `url`. A redirect to the same host is followed; one to another host is the answer.
     pub(crate) async fn get(&self, url: &Url, headers: &Headers, limit: Duration) -> Result<Answer, GetError> {
+        self.get_as(How { most: BODY, stays_secret: false }, url, headers, limit).await
+    }
+
+    /// The same for what is to be had as a whole, `most` bytes of it, and from nobody else.
+    pub(crate) async fn fetch(
+        &self,
+        url: &Url,
+        headers: &Headers,
+        limit: Duration,
+        most: usize,
+    ) -> Result<Answer, GetError> {
+        self.get_as(How { most, stays_secret: true }, url, headers, limit).await
+    }
+
+    async fn get_as(&self, how: How, url: &Url, headers: &Headers, limit: Duration) -> Result<Answer, GetError> {
         let end = Instant::now() + limit;
         let left = || end.saturating_duration_since(Instant::now());
         let mut at = url.clone();
         let mut keep_host = true;
         for _ in 0..=REDIRECTS {
-            let asked = rt::deadline(left(), self.ask(&at, headers, keep_host)).await;
+            let asked = rt::deadline(left(), self.ask(&at, headers, keep_host, how.most)).await;
             let (stream, mut response) = asked.map_err(|rt::Elapsed| GetError::Timeout)??;
-            if let Some((next, is_relative)) = redirect(url, &at, &response) {
+            let next = redirect(url, &at, &response)
+                .filter(|(next, _)| !how.stays_secret || at.scheme == UriScheme::Http || next.scheme == at.scheme);
+            if let Some((next, is_relative)) = next {
                 // A host that was given goes with a redirect that names none itself.
                 keep_host &= is_relative;
                 at = next;
@@ -42,13 +88,19 @@ impl Dialer {
             }
             let read = rt::deadline(left(), read_body(stream, &mut response)).await;
             read.unwrap_or(Err(BodyError::Timeout)).map_err(GetError::Body)?;
-            return Ok(Answer { status: response.status(), body: response.into_body() });
+            return Ok(Answer::of(response));
         }
         Err(GetError::TooManyRedirects)
     }
 
     /// Sends the request; the answer as far as its head.
-    async fn ask(&self, url: &Url, headers: &Headers, keep_host: bool) -> Result<(Stream, Response), GetError> {
+    async fn ask(
+        &self,
+        url: &Url,
+        headers: &Headers,
+        keep_host: bool,
+        most: usize,
+    ) -> Result<(Stream, Response), GetError> {
         let request = headers.request(url, keep_host)?;
         let tcp = self.reach(&url.host, url.port()).await.map_err(GetError::Dial)?;
         let mut stream = match url.scheme {
@@ -58,7 +110,7 @@ impl Dialer {
         if let Err(error) = stream.write_all(&request).await {
             return Err(broken(stream.tcp(), error));
         }
-        let mut response = Response::new(BODY);
+        let mut response = Response::new(most);
         let mut buffer = vec![0; READ].into_boxed_slice();
         while !response.has_head() {
             match stream.read(&mut buffer).await {

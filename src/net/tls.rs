@@ -53,12 +53,17 @@ const RECORD_HEADER: usize = 5;
 const READ: usize = 4096;
 
 impl Tls {
+    /// For servers that this one believes.
+    pub(super) fn with(verifier: Arc<dyn ServerCertVerifier>) -> Result<Self, rustls::Error> {
+        Ok(Self(Rc::new(OnceCell::from(config(verifier)?))))
+    }
+
     /// Shakes hands with `host` over `tcp`.
     pub(super) async fn connect(&self, tcp: TcpStream, host: &str) -> Result<TlsStream, StreamError> {
         let config = match self.0.get() {
             Some(config) => config,
             None => {
-                let made = config().map_err(TlsError::Other)?;
+                let made = config(Arc::new(AnyCertificate)).map_err(TlsError::Other)?;
                 self.0.get_or_init(|| made)
             }
         };
@@ -69,10 +74,9 @@ impl Tls {
     }
 }
 
-fn config() -> Result<Arc<ClientConfig>, rustls::Error> {
+fn config(verifier: Arc<dyn ServerCertVerifier>) -> Result<Arc<ClientConfig>, rustls::Error> {
     let builder = ClientConfig::builder_with_details(Arc::new(ring::default_provider()), Arc::new(HostClock));
     let builder = builder.with_safe_default_protocol_versions()?;
-    let verifier = Arc::new(AnyCertificate);
     let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
     config.resumption = Resumption::disabled();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];

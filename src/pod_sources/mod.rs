@@ -1,4 +1,4 @@
-//! Where pods come from: files on disk, what was put on this node itself, and the API server of a cluster. Each sends all
+//! Where pods come from: files on disk, what was put on this node itself, a URL, and the API server of a cluster. Each sends all
 //! that it has whenever that changes.
 
 pub(crate) mod api;
@@ -7,4 +7,5 @@ pub(crate) mod local_pods;
 pub(crate) mod merge;
 pub(crate) mod static_file;
 pub mod static_pod;
+pub(crate) mod url_pods;
 mod whole_manifest;

@@ -1,4 +1,4 @@
-//! A manifest that counts as a whole or not at all, as one that is put on the node. Pure.
+//! A manifest that counts as a whole or not at all, as one that is put on the node or comes from a URL. Pure.
 
 use std::sync::Arc;
 

@@ -13,6 +13,8 @@ pub(crate) enum SourceName {
     File,
     /// Manifests that were put on this node itself, over its local socket or its server.
     Local,
+    /// Manifests at a URL.
+    Http,
     /// The API server of a cluster.
     Api,
 }
@@ -37,7 +39,7 @@ pub(crate) struct SourceUpdate {
 #[derive(Clone, Debug)]
 pub(crate) struct SourcePod {
     pub(crate) pod: Arc<Pod>,
-    /// The manifest it stands in: a path, or `local:default/web`.
+    /// The manifest it stands in: a path, a URL, or `local:default/web`.
     pub(crate) origin: Arc<str>,
 }
 
@@ -59,6 +61,7 @@ impl SourceName {
         match self {
             Self::File => "file",
             Self::Local => "local",
+            Self::Http => "http",
             Self::Api => "api",
         }
     }

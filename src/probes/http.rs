@@ -27,7 +27,7 @@ pub(super) async fn probe(
 fn outcome(url: &Url, answer: Result<Answer, GetError>) -> Outcome {
     match answer {
         Ok(Answer { status: 200..=299, .. }) => Outcome::Passed,
-        Ok(Answer { status: 300..=399, body }) => {
+        Ok(Answer { status: 300..=399, body, .. }) => {
             let body = String::from_utf8_lossy(&body);
             Outcome::Warned(format!("Probe terminated redirects, Response body: {body}"))
         }
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn a_status_below_400_passes_and_a_redirect_that_was_not_followed_is_told() {
         let url = Url::new(UriScheme::Http, "10.88.1.94", 81, "/live");
-        let of = |status, body: &str| outcome(&url, Ok(Answer { status, body: body.into() }));
+        let of = |status, body: &str| outcome(&url, Ok(Answer { status, body: body.into(), ..Answer::default() }));
         for status in [200, 204, 299] {
             assert_eq!(of(status, "fine"), Outcome::Passed);
         }

@@ -31,5 +31,6 @@ mod probes;
 mod resizes;
 mod runtime;
 mod shutdown;
+mod url_pods;
 mod volumes;
 mod watchdog;

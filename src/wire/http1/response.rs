@@ -6,7 +6,10 @@ use std::fmt;
 #[derive(Debug)]
 pub struct Response {
     status: u16,
-    location: Option<String>,
+    /// Of [`KEPT`].
+    headers: Vec<(&'static str, String)>,
+    /// It says how long it is, so that a part of it is known from all of it.
+    is_counted: bool,
     body: Vec<u8>,
     /// The most of the body that is kept; there is no more to read then.
     limit: usize,
@@ -46,6 +49,8 @@ pub enum Malformed {
     Chunk,
 }
 
+/// The headers that somebody asks for.
+const KEPT: [&str; 4] = ["content-type", "etag", "last-modified", "location"];
 /// More than this before the empty line is not read.
 const HEAD: usize = 64 * 1024;
 /// A chunk's size with what may stand behind it.
@@ -55,7 +60,7 @@ impl Response {
     /// Of the body no more than `limit` bytes are kept.
     pub fn new(limit: usize) -> Self {
         let (unread, body) = (Vec::new(), Vec::new());
-        Self { status: 0, location: None, body, limit, unread, state: State::Head }
+        Self { status: 0, headers: Vec::new(), is_counted: true, body, limit, unread, state: State::Head }
     }
 
     /// 0 before the head has come.
@@ -64,7 +69,17 @@ impl Response {
     }
 
     pub fn location(&self) -> Option<&str> {
-        self.location.as_deref()
+        self.header("location")
+    }
+
+    /// The header of this name, if it is one of those that somebody asks for.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether its end could be told from the end of its connection.
+    pub fn is_counted(&self) -> bool {
+        self.is_counted
     }
 
     pub fn into_body(self) -> Vec<u8> {
@@ -205,8 +220,8 @@ impl Response {
                 length = Some(value.parse::<u64>().map_err(|_| Malformed::Header)?);
             } else if name.eq_ignore_ascii_case("transfer-encoding") {
                 chunked = value.eq_ignore_ascii_case("chunked");
-            } else if name.eq_ignore_ascii_case("location") {
-                self.location = Some(value.to_owned());
+            } else if let Some(known) = KEPT.into_iter().find(|known| name.eq_ignore_ascii_case(known)) {
+                self.headers.push((known, value.to_owned()));
             }
         }
         Ok(match length {
@@ -214,7 +229,10 @@ impl Response {
             _ if chunked => State::Chunk(Chunk::Size),
             Some(0) => State::Done,
             Some(length) => State::Counted(length),
-            None => State::UntilEnd,
+            None => {
+                self.is_counted = false;
+                State::UntilEnd
+            }
         })
     }
 }

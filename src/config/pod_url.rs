@@ -1,0 +1,94 @@
+//! Pods from a URL: where they are, whom to believe, and how often it is asked. Pure.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::check::Problem;
+use super::effective::conflict;
+use super::fields::Fields;
+use super::flags::Given;
+
+/// Where manifests come from, and who vouches for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PodUrl {
+    /// With `http` or `https`, and a host.
+    pub(crate) url: String,
+    /// Names and values, as they are sent.
+    pub(crate) headers: Vec<(String, String)>,
+    /// Between two questions.
+    pub(crate) every: Duration,
+    /// Whose certificates are believed of the server; without it those that the system believes.
+    pub(crate) authorities: Option<PathBuf>,
+    /// With whose signature alone a manifest counts.
+    pub(crate) public_key: Option<PathBuf>,
+}
+
+const URL: &str = "staticPodURL";
+const HEADERS: &str = "staticPodURLHeader";
+const EVERY: Duration = Duration::from_secs(20);
+
+pub(super) fn read(fields: &Fields<'_>, given: &Given) -> Result<Option<PodUrl>, Problem> {
+    let Some(url) = fields.text(URL) else {
+        let alone = [
+            ("--manifest-url-ca-file", &given.manifest_url_ca_file),
+            ("--manifest-public-key", &given.manifest_public_key),
+        ];
+        // Who says that there is none takes away one that stands elsewhere, and what goes with it.
+        let is_taken_away = fields.at(URL).is_some();
+        return match alone.iter().find(|(_, path)| path.is_some() && !is_taken_away) {
+            Some((flag, _)) => Err(conflict(flag, format!("expected {URL} or --manifest-url beside it"))),
+            None => Ok(None),
+        };
+    };
+    let lower = url.to_ascii_lowercase();
+    let rest = lower.strip_prefix("https://").or(lower.strip_prefix("http://"));
+    let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
+    if host.is_empty() || host.contains('@') {
+        let fault = format!("expected http://HOST/PATH or https://HOST/PATH, without a user, found {url:?}");
+        return Err(conflict(URL, fault));
+    }
+    let mut headers = Vec::new();
+    for (name, values) in fields.at(HEADERS).and_then(Value::as_object).into_iter().flatten() {
+        let values = values.as_array().into_iter().flatten().filter_map(Value::as_str);
+        headers.extend(values.map(|value| (name.clone(), value.to_owned())));
+    }
+    if let Some((name, _)) = headers.iter().find(|(name, value)| !is_header(name, value)) {
+        return Err(conflict(&format!("{HEADERS}.{name}"), "expected the name and the value of a header".to_owned()));
+    }
+    let mut every = EVERY;
+    fields.replace("httpCheckFrequency", Fields::duration, &mut every);
+    Ok(Some(PodUrl {
+        url: url.to_owned(),
+        headers,
+        every: every.max(LEAST),
+        authorities: given.manifest_url_ca_file.clone(),
+        public_key: given.manifest_public_key.clone(),
+    }))
+}
+
+/// A server is not asked more often than this.
+const LEAST: Duration = Duration::from_secs(1);
+
+fn is_header(name: &str, value: &str) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.bytes().all(is_token) && !value.chars().any(char::is_control)
+}
+
+/// Adds what `--manifest-url-header` says: `name:value`, and more of them behind commas.
+pub(super) fn add_headers(fields: &mut Map<String, Value>, text: &str) -> Result<(), String> {
+    let all = fields.entry(HEADERS).or_insert_with(|| json!({}));
+    for part in text.split(',').filter(|part| !part.trim().is_empty()) {
+        let Some((name, value)) = part.split_once(':') else {
+            return Err(format!("expected NAME:VALUE,..., found {part:?}"));
+        };
+        if let Some(all) = all.as_object_mut() {
+            let values = all.entry(name.trim()).or_insert_with(|| json!([]));
+            if let Some(values) = values.as_array_mut() {
+                values.push(Value::from(value.trim()));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,263 @@
+//! What a URL has said, and whether what it says now counts. Pure: the moment is an argument.
+
+use std::sync::Arc;
+
+use ring::digest::{SHA256, digest};
+use serde_json::{Value, json};
+
+use super::signature::{self, PublicKey};
+use crate::api::{Bytes, Pod, Time};
+use crate::pod_sources::static_pod::Origin;
+use crate::pod_sources::whole_manifest::WholeManifest;
+use crate::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
+
+/// A manifest as it came, with its signature where one is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Given {
+    pub(super) manifest: Vec<u8>,
+    pub(super) signature: Option<Vec<u8>>,
+}
+
+/// The last answer that counts.
+#[derive(Debug)]
+pub(super) struct Book {
+    /// As it is shown, and as the uids of pods have it.
+    url: Arc<str>,
+    node_name: String,
+    key: Option<PublicKey>,
+    manifest: WholeManifest,
+    /// The digest of the manifest that counts; none before there is one.
+    known: Option<[u8; 32]>,
+    problem: Option<SourceProblem>,
+}
+
+/// What becomes of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It is the one that counts already.
+    Same,
+    New,
+}
+
+impl Book {
+    pub(super) fn new(url: &str, node_name: String, key: Option<PublicKey>) -> Self {
+        Self { url: Arc::from(url), node_name, key, manifest: WholeManifest::default(), known: None, problem: None }
+    }
+
+    /// Something that counts is known.
+    pub(super) fn is_known(&self) -> bool {
+        self.known.is_some()
+    }
+
+    /// Takes in what was given, as a whole or not at all; one line about why not.
+    pub(super) fn take(&mut self, given: &Given, seen: &str, now: Time) -> Result<Taken, String> {
+        if let Some(key) = &self.key {
+            let signature = given.signature.as_deref().and_then(signature::read);
+            let signature = signature.ok_or("the signature is none: expected 64 bytes, as they are or in base64")?;
+            if !key.has_signed(&given.manifest, &signature) {
+                return Err("the signature is not that of this manifest by this key".to_owned());
+            }
+        }
+        let found = Some(mark(&given.manifest));
+        if self.known == found {
+            return Ok(Taken::Same);
+        }
+        if given.manifest.iter().all(u8::is_ascii_whitespace) {
+            return Err("there is nothing in it; to remove its pods, give a PodList without items".to_owned());
+        }
+        let origin = Origin { source: SourceName::Http, path: &self.url, node_name: &self.node_name, seen };
+        let manifest = WholeManifest::read(&given.manifest, &origin, &self.url, now)?;
+        self.manifest = manifest.keeping(&self.manifest);
+        self.known = found;
+        Ok(Taken::New)
+    }
+
+    /// Asking has come to nothing, or to nothing that counts. True if that is news.
+    pub(super) fn fail(&mut self, what: String, now: Time) -> bool {
+        let is_new = self.problem.as_ref().is_none_or(|old| old.what != what);
+        if is_new {
+            let since = self.problem.as_ref().map_or(now, |old| old.since);
+            let keeps_last_good = self.is_known();
+            self.problem = Some(SourceProblem { origin: Arc::clone(&self.url), what, keeps_last_good, since });
+        }
+        is_new
+    }
+
+    /// The last question has come to nothing that counts.
+    pub(super) fn has_failed(&self) -> bool {
+        self.problem.is_some()
+    }
+
+    /// Asking has come to something. True if that is news.
+    pub(super) fn succeed(&mut self) -> bool {
+        self.problem.take().is_some()
+    }
+
+    pub(super) fn update(&self) -> SourceUpdate {
+        let origin = &self.url;
+        let pod = |pod: &Arc<Pod>| SourcePod { pod: Arc::clone(pod), origin: Arc::clone(origin) };
+        let warning = |line: &String| SourceProblem {
+            origin: Arc::clone(origin),
+            what: format!("warning: {line}"),
+            keeps_last_good: false,
+            since: Time::from_unix_nanos(0),
+        };
+        SourceUpdate {
+            source: SourceName::Http,
+            pods: self.manifest.pods.iter().map(pod).collect(),
+            objects: self.manifest.objects.clone(),
+            mirrors: Vec::new(),
+            problems: self.problem.iter().cloned().chain(self.manifest.warnings.iter().map(warning)).collect(),
+            complete: self.is_known(),
+            relisted: false,
+        }
+    }
+}
+
+fn mark(manifest: &[u8]) -> [u8; 32] {
+    digest(&SHA256, manifest).as_ref().try_into().unwrap_or_default()
+}
+
+/// What is kept of an answer for a start without the server: a line about it, and the manifest.
+pub(super) fn encode(url: &str, given: &Given) -> Vec<u8> {
+    let signature = given.signature.clone().map(|bytes| Bytes(bytes).to_base64());
+    let mut kept = json!({ "url": url, "signature": signature }).to_string().into_bytes();
+    kept.push(b'\n');
+    kept.extend_from_slice(&given.manifest);
+    kept
+}
+
+/// The same back; none if it is from another URL, or nothing of this sort.
+pub(super) fn decode(url: &str, kept: &[u8]) -> Option<Given> {
+    let end = kept.iter().position(|byte| *byte == b'\n')?;
+    let (head, rest) = kept.split_at_checked(end)?;
+    let head: Value = serde_json::from_slice(head).ok()?;
+    if head.get("url").and_then(Value::as_str) != Some(url) {
+        return None;
+    }
+    let signature = match head.get("signature").and_then(Value::as_str) {
+        Some(text) => Some(Bytes::from_base64(text)?.0),
+        None => None,
+    };
+    Some(Given { manifest: rest.get(1..)?.to_vec(), signature })
+}
+
+#[cfg(test)]
+mod tests {
+    use ring::signature::{Ed25519KeyPair, KeyPair};
+
+    use super::*;
+
+    const URL: &str = "https://fleet.example/board.yaml";
+    const WEB: &str =
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: main, image: busybox}]}\n";
+
+    fn now() -> Time {
+        Time::from_unix_nanos(1)
+    }
+
+    fn given(text: &str) -> Given {
+        Given { manifest: text.as_bytes().to_vec(), signature: None }
+    }
+
+    fn book(key: Option<PublicKey>) -> Book {
+        Book::new(URL, "node1".to_owned(), key)
+    }
+
+    fn take(book: &mut Book, given: &Given) -> Result<Taken, String> {
+        book.take(given, "2026-11-20T20:03:54Z", now())
+    }
+
+    fn names(book: &Book) -> Vec<String> {
+        book.update().pods.iter().map(|pod| pod.pod.metadata.name.clone()).collect()
+    }
+
+    #[test]
+    fn a_pod_a_list_and_several_documents_are_all_taken() {
+        let mut book = book(None);
+        assert!(!book.update().complete, "nothing was heard yet");
+        assert_eq!(take(&mut book, &given(WEB)), Ok(Taken::New));
+        assert_eq!(take(&mut book, &given(WEB)), Ok(Taken::Same));
+        let update = book.update();
+        assert!(update.complete);
+        let pod = &update.pods[0];
+        assert_eq!((&*pod.origin, pod.pod.annotation("kubernetes.io/config.source")), (URL, Some("http")));
+        let list = r#"{"apiVersion": "v1", "kind": "PodList", "items": [
+            {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+            {"metadata": {"name": "b"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}]}"#;
+        assert_eq!(take(&mut book, &given(list)), Ok(Taken::New));
+        assert_eq!(names(&book), ["a-node1", "b-node1"]);
+        assert_eq!(take(&mut book, &given(&format!("{WEB}---\n{}", WEB.replace("web", "two")))), Ok(Taken::New));
+        assert_eq!(names(&book), ["web-node1", "two-node1"]);
+        assert_eq!(take(&mut book, &given("apiVersion: v1\nkind: PodList\nitems: []\n")), Ok(Taken::New));
+        assert!(names(&book).is_empty() && book.update().complete);
+    }
+
+    #[test]
+    fn what_does_not_count_as_a_whole_changes_nothing() {
+        let mut book = book(None);
+        take(&mut book, &given(WEB)).unwrap();
+        let before = book.update();
+        for wrong in [
+            "",
+            " \n",
+            "<html><body>Sign in</body></html>",
+            "{\"kind\": \"Pod\", \"apiVers",
+            &format!("{WEB}---\nkind: Pod\n"),
+            &WEB.replace("image: busybox", "image: ''"),
+        ] {
+            let why = take(&mut book, &given(wrong)).unwrap_err();
+            book.fail(why, now());
+            let update = book.update();
+            assert!(Arc::ptr_eq(&update.pods[0].pod, &before.pods[0].pod), "{wrong}");
+            assert!(update.complete && update.problems[0].keeps_last_good, "{wrong}");
+        }
+        assert!(book.succeed() && !book.succeed());
+        assert!(book.update().problems.is_empty());
+    }
+
+    #[test]
+    fn a_failure_is_news_once_and_keeps_its_beginning() {
+        let mut book = book(None);
+        assert!(book.fail("a".to_owned(), now()));
+        assert!(!book.fail("a".to_owned(), Time::from_unix_nanos(5)));
+        assert!(book.fail("b".to_owned(), Time::from_unix_nanos(6)));
+        assert_eq!(book.update().problems[0].since, now());
+    }
+
+    #[test]
+    fn with_a_key_only_what_it_has_signed_counts_also_of_what_was_kept() {
+        let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
+        let key = PublicKey::parse(Bytes(pair.public_key().as_ref().to_vec()).to_base64().as_bytes());
+        let mut book = book(key);
+        let signed = |text: &str| Given {
+            manifest: text.as_bytes().to_vec(),
+            signature: Some(pair.sign(text.as_bytes()).as_ref().to_vec()),
+        };
+        let other = WEB.replace("busybox", "nginx");
+        let none = "the signature is none: expected 64 bytes, as they are or in base64";
+        assert_eq!(take(&mut book, &given(WEB)), Err(none.to_owned()));
+        let wrong = Given { signature: signed(&other).signature, ..given(WEB) };
+        let not_this = "the signature is not that of this manifest by this key";
+        assert_eq!(take(&mut book, &wrong), Err(not_this.to_owned()));
+        assert!(!book.is_known());
+        assert_eq!(take(&mut book, &signed(WEB)), Ok(Taken::New));
+        // The same text with another signature is refused all the same.
+        assert_eq!(take(&mut book, &wrong), Err(not_this.to_owned()));
+        let kept = decode(URL, &encode(URL, &signed(WEB))).unwrap();
+        assert_eq!(kept, signed(WEB));
+        let mut forged = encode(URL, &signed(WEB));
+        *forged.last_mut().unwrap() ^= 1;
+        assert_eq!(take(&mut book, &decode(URL, &forged).unwrap()), Err(not_this.to_owned()));
+    }
+
+    #[test]
+    fn what_was_kept_of_another_url_or_is_nothing_of_this_sort_is_not_taken() {
+        let kept = encode(URL, &given(WEB));
+        assert_eq!(decode(URL, &kept), Some(given(WEB)));
+        assert_eq!(decode("http://other/", &kept), None);
+        for cut in 0..kept.iter().position(|byte| *byte == b'\n').unwrap() {
+            assert_eq!(decode(URL, &kept[..cut]), None);
+        }
+    }
+}

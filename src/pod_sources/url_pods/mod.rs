@@ -1,0 +1,277 @@
+//! Pods from a URL: asked for now and then, and kept for a start without the server.
+//!
+//! ```text
+//!   the kept answer -> Book::take -> SyncEvent::Sources
+//!   GET, with what tells the last answer from another one -> 304: nothing
+//!                                                         -> 200: Book::take -> the disk -> SyncEvent::Sources
+//! ```
+//!
+//! An answer counts as a whole or not at all. Whatever else comes (no server, no end, something else, a signature that is
+//! not good) keeps what runs, is told once, and makes the next questions rarer.
+
+mod book;
+mod signature;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_channel::Sender;
+
+use self::book::{Book, Given, Taken, decode, encode};
+pub(crate) use self::signature::{EXPECTED, PublicKey};
+use crate::api::{HttpHeader, UriScheme};
+use crate::apiserver::believing;
+use crate::error::ErrorChain;
+use crate::host::durable::{self, Found};
+use crate::host::{clock, file};
+use crate::net::{Answer, Dialer, Headers, Purpose, Url};
+use crate::pods::SyncEvent;
+use crate::rt;
+use crate::time::{Backoff, jitter};
+use crate::wire::pem;
+
+/// Where manifests come from, and who vouches for them.
+pub(crate) struct UrlPods {
+    pub(crate) url: Url,
+    /// As it was given: it goes into the identity of the pods.
+    pub(crate) shown: String,
+    /// Names and values.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) every: Duration,
+    /// For one whole answer.
+    pub(crate) limit: Duration,
+    /// Whose certificates are believed; without it those that the system believes.
+    pub(crate) authorities: Option<PathBuf>,
+    pub(crate) key: Option<PublicKey>,
+    /// Where the last answer that counts is kept.
+    pub(crate) kept: PathBuf,
+    pub(crate) node_name: String,
+}
+
+/// Tells `inbox` of the pods at the URL at once, as far as they were kept, and whenever they change, until nobody listens.
+pub(crate) async fn run(source: UrlPods, dialer: Dialer, inbox: Sender<SyncEvent>) {
+    let book = Book::new(&source.shown, source.node_name.clone(), source.key.clone());
+    let longest = LONGEST.max(source.every);
+    let backoff = Backoff::new(source.every, longest);
+    let validators = Validators::default();
+    let mut running = Running { source, dialer, inbox, book, validators, backoff };
+    running.load().await;
+    if running.tell().await.is_err() {
+        return;
+    }
+    loop {
+        let wait = running.round().await;
+        let Ok(wait) = wait else { return };
+        rt::sleep(wait).await;
+    }
+}
+
+/// For a whole answer, over a slow line.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+/// Of a manifest, as of an object of the API.
+const MOST: usize = 1 << 20;
+/// Of a signature in base64, with what may stand around it.
+const MOST_OF_SIGNATURE: usize = 256;
+/// What stands before the manifest in the file that is kept.
+const KEPT_HEAD: u64 = 16 << 10;
+/// However long a server is away.
+const LONGEST: Duration = Duration::from_secs(300);
+/// Where systems have the authorities that they believe.
+const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+const MOST_AUTHORITIES: u64 = 4 << 20;
+
+struct Running {
+    source: UrlPods,
+    dialer: Dialer,
+    inbox: Sender<SyncEvent>,
+    book: Book,
+    validators: Validators,
+    backoff: Backoff,
+}
+
+/// What tells the answer that counts from another one, as the server has it.
+#[derive(Debug, Default)]
+struct Validators {
+    etag: Option<String>,
+    last_modified: Option<String>,
+}
+
+/// What was answered.
+enum Fetched {
+    /// The same as before.
+    NotModified,
+    Given(Given, Validators),
+}
+
+/// Nobody listens any more.
+struct Closed;
+
+impl Running {
+    /// What was kept of an earlier answer counts until there is another one.
+    async fn load(&mut self) {
+        let path = self.source.kept.clone();
+        let limit = KEPT_HEAD + u64::try_from(MOST).unwrap_or(u64::MAX);
+        let kept = match rt::blocking(move || durable::read(&path, limit)).await {
+            Ok(Found::Nothing) => return,
+            Ok(Found::Whole(kept)) => kept,
+            Ok(Found::Damaged) => return self.not_kept("it is damaged"),
+            Err(error) => return self.not_kept(&ErrorChain(&error).to_string()),
+        };
+        // Another URL's pods are not this one's.
+        let Some(given) = decode(&self.source.shown, &kept) else { return };
+        if let Err(why) = self.book.take(&given, &clock::timestamp().to_string(), clock::now()) {
+            self.not_kept(&why);
+        }
+    }
+
+    fn not_kept(&mut self, why: &str) {
+        let path = self.source.kept.display();
+        log!(warn, "the kept answer of staticPodURL is not used", file = path, error = why);
+        self.book.fail(format!("what was kept in {path} is not used: {why}"), clock::now());
+    }
+
+    /// Asks once; how long to wait before the next time.
+    async fn round(&mut self) -> Result<Duration, Closed> {
+        let is_news = match self.fetch().await {
+            Ok(Fetched::NotModified) => self.book.succeed(),
+            Ok(Fetched::Given(given, validators)) => {
+                match self.book.take(&given, &clock::timestamp().to_string(), clock::now()) {
+                    Ok(taken) => match self.keep(&given).await {
+                        Ok(()) => {
+                            self.validators = validators;
+                            self.book.succeed() || taken == Taken::New
+                        }
+                        Err(why) => {
+                            // It is asked for again as a whole, and written then.
+                            self.validators = Validators::default();
+                            self.fail(why) || taken == Taken::New
+                        }
+                    },
+                    Err(why) => self.fail(why),
+                }
+            }
+            Err(why) => self.fail(why),
+        };
+        if is_news {
+            self.tell().await?;
+        }
+        let failed = self.book.has_failed();
+        let wait = if failed {
+            self.backoff.next_wait()
+        } else {
+            self.backoff.reset();
+            self.source.every
+        };
+        Ok(jitter(wait, 0.2, rt::random()))
+    }
+
+    fn fail(&mut self, why: String) -> bool {
+        let is_news = self.book.fail(why.clone(), clock::now());
+        if is_news {
+            log!(warn, "manifest problem", file = self.source.shown, problem = why);
+        }
+        is_news
+    }
+
+    /// Writes what counts, if it is not there.
+    async fn keep(&self, given: &Given) -> Result<(), String> {
+        let (path, bytes) = (self.source.kept.clone(), encode(&self.source.shown, given));
+        let written = rt::blocking(move || durable::write_changed(&path, &bytes)).await;
+        let place = self.source.kept.display();
+        written.map(drop).map_err(|error| format!("runs, and cannot be kept in {place}: {}", ErrorChain(&error)))
+    }
+
+    async fn tell(&self) -> Result<(), Closed> {
+        self.inbox.send(SyncEvent::Sources(self.book.update())).await.map_err(|_| Closed)
+    }
+
+    async fn fetch(&self) -> Result<Fetched, String> {
+        let dialer = self.dialer().await?;
+        let url = &self.source.url;
+        let headers = self.headers(self.book.is_known());
+        let answer = dialer.fetch(url, &headers, self.source.limit, MOST + 1).await;
+        let answer = answer.map_err(|error| format!("cannot be fetched: {error}"))?;
+        if answer.status == 304 && self.book.is_known() {
+            return Ok(Fetched::NotModified);
+        }
+        let manifest = whole(&answer, MOST)?.to_vec();
+        if answer.content_type.as_deref().is_some_and(|kind| kind.trim().to_ascii_lowercase().starts_with("text/html"))
+        {
+            return Err("expected a manifest, found a page in HTML: is something else in between?".to_owned());
+        }
+        let signature = match self.source.key {
+            None => None,
+            Some(_) => {
+                let url = with_suffix(url);
+                let answer = dialer.fetch(&url, &self.headers(false), self.source.limit, MOST_OF_SIGNATURE + 1).await;
+                let answer = answer.map_err(|error| format!("{url}: cannot be fetched: {error}"))?;
+                Some(whole(&answer, MOST_OF_SIGNATURE).map_err(|why| format!("{url}: {why}"))?.to_vec())
+            }
+        };
+        let validators = Validators { etag: answer.etag, last_modified: answer.last_modified };
+        Ok(Fetched::Given(Given { manifest, signature }, validators))
+    }
+
+    /// Who is asked over TLS has to show that he is the one. The authorities are read anew each time: they may be replaced.
+    async fn dialer(&self) -> Result<Dialer, String> {
+        if self.source.url.scheme == UriScheme::Http {
+            return Ok(self.dialer.clone());
+        }
+        let path = self.source.authorities.clone().unwrap_or_else(|| PathBuf::from(SYSTEM_AUTHORITIES));
+        let shown = path.display().to_string();
+        let read = rt::blocking(move || file::read_all(&path, MOST_AUTHORITIES)).await;
+        let text = read.map_err(|error| {
+            format!("whom to believe cannot be read: {shown}: {error} (--manifest-url-ca-file names another file)")
+        })?;
+        let authorities = pem::certificates(&text).map_err(|_| format!("{shown}: expected certificates in PEM"))?;
+        let verifier = believing(&authorities).map_err(|error| format!("{shown}: {error}"))?;
+        self.dialer.believing(verifier).map_err(|error| error.to_string())
+    }
+
+    fn headers(&self, is_conditional: bool) -> Headers {
+        let mut headers: Vec<HttpHeader> = Vec::new();
+        let mut add = |name: &str, value: &str| {
+            headers.push(HttpHeader { name: name.to_owned(), value: value.to_owned() });
+        };
+        add("User-Agent", concat!("coracle/", env!("CARGO_PKG_VERSION")));
+        if is_conditional {
+            if let Some(etag) = &self.validators.etag {
+                add("If-None-Match", etag);
+            } else if let Some(last_modified) = &self.validators.last_modified {
+                add("If-Modified-Since", last_modified);
+            }
+        }
+        for (name, value) in &self.source.headers {
+            add(name, value);
+        }
+        Headers::new(&headers, Purpose::Probe)
+    }
+}
+
+/// The body of an answer that is one, and all of it.
+fn whole(answer: &Answer, most: usize) -> Result<&[u8], String> {
+    if answer.status != 200 {
+        return Err(format!("expected 200 OK, found status {}", answer.status));
+    }
+    if answer.body.len() > most {
+        return Err(format!("it has more than {most} bytes"));
+    }
+    if !answer.is_counted {
+        return Err("the answer does not say how long it is, so that it may have been cut short".to_owned());
+    }
+    Ok(&answer.body)
+}
+
+/// Where the signature of what is at `url` is: behind the path, before the query.
+fn with_suffix(url: &Url) -> Url {
+    let (path, query) = match url.target.split_once('?') {
+        Some((path, query)) => (path, format!("?{query}")),
+        None => (url.target.as_str(), String::new()),
+    };
+    let mut signed = url.clone();
+    signed.target = format!("{path}.sig{query}");
+    signed
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! Ed25519 signatures of manifests (RFC 8032), and the key that they are held against. Pure.
+
+use ring::signature::{ED25519, UnparsedPublicKey};
+
+use crate::api::Bytes;
+
+/// Who vouches for a manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PublicKey([u8; 32]);
+
+pub(crate) const EXPECTED: &str = "expected an Ed25519 public key, in PEM or as base64";
+
+impl PublicKey {
+    /// A key as `openssl pkey -pubout` writes it, or its 32 bytes in base64; none of anything else.
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text).ok()?.trim();
+        let der = match text.strip_prefix(BEGIN) {
+            Some(rest) => Bytes::from_base64(rest.split_once(END)?.0.trim())?.0,
+            None => Bytes::from_base64(text)?.0,
+        };
+        let key = if der.len() == 32 { &*der } else { der.strip_prefix(&ALGORITHM[..])? };
+        Some(Self(key.try_into().ok()?))
+    }
+
+    pub(super) fn has_signed(&self, manifest: &[u8], signature: &[u8]) -> bool {
+        UnparsedPublicKey::new(&ED25519, &self.0).verify(manifest, signature).is_ok()
+    }
+}
+
+/// The 64 bytes of a signature, as they are or in base64.
+pub(super) fn read(bytes: &[u8]) -> Option<Vec<u8>> {
+    if bytes.len() == LENGTH {
+        return Some(bytes.to_vec());
+    }
+    let text = std::str::from_utf8(bytes).ok()?;
+    Bytes::from_base64(text.trim()).map(|bytes| bytes.0).filter(|bytes| bytes.len() == LENGTH)
+}
+
+const LENGTH: usize = 64;
+const BEGIN: &str = "-----BEGIN PUBLIC KEY-----";
+const END: &str = "-----END PUBLIC KEY-----";
+/// SubjectPublicKeyInfo of id-Ed25519, up to the key itself (RFC 8410).
+const ALGORITHM: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+
+#[cfg(test)]
+mod tests {
+    use ring::signature::{Ed25519KeyPair, KeyPair};
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_read_in_each_of_its_forms_and_nothing_else_is_one() {
+        let key: Vec<u8> = (0..32).collect();
+        let raw = Bytes(key.clone()).to_base64();
+        let der = Bytes([&ALGORITHM[..], &key].concat()).to_base64();
+        let pem = format!("{BEGIN}\n{der}\n{END}\n");
+        let parsed = PublicKey::parse(raw.as_bytes()).unwrap();
+        assert_eq!(parsed.0.to_vec(), key);
+        assert_eq!(PublicKey::parse(format!("{raw}\n").as_bytes()).as_ref(), Some(&parsed));
+        assert_eq!(PublicKey::parse(pem.as_bytes()).as_ref(), Some(&parsed));
+        for wrong in [&b""[..], b"x", &raw.as_bytes()[..40], &pem.as_bytes()[..60], &key, b"\xff"] {
+            assert_eq!(PublicKey::parse(wrong), None, "{wrong:?}");
+        }
+        let other = pem.replace("MCow", "MCox");
+        assert_eq!(PublicKey::parse(other.as_bytes()), None);
+    }
+
+    #[test]
+    fn the_vector_of_the_standard_holds_and_no_other_text_is_signed() {
+        let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
+        let key = PublicKey(pair.public_key().as_ref().try_into().unwrap());
+        let signature = pair.sign(b"kind: Pod\n").as_ref().to_vec();
+        assert!(key.has_signed(b"kind: Pod\n", &signature));
+        assert!(!key.has_signed(b"kind: Pod", &signature));
+        assert!(!key.has_signed(b"kind: Pod\n", &signature[1..]));
+        let base64 = format!("{}\n", Bytes(signature.clone()).to_base64());
+        assert_eq!(read(base64.as_bytes()), Some(signature.clone()));
+        assert_eq!(read(&signature), Some(signature));
+        assert_eq!((read(b""), read(b"AAAA"), read(&[0xff; 65])), (None, None, None));
+    }
+}
