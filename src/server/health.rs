@@ -6,12 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::connections::{Connections, FEW, OneGet, Reply, answer};
+use super::connections::{FEW, OneGet, Reply, answer};
 use super::http::{Response, Status};
 use super::pulse::{Doing, Pulse};
-use crate::error::ErrorChain;
-use crate::rt::{self, TcpListener};
-use crate::time::Backoff;
+use super::tcp_door::{Meeting, TcpDoor};
+use crate::rt::TcpStream;
 
 /// How the sync loop gets on: the loop itself notes it, the health endpoint and the watchdog look at it.
 #[derive(Clone, Debug)]
@@ -59,47 +58,19 @@ impl SyncHealth {
     }
 }
 
-/// Answers `/healthz` at `address`, for ever. Pods run without it: where the port is taken it is tried again, rarely.
+/// Answers `/healthz` at `address`, for ever.
 pub(crate) async fn serve(address: SocketAddr, health: SyncHealth) {
-    let mut backoff = FIRST_TRY;
-    let mut told = false;
-    loop {
-        match TcpListener::bind(address).await {
-            Ok(listener) => {
-                if told {
-                    log!(info, "health endpoint opened", address = address);
-                }
-                (told, backoff) = (false, FIRST_TRY);
-                accept(&listener, &health).await;
-            }
-            Err(error) if !told => {
-                told = true;
-                log!(warn, "health endpoint not opened, trying again", address = address, error = ErrorChain(&error));
-            }
-            Err(_) => {}
-        }
-        rt::sleep(backoff.next_wait()).await;
-    }
+    door(address).serve(&|tcp, _, _| meet(tcp, &health)).await;
 }
 
-/// Takes connections until the listener itself fails.
-async fn accept(listener: &TcpListener, health: &SyncHealth) {
-    let mut connections = Connections::new(FEW);
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let health = health.clone();
-                let respond = move |path: &str, _: &str| Reply::Whole(respond(path, health.stalled(Instant::now())));
-                connections.add(|_| answer(stream, OneGet(respond)));
-            }
-            // The client has gone already.
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
-            Err(error) => {
-                log!(warn, "health endpoint closed, trying again", error = ErrorChain(&error));
-                return;
-            }
-        }
-    }
+const fn door(address: SocketAddr) -> TcpDoor {
+    TcpDoor { name: "health", address, most: FEW, most_strangers: FEW }
+}
+
+fn meet(tcp: TcpStream, health: &SyncHealth) -> Meeting {
+    let health = health.clone();
+    let respond = move |path: &str, _: &str| Reply::Whole(respond(path, health.stalled(Instant::now())));
+    Box::pin(answer(tcp, OneGet(respond)))
 }
 
 fn respond(path: &str, stalled: Option<Duration>) -> Response {
@@ -113,17 +84,16 @@ fn respond(path: &str, stalled: Option<Duration>) -> Response {
     }
 }
 
-const FIRST_TRY: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));
-
 /// Never less than this without a round, however often pods are synced (`SyncLoopHealthCheck`).
 const LEAST_LIMIT: Duration = Duration::from_secs(300);
 
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::TcpStream;
+    use std::net;
 
     use super::*;
+    use crate::rt::{self, TcpListener};
 
     #[test]
     fn a_loop_without_a_round_for_twice_the_sync_frequency_and_five_minutes_is_stalled() {
@@ -147,14 +117,14 @@ mod tests {
             let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
             let address = listener.local_addr().unwrap();
             let client = rt::blocking(move || {
-                let mut stream = TcpStream::connect(address).unwrap();
+                let mut stream = net::TcpStream::connect(address).unwrap();
                 stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
                 let mut answer = String::new();
                 stream.read_to_string(&mut answer).unwrap();
                 answer
             });
             let serve = async {
-                accept(&listener, &health).await;
+                door(address).accept(&listener, &|tcp, _, _| meet(tcp, &health)).await;
                 unreachable!("serves for ever")
             };
             rt::either(client, serve).await

@@ -14,6 +14,7 @@ mod pulse;
 mod relay;
 mod status_page;
 pub(crate) mod systemd;
+mod tcp_door;
 mod watchdog;
 
 pub(crate) use health::SyncHealth;

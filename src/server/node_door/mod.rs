@@ -29,8 +29,7 @@ mod verdicts;
 mod visit;
 
 use std::cell::{Cell, RefCell};
-use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -40,15 +39,15 @@ use nix::sys::socket::{setsockopt, sockopt};
 use rustls::server::ServerConfig;
 
 use super::SyncHealth;
-use super::connections::{Connections, PATIENCE, Standing, answer};
+use super::connections::{PATIENCE, Standing, answer};
 use super::local::LocalApi;
+use super::tcp_door::TcpDoor;
 use crate::apiserver::Client;
 use crate::certificates::ShownCertificate;
 use crate::config::{Config, ServerSettings};
 use crate::error::ErrorChain;
 use crate::net::TlsSocket;
-use crate::rt::{self, TcpListener, TcpStream};
-use crate::time::Backoff;
+use crate::rt::{self, TcpStream};
 
 use authorities::Authorities;
 use cluster_word::ClusterWord;
@@ -78,7 +77,6 @@ const MOST: usize = 128;
 const MOST_STRANGERS: usize = 32;
 /// What was sent and is not acknowledged for so long is on its way to nobody.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
-const FIRST_TRY: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));
 /// No more often than so it is told that there is no certificate to show.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 
@@ -121,23 +119,13 @@ impl NodeDoor {
             // Who comes first is to be known, too.
             door.authorities.looked.beyond(0).await;
         }
-        let address = door.settings.address;
-        let (mut backoff, mut told) = (FIRST_TRY, false);
-        loop {
-            match bind(address).await {
-                Ok(listener) => {
-                    log!(info, "the node's server listens", address = address);
-                    (told, backoff) = (false, FIRST_TRY);
-                    door.accept(&listener).await;
-                }
-                Err(error) if !told => {
-                    told = true;
-                    log!(warn, "the node's server does not listen, trying again", address = address, error = error);
-                }
-                Err(_) => {}
-            }
-            rt::sleep(backoff.next_wait()).await;
-        }
+        let tcp_door = TcpDoor {
+            name: "the kubelet's API",
+            address: door.settings.address,
+            most: MOST,
+            most_strangers: MOST_STRANGERS,
+        };
+        tcp_door.serve(&|tcp, peer, standing| Box::pin(Rc::clone(&door).meet(tcp, peer, standing))).await;
     }
 
     /// How TLS is spoken from now on.
@@ -145,29 +133,6 @@ impl NodeDoor {
         match tls::server_config(&self.settings.tls, &self.shown, hints) {
             Ok(config) => drop(self.tls.replace(Some(config))),
             Err(error) => log!(error, "the node's server cannot speak TLS", error = ErrorChain(&error)),
-        }
-    }
-
-    /// Takes connections until the listener itself fails.
-    async fn accept(self: &Rc<Self>, listener: &TcpListener) {
-        let mut connections = Connections::new(MOST).with_strangers(MOST_STRANGERS);
-        loop {
-            connections.room().await;
-            match listener.accept().await {
-                Ok((tcp, peer)) => {
-                    let door = Rc::clone(self);
-                    let begun = connections.add(|standing| async move { door.meet(tcp, peer, standing).await });
-                    if !begun {
-                        log!(debug, "too many connections", peer = peer);
-                    }
-                }
-                // The client has gone already.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(error) => {
-                    log!(warn, "the node's server stopped listening, trying again", error = ErrorChain(&error));
-                    return;
-                }
-            }
         }
     }
 
@@ -202,15 +167,4 @@ fn watch_for_its_end(tcp: &TcpStream) {
     let limit = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
     let _ = setsockopt(tcp, sockopt::TcpUserTimeout, &limit);
     let _ = setsockopt(tcp, sockopt::KeepAlive, &true);
-}
-
-/// Every address is those of both families, as in the kubelet.
-pub(super) async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    if address.ip().is_unspecified() && address.is_ipv4() {
-        let both = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), address.port());
-        if let Ok(listener) = TcpListener::bind(both).await {
-            return Ok(listener);
-        }
-    }
-    TcpListener::bind(address).await
 }

@@ -3,20 +3,18 @@
 
 use std::cell::Cell;
 use std::future::ready;
-use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
 use super::healthz::{checks, respond};
-use super::{FIRST_TRY, bind, pod_lists, watch_for_its_end};
-use crate::error::ErrorChain;
-use crate::rt::{self, TcpListener};
+use super::{pod_lists, watch_for_its_end};
 use crate::server::SyncHealth;
-use crate::server::connections::{Answering, Answers, Connections, FEW, Reply, Standing, answer};
+use crate::server::connections::{Answering, Answers, FEW, Reply, Standing, answer};
 use crate::server::http::Response;
 use crate::server::local::{LocalApi, page_of};
 use crate::server::page::Page;
+use crate::server::tcp_door::TcpDoor;
 use crate::wire::http1::Request;
 
 pub(crate) struct ReadOnlyDoor {
@@ -31,44 +29,13 @@ const MOST_SILENT: usize = FEW / 2;
 impl ReadOnlyDoor {
     /// Answers, for ever.
     pub(crate) async fn serve(self) {
+        let tcp_door = TcpDoor { name: "readOnlyPort", address: self.address, most: FEW, most_strangers: MOST_SILENT };
         let door = Rc::new(self);
-        let address = door.address;
-        let (mut backoff, mut told) = (FIRST_TRY, false);
-        loop {
-            match bind(address).await {
-                Ok(listener) => {
-                    log!(info, "figures and pods are there for whoever asks, unencrypted", readOnlyPort = address);
-                    (told, backoff) = (false, FIRST_TRY);
-                    door.accept(&listener).await;
-                }
-                Err(error) if !told => {
-                    told = true;
-                    log!(warn, "the read-only port does not listen, trying again", address = address, error = error);
-                }
-                Err(_) => {}
-            }
-            rt::sleep(backoff.next_wait()).await;
-        }
-    }
-
-    /// Takes connections until the listener itself fails.
-    async fn accept(self: &Rc<Self>, listener: &TcpListener) {
-        let mut connections = Connections::new(FEW).with_strangers(MOST_SILENT);
-        loop {
-            connections.room().await;
-            match listener.accept().await {
-                Ok((tcp, _)) => {
-                    watch_for_its_end(&tcp);
-                    connections.add(|standing| answer(tcp, Visit { door: Rc::clone(self), standing }));
-                }
-                // The client has gone already.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(error) => {
-                    log!(warn, "the read-only port stopped listening, trying again", error = ErrorChain(&error));
-                    return;
-                }
-            }
-        }
+        let meet = |tcp, standing| {
+            watch_for_its_end(&tcp);
+            answer(tcp, Visit { door: Rc::clone(&door), standing })
+        };
+        tcp_door.serve(&|tcp, _, standing| Box::pin(meet(tcp, standing))).await;
     }
 
     fn reply(&self, request: &Request) -> Reply {

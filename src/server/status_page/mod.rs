@@ -17,7 +17,7 @@ mod visit;
 mod watchers;
 
 use std::cell::Cell;
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -26,12 +26,10 @@ use flate2::read::GzDecoder;
 use nix::sys::socket::{setsockopt, sockopt};
 
 use super::SyncHealth;
-use super::connections::{Connections, FEW, Standing, answer};
+use super::connections::{FEW, Standing, answer};
 use super::local::LocalApi;
-use super::node_door::bind;
-use crate::error::ErrorChain;
-use crate::rt::{self, TcpListener, TcpStream};
-use crate::time::Backoff;
+use super::tcp_door::TcpDoor;
+use crate::rt::TcpStream;
 
 use visit::Visit;
 use watchers::Watchers;
@@ -68,54 +66,23 @@ const MOST_STRANGERS: usize = 8;
 const WAITING_BYTES: usize = 64 * 1024;
 /// What was sent and is not acknowledged for so long is on its way to nobody.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
-const FIRST_TRY: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));
 
 impl StatusPage {
     pub(crate) fn new(address: SocketAddr, node_name: &str, api: Rc<dyn LocalApi>, health: SyncHealth) -> Self {
         Self { address, node_name: node_name.into(), watchers: Watchers::new(api, health) }
     }
 
-    /// Answers, for ever. Pods run without it: where the port is taken it is tried again, rarely.
+    /// Answers, for ever.
     pub(crate) async fn serve(self) {
         let address = self.address;
         if !address.ip().is_loopback() {
             log!(warn, "the page is open to everybody who can reach this address", address = address);
         }
-        let (mut backoff, mut told) = (FIRST_TRY, false);
-        loop {
-            match bind(address).await {
-                Ok(listener) => {
-                    log!(info, "the page is shown", address = format_args!("http://{address}/"));
-                    (told, backoff) = (false, FIRST_TRY);
-                    self.accept(&listener).await;
-                }
-                Err(error) if !told => {
-                    told = true;
-                    log!(warn, "the page is not shown, trying again", address = address, error = ErrorChain(&error));
-                }
-                Err(_) => {}
-            }
-            rt::sleep(backoff.next_wait()).await;
-        }
+        self.door().serve(&|tcp, _, standing| Box::pin(self.meet(tcp, standing))).await;
     }
 
-    /// Takes connections until the listener itself fails.
-    async fn accept(&self, listener: &TcpListener) {
-        let mut connections = Connections::new(FEW).with_strangers(MOST_STRANGERS);
-        loop {
-            connections.room().await;
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    connections.add(|standing| self.meet(stream, standing));
-                }
-                // The client has gone already.
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-                Err(error) => {
-                    log!(warn, "the page is not shown any more, trying again", error = ErrorChain(&error));
-                    return;
-                }
-            }
-        }
+    const fn door(&self) -> TcpDoor {
+        TcpDoor { name: "the page", address: self.address, most: FEW, most_strangers: MOST_STRANGERS }
     }
 
     fn meet(&self, stream: TcpStream, standing: Rc<Cell<Standing>>) -> impl Future<Output = ()> + use<> {

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::*;
 use crate::api::Event;
 use crate::pods::{PodAnswer, PodChange};
-use crate::rt::{block_on, blocking, either};
+use crate::rt::{TcpListener, block_on, blocking, either};
 use crate::server::connections::Text as _;
 use crate::server::page::Page;
 use crate::server::{Absent, LogQuery, LogSource, NodeStatus, PodAsked, PodEntry};
@@ -88,9 +88,9 @@ fn with_door<T: Send + 'static>(client: impl FnOnce(SocketAddr, Asked) -> T + Se
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let health = SyncHealth::new(Duration::from_secs(60), Instant::now());
-        let door = StatusPage::new(address, "edge-7", Rc::new(asked.clone()), health);
+        let page = StatusPage::new(address, "edge-7", Rc::new(asked.clone()), health);
         let serve = async {
-            door.accept(&listener).await;
+            page.door().accept(&listener, &|tcp, _, standing| Box::pin(page.meet(tcp, standing))).await;
             unreachable!("serves for ever")
         };
         either(serve, blocking(move || client(address, asked))).await

@@ -1,0 +1,91 @@
+//! A door on TCP: opened as soon as its port can be had, and everybody met who comes to it.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::connections::{Connections, Standing};
+use crate::error::ErrorChain;
+use crate::rt::{self, TcpListener, TcpStream};
+use crate::time::Backoff;
+
+pub(super) struct TcpDoor {
+    /// For the log.
+    pub(super) name: &'static str,
+    pub(super) address: SocketAddr,
+    /// Connections at once.
+    pub(super) most: usize,
+    /// Of these, those who have not shown who they are.
+    pub(super) most_strangers: usize,
+}
+
+/// What becomes of a connection, which notes what is known of who is at its other end.
+pub(super) type Meet<'a> = &'a dyn Fn(TcpStream, SocketAddr, Rc<Cell<Standing>>) -> Meeting;
+pub(super) type Meeting = Pin<Box<dyn Future<Output = ()>>>;
+
+const FIRST_TRY: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));
+
+impl TcpDoor {
+    /// For ever. Pods run without it: where the port is taken it is tried again, rarely.
+    pub(super) async fn serve(&self, meet: Meet<'_>) {
+        let Self { name, address, .. } = *self;
+        let (mut backoff, mut told) = (FIRST_TRY, false);
+        loop {
+            match bind(address).await {
+                Ok(listener) => {
+                    log!(info, "listening", door = name, address = address);
+                    (told, backoff) = (false, FIRST_TRY);
+                    self.accept(&listener, meet).await;
+                }
+                Err(error) if !told => {
+                    told = true;
+                    log!(
+                        warn,
+                        "cannot listen, trying again",
+                        door = name,
+                        address = address,
+                        error = ErrorChain(&error)
+                    );
+                }
+                Err(_) => {}
+            }
+            rt::sleep(backoff.next_wait()).await;
+        }
+    }
+
+    /// Takes connections until the listener itself fails.
+    pub(super) async fn accept(&self, listener: &TcpListener, meet: Meet<'_>) {
+        let mut connections = Connections::new(self.most).with_strangers(self.most_strangers);
+        loop {
+            connections.room().await;
+            match listener.accept().await {
+                Ok((tcp, peer)) => {
+                    if !connections.add(|standing| meet(tcp, peer, standing)) {
+                        log!(debug, "too many connections", door = self.name, peer = peer);
+                    }
+                }
+                // The client has gone already.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    log!(warn, "listens no more, trying again", door = self.name, error = ErrorChain(&error));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Every address is those of both families, as in the kubelet.
+async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    if address.ip().is_unspecified() && address.is_ipv4() {
+        let both = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), address.port());
+        if let Ok(listener) = TcpListener::bind(both).await {
+            return Ok(listener);
+        }
+    }
+    TcpListener::bind(address).await
+}
