@@ -13,6 +13,7 @@ mod file;
 mod flag_table;
 mod flags;
 mod identity;
+mod images;
 mod nearest;
 mod node_labels;
 mod node_name;
@@ -30,9 +31,8 @@ use std::path::PathBuf;
 
 pub(crate) use credential_providers::CredentialProvider;
 pub(crate) use duration::{go_duration, parse_duration};
-pub(crate) use effective::{
-    CgroupDriver, Config, CredentialsVerification, Enforced, ImageGc, KernelParameters, SwapBehavior,
-};
+pub(crate) use effective::{CgroupDriver, Config, Enforced, KernelParameters, SwapBehavior};
+pub(crate) use images::{CredentialsVerification, ImageGc};
 
 pub(crate) use effective::LOCAL_SOCKET;
 #[cfg(test)]
