@@ -1,4 +1,4 @@
-//! Packs the page that a node shows of itself: page.html as gzip, and the digests by which a browser knows its script and
+//! Packs what shells complete with, and the page that a node shows of itself: page.html as gzip, and the digests by which a browser knows its script and
 //! its looks (Content-Security-Policy).
 #![expect(clippy::expect_used, reason = "a build that cannot go on says why, and ends")]
 
@@ -21,11 +21,20 @@ fn main() {
         let inside = inside(&page, element).expect("the page has one script and one style");
         println!("cargo::rustc-env=CORACLE_PAGE_{name}=sha256-{}", base64(&Sha256::digest(inside)));
     }
+    pack("page.html", &page);
+    for shell in ["bash", "fish", "zsh"] {
+        let (name, path) = (format!("coracle.{shell}"), format!("completions/coracle.{shell}"));
+        println!("cargo::rerun-if-changed={path}");
+        pack(&name, &fs::read_to_string(path).expect("each shell has its script"));
+    }
+}
+
+fn pack(name: &str, text: &str) {
     let mut packed = GzEncoder::new(Vec::new(), Compression::best());
-    packed.write_all(page.as_bytes()).expect("memory takes it");
+    packed.write_all(text.as_bytes()).expect("memory takes it");
     let packed = packed.finish().expect("memory takes it");
     let folder = env::var_os("OUT_DIR").expect("cargo names a folder");
-    fs::write(Path::new(&folder).join("page.html.gz"), packed).expect("the folder takes it");
+    fs::write(Path::new(&folder).join(format!("{name}.gz")), packed).expect("the folder takes it");
 }
 
 /// What stands in the only element of this name.

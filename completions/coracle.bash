@@ -9,7 +9,7 @@ _coracle() {
     COMPREPLY=()
 
     case $previous in
-        -o | --output) words='json yaml'; [[ $command != pods ]] || words='wide json yaml'; [[ $command != top ]] || words='json' ;;
+        -o | --output) words='json yaml'; [[ $command != pods ]] || words='wide json yaml'; [[ $command != top && $command != version ]] || words='json'; [[ $command != images ]] || words='wide json' ;;
         --cgroup-driver) words='cgroupfs systemd' ;;
         --cloud-provider) words='external' ;;
         --authorization-mode) words='Webhook AlwaysAllow' ;;
@@ -23,7 +23,7 @@ _coracle() {
             mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
         --config-dir | --root-dir | --cert-dir | --kubernetes-dir | --image-credential-provider-bin-dir) mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
         --filename) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
-        --token | --discovery-token-ca-cert-hash | --node-name | --timeout) return ;;
+        --address | --token | --discovery-token-ca-cert-hash | --node-name | --timeout) return ;;
         -c | --container | --tail | --since | --limit-bytes | -n | --namespace | --file-check-frequency | --manifest-url | --manifest-url-header | --http-check-frequency | --max-pods | --node-labels | --pod-max-pids | --runtime-request-timeout | --registry-qps | \
             --registry-burst | --hostname-override | --node-ip | --register-with-taints | --node-status-max-images | --cluster-dns | --cluster-domain | --healthz-port | \
             --page-port | --page-address | --read-only-port | \
@@ -31,11 +31,24 @@ _coracle() {
             return ;;
     esac
 
+    if [[ -z $words && $current != -* && $COMP_CWORD -eq 2 ]]; then
+        # The pods of this node, where it tells.
+        case $command in
+            attach | delete | describe | events | exec | logs | port-forward | restart)
+                words=$(coracle pods 2>/dev/null | while read -r namespace name _; do
+                    [[ $namespace == NAMESPACE || $namespace == No ]] || echo "$name"; done)
+                mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current"); return ;;
+        esac
+    fi
     if [[ -z $words ]]; then
         case $command in
             apply) words='-f --filename --local-socket -h --help' ;;
             delete) words='--wait -n --namespace --local-socket -h --help' ;;
             restart) words='-c --container --wait -n --namespace --local-socket -h --help' ;;
+            completion) words='-h --help'; [[ $current == -* ]] || words='bash zsh fish' ;;
+            images) words='-o --output --local-socket -h --help'; [[ $current == -* ]] || words='remove' ;;
+            attach | exec) words='-i --stdin -t --tty -c --container -n --namespace --local-socket -h --help' ;;
+            port-forward) words='--address -n --namespace --local-socket -h --help' ;;
             describe) words='-n --namespace --local-socket -h --help' ;;
             logs)
                 words='-c --container -f --follow -p --previous --tail --since --timestamps --limit-bytes -n --namespace
@@ -53,8 +66,8 @@ _coracle() {
                 words='-h --help'
                 [[ $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
                 ;;
-            version) words='-h --help' ;;
-            help) words='apply delete describe events join leave logs pods restart status top validate version' ;;
+            version) words='-o --output -h --help' ;;
+            help) words='apply attach completion delete describe events exec images join leave logs pods port-forward restart status top validate version' ;;
             *)
                 words='--pod-manifest-path --file-check-frequency --manifest-url --manifest-url-header --manifest-url-ca-file
                     --manifest-public-key --http-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default
@@ -68,7 +81,7 @@ _coracle() {
                     --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --config-dir
                     --root-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device --offline-key-file --offline-plain-secrets -v --v
                     -h --help --version'
-                [[ -n $command || $current == -* ]] || words='pods describe logs events status top apply delete restart validate join leave version help'
+                [[ -n $command || $current == -* ]] || words='pods describe logs exec attach port-forward events images status top apply delete restart validate join leave completion version help'
                 ;;
         esac
     fi

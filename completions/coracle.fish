@@ -1,9 +1,15 @@
 # fish completion of coracle(8). tests/manual.rs holds it against the program's own help.
 
-set -l commands apply delete describe events help join leave logs pods restart status top validate version
+set -l commands apply attach completion delete describe events exec help images join leave logs pods port-forward restart status top validate version
 complete -c coracle -f
 complete -c coracle -n __fish_use_subcommand -a apply -d 'Have this node keep and run pods'
 complete -c coracle -n __fish_use_subcommand -a delete -d 'End one of those'
+complete -c coracle -n __fish_use_subcommand -a attach -d 'What a container writes from now on; type into it'
+complete -c coracle -n __fish_use_subcommand -a exec -d 'Run a command in a container'
+complete -c coracle -n __fish_use_subcommand -a completion -d 'A script with which a shell completes all of this'
+complete -c coracle -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'
+complete -c coracle -n __fish_use_subcommand -a images -d 'The images of this node, and who needs them'
+complete -c coracle -n __fish_use_subcommand -a port-forward -d "A pod's ports on this machine"
 complete -c coracle -n __fish_use_subcommand -a describe -d 'Everything about one pod'
 complete -c coracle -n __fish_use_subcommand -a join -d 'Make this machine a node of a cluster'
 complete -c coracle -n __fish_use_subcommand -a leave -d 'Take this machine out of its cluster'
@@ -18,15 +24,23 @@ complete -c coracle -n __fish_use_subcommand -a validate -d 'Check manifests bef
 complete -c coracle -n __fish_use_subcommand -a version -d 'The version'
 
 complete -c coracle -s h -l help -d 'What there is'
-complete -c coracle -n '__fish_seen_subcommand_from help' -a 'apply delete describe events join leave logs pods restart status top validate version'
+complete -c coracle -n '__fish_seen_subcommand_from help' -a 'apply attach completion delete describe events exec images join leave logs pods port-forward restart status top validate version'
+# The pods of this node, where it tells.
+complete -c coracle -n '__fish_seen_subcommand_from attach delete describe events exec logs port-forward restart' -a "(coracle pods 2>/dev/null | string match -rv '^(NAMESPACE|No) ' | string replace -r '^\\S+ +(\\S+).*' '\$1')"
 complete -c coracle -n '__fish_seen_subcommand_from validate' -F
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s o -l output -x -a 'wide json yaml' -d 'How they are shown'
 complete -c coracle -n '__fish_seen_subcommand_from events status' -s o -l output -x -a 'json yaml' -d 'How it is shown'
-complete -c coracle -n '__fish_seen_subcommand_from top' -s o -l output -x -a 'json' -d 'How it is shown'
+complete -c coracle -n '__fish_seen_subcommand_from images' -s o -l output -x -a 'wide json' -d 'How they are shown'
+complete -c coracle -n '__fish_seen_subcommand_from images' -a 'remove' -d 'Remove what no pod needs'
+complete -c coracle -n '__fish_seen_subcommand_from top version' -s o -l output -x -a 'json' -d 'How it is shown'
 complete -c coracle -n '__fish_seen_subcommand_from top' -s w -l watch -d 'Again and again'
-complete -c coracle -n '__fish_seen_subcommand_from delete describe events logs pods restart top' -s n -l namespace -x -d 'Only what is in this one'
+complete -c coracle -n '__fish_seen_subcommand_from attach delete describe events exec logs pods port-forward restart top' -s n -l namespace -x -d 'Only what is in this one'
 complete -c coracle -n '__fish_seen_subcommand_from apply' -s f -l filename -r -F -d 'A manifest, or - for the standard input'
 complete -c coracle -n '__fish_seen_subcommand_from delete restart' -l wait -d 'Until it is done'
+complete -c coracle -n '__fish_seen_subcommand_from attach exec' -s i -l stdin -d 'Pass the input on'
+complete -c coracle -n '__fish_seen_subcommand_from attach exec' -s t -l tty -d 'On a terminal'
+complete -c coracle -n '__fish_seen_subcommand_from attach exec' -s c -l container -x -d 'The container'
+complete -c coracle -n '__fish_seen_subcommand_from port-forward' -l address -x -d 'Where to listen'
 set -l logs '__fish_seen_subcommand_from logs'
 complete -c coracle -n '__fish_seen_subcommand_from logs restart' -s c -l container -x -d 'The container'
 complete -c coracle -n $logs -s f -l follow -d 'Go on with what comes'
@@ -47,7 +61,7 @@ complete -c coracle -n $leave -l delete-node -d "Delete the node's object, too"
 complete -c coracle -n $leave -l no-restart -d 'Leave the agent as it runs'
 complete -c coracle -n '__fish_seen_subcommand_from join leave' -l kubernetes-dir -r -F -d 'Kubeconfigs'
 complete -c coracle -n '__fish_seen_subcommand_from join leave' -l root-dir -r -F -d 'State'
-complete -c coracle -n "not __fish_seen_subcommand_from help join leave validate version" -l local-socket -r -F -d 'Where coracle listens'
+complete -c coracle -n "not __fish_seen_subcommand_from completion help join leave validate version" -l local-socket -r -F -d 'Where coracle listens'
 
 set -l agent "not __fish_seen_subcommand_from $commands"
 complete -c coracle -n $agent -l pod-manifest-path -r -F -d 'Manifests, a directory or a file'

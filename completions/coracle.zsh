@@ -1,6 +1,14 @@
 #compdef coracle
 # zsh completion of coracle(8). tests/manual.rs holds it against the program's own help.
 
+# The pods of this node, where it tells.
+_coracle_pods() {
+    local -a pods
+    pods=(${${(f)"$(coracle pods 2>/dev/null)"}[2,-1]})
+    pods=(${${pods#* ##}%% *})
+    compadd $pods
+}
+
 _coracle() {
     local -a socket
     socket=('--local-socket[where coracle listens]:socket:_files')
@@ -10,25 +18,40 @@ _coracle() {
                 _arguments '2:: :' '*'{-f,--filename}'[a manifest, or - for the standard input]:manifest:_files' $socket '(-h --help)'{-h,--help}
                 return ;;
             delete)
-                _arguments '2::pod:' '--wait[until nothing of it is left]' \
+                _arguments '2::pod:_coracle_pods' '--wait[until nothing of it is left]' \
                     '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help}
                 return ;;
             restart)
-                _arguments '2::pod:' '(-c --container)'{-c,--container}'[the container]:container:' '--wait[until they run again]' \
+                _arguments '2::pod:_coracle_pods' '(-c --container)'{-c,--container}'[the container]:container:' '--wait[until they run again]' \
                     '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help}
                 return ;;
+            attach|exec)
+                _arguments '2::pod:_coracle_pods' '(-i --stdin)'{-i,--stdin}'[pass the input on]' '(-t --tty)'{-t,--tty}'[on a terminal]' \
+                    '(-c --container)'{-c,--container}'[the container]:container:' \
+                    '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help}
+                return ;;
+            completion)
+                _arguments '2:shell:(bash zsh fish)' '(-h --help)'{-h,--help}
+                return ;;
+            images)
+                _arguments '2:: :(remove)' '(-o --output)'{-o,--output}'[how they are shown]:output:(wide json)' $socket '(-h --help)'{-h,--help} '*:image:'
+                return ;;
+            port-forward)
+                _arguments '2::pod:_coracle_pods' '--address[where to listen]:address:' \
+                    '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help} '*:port:'
+                return ;;
             describe)
-                _arguments '2::pod:' '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help}
+                _arguments '2::pod:_coracle_pods' '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help}
                 return ;;
             logs)
-                _arguments '2::pod:' '(-c --container)'{-c,--container}'[the container]:container:' \
+                _arguments '2::pod:_coracle_pods' '(-c --container)'{-c,--container}'[the container]:container:' \
                     '(-f --follow)'{-f,--follow}'[go on with what comes]' '(-p --previous)'{-p,--previous}'[of the run before]' \
                     '--tail[only so many of the last lines]:lines:' '--since[only what is younger]:duration:' \
                     '--timestamps[with the moment before each line]' '--limit-bytes[no more than this]:bytes:' \
                     '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help}
                 return ;;
             events)
-                _arguments '2::pod:' '(-o --output)'{-o,--output}'[how they are shown]:output:(json yaml)' \
+                _arguments '2::pod:_coracle_pods' '(-o --output)'{-o,--output}'[how they are shown]:output:(json yaml)' \
                     '(-n --namespace)'{-n,--namespace}'[only what is in this one]:namespace:' $socket '(-h --help)'{-h,--help}
                 return ;;
             pods)
@@ -58,10 +81,10 @@ _coracle() {
                     '--kubernetes-dir[kubeconfigs]:directory:_files -/' '--root-dir[state]:directory:_files -/' '(-h --help)'{-h,--help}
                 return ;;
             version)
-                _arguments '2:: :' '(-h --help)'{-h,--help}
+                _arguments '2:: :' '(-o --output)'{-o,--output}'[how it is shown]:output:(json)' '(-h --help)'{-h,--help}
                 return ;;
             help)
-                _values command apply delete describe events join leave logs pods restart status top validate version
+                _values command apply attach completion delete describe events exec images join leave logs pods port-forward restart status top validate version
                 return ;;
         esac
     fi
@@ -69,7 +92,12 @@ _coracle() {
     commands=(
         'apply:have this node keep and run pods'
         'delete:end one of those'
+        'attach:what a container writes from now on; type into it'
         'describe:everything about one pod'
+        'exec:run a command in a container'
+        'completion:a script with which a shell completes all of this'
+        'images:the images of this node, and who needs them'
+        'port-forward:ports of a pod on this machine'
         'join:make this machine a node of a cluster'
         'leave:take this machine out of its cluster'
         'logs:what a container has written'
@@ -161,4 +189,5 @@ _coracle() {
     fi
 }
 
-_coracle "$@"
+# Found by its name it is the completion itself; read with `source` it says whose it is.
+if [[ $funcstack[1] == _coracle ]]; then _coracle "$@"; else compdef _coracle coracle; fi

@@ -155,7 +155,8 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         started,
     };
     let view: Rc<dyn LocalApi> = Rc::new(view);
-    let mut tasks = vec![rt::spawn(sync_loop.run()), rt::spawn(local.serve(Rc::clone(&view)))];
+    let mut tasks =
+        vec![rt::spawn(sync_loop.run()), rt::spawn(local.with_streaming(streaming.clone()).serve(Rc::clone(&view)))];
     if let Some(address) = config.identity.server.read_only {
         let door = ReadOnlyDoor { address, health: health.clone(), api: Rc::clone(&view) };
         tasks.push(rt::spawn(door.serve()));

@@ -101,3 +101,25 @@ fn every_shell_completes_every_command() {
         assert!(in_bash && in_zsh && in_fish, "{command}: bash {in_bash}, zsh {in_zsh}, fish {in_fish}");
     }
 }
+
+#[test]
+fn the_program_has_the_scripts_of_the_packages_and_they_complete() {
+    for (shell, script) in [("bash", BASH), ("zsh", ZSH), ("fish", FISH)] {
+        let output = Command::new(env!("CARGO_BIN_EXE_coracle")).args(["completion", shell]).output().unwrap();
+        assert!(output.stdout == script.as_bytes(), "{shell}");
+    }
+    let folder = std::path::Path::new(env!("CARGO_BIN_EXE_coracle")).parent().unwrap().display().to_string();
+    let completed = |words: &str, at: usize| {
+        let script = format!(
+            "PATH={folder}:$PATH; source <(coracle completion bash); COMP_WORDS=({words}); COMP_CWORD={at}; _coracle
+             printf %s \"${{COMPREPLY[*]}}\""
+        );
+        let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    assert_eq!(completed("coracle po", 1), "pods port-forward");
+    assert_eq!(completed("coracle logs --t", 2), "--tail --timestamps");
+    assert_eq!(completed("coracle logs x --since 1h -n", 5), "-n");
+    assert_eq!(completed("coracle --anonymous", 1), "--anonymous-auth");
+    assert_eq!(completed("coracle help vali", 2), "validate");
+}

@@ -1,11 +1,11 @@
 //! What is asked of the API server. Pure.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::wire::hpack::Field;
+use crate::wire::http1::push_escaped;
 
 /// One request. Paths begin with `/api` or `/apis`.
 #[derive(Clone, Debug, PartialEq)]
@@ -136,16 +136,6 @@ pub(super) struct Caller {
     pub(super) prefix: String,
     pub(super) agent: String,
     pub(super) token: Option<String>,
-}
-
-/// RFC 3986: what is not unreserved.
-fn push_escaped(out: &mut String, text: &str) {
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
-            byte => drop(write!(out, "%{byte:02X}")),
-        }
-    }
 }
 
 #[cfg(test)]

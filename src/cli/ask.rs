@@ -14,10 +14,7 @@ use crate::server::parse_response;
 /// What the agent at `socket` answers for `path`.
 pub(super) fn ask<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, AskError> {
     let failed = |kind| AskError { socket: socket.to_owned(), kind };
-    let bytes = exchange(socket, "GET", path, &[]).map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => failed(Kind::NotRunning(error)),
-        _ => failed(Kind::NoAnswer(error)),
-    })?;
+    let bytes = exchange(socket, "GET", path, &[]).map_err(|error| AskError::from_io(socket, error))?;
     let (status, body) = parse_response(&bytes).ok_or_else(|| failed(Kind::CutShort))?;
     if status != "200 OK" {
         return Err(failed(Kind::Refused(status.to_owned())));
@@ -25,13 +22,20 @@ pub(super) fn ask<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, A
     serde_json::from_slice(body).map_err(|error| failed(Kind::Malformed(error)))
 }
 
+/// What the agent at `socket` says of the removal of what `path` stands for.
+pub(super) fn remove(socket: &Path, path: &str) -> Result<String, AskError> {
+    let failed = |kind| AskError { socket: socket.to_owned(), kind };
+    let bytes = exchange(socket, "DELETE", path, &[]).map_err(|error| AskError::from_io(socket, error))?;
+    let (status, body) = parse_response(&bytes).ok_or_else(|| failed(Kind::CutShort))?;
+    let said = String::from_utf8_lossy(body).trim().to_owned();
+    if status == "200 OK" { Ok(said) } else { Err(failed(Kind::Said(said))) }
+}
+
 /// Asks the agent at `socket` to do something about one pod: what it answers, or one line about why it does not do it.
 pub(super) fn change(socket: &Path, method: &str, path: &str, body: &[u8]) -> Result<serde_json::Value, Refused> {
     let failed = |kind| Refused::NotAsked(ErrorChain(&AskError { socket: socket.to_owned(), kind }).to_string());
-    let bytes = exchange(socket, method, path, body).map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => failed(Kind::NotRunning(error)),
-        _ => failed(Kind::NoAnswer(error)),
-    })?;
+    let bytes = exchange(socket, method, path, body)
+        .map_err(|error| Refused::NotAsked(ErrorChain(&AskError::from_io(socket, error)).to_string()))?;
     let (status, body) = parse_response(&bytes).ok_or_else(|| failed(Kind::CutShort))?;
     if !status.starts_with('2') {
         let line = String::from_utf8_lossy(body).trim_end().to_owned();
@@ -93,20 +97,38 @@ pub(super) struct AskError {
 #[derive(Debug)]
 enum Kind {
     NotRunning(io::Error),
+    NotAllowed(io::Error),
     NoAnswer(io::Error),
     CutShort,
     Refused(String),
+    /// In the agent's own words.
+    Said(String),
     Malformed(serde_json::Error),
+}
+
+impl AskError {
+    /// Why the agent's socket could not be reached, or said nothing.
+    pub(super) fn from_io(socket: &Path, error: io::Error) -> Self {
+        let kind = match error.kind() {
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => Kind::NotRunning(error),
+            ErrorKind::PermissionDenied => Kind::NotAllowed(error),
+            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => Kind::CutShort,
+            _ => Kind::NoAnswer(error),
+        };
+        Self { socket: socket.to_owned(), kind }
+    }
 }
 
 impl fmt::Display for AskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let socket = self.socket.display();
         match &self.kind {
-            Kind::NotRunning(_) => write!(f, "no coracle is running here: {socket}"),
+            Kind::NotRunning(_) => write!(f, "not running, or listening elsewhere (--local-socket): {socket}"),
+            Kind::NotAllowed(_) => write!(f, "only root may ask (try sudo): {socket}"),
             Kind::NoAnswer(_) => write!(f, "no answer from {socket}"),
             // A door that closes without a word: it answers only its own user and root.
             Kind::CutShort => write!(f, "no answer from {socket}: closed (only root is answered)"),
+            Kind::Said(line) => f.write_str(line),
             Kind::Refused(status) => write!(f, "{socket} answers {status}"),
             Kind::Malformed(_) => write!(f, "answer from {socket} not understood"),
         }
@@ -116,9 +138,9 @@ impl fmt::Display for AskError {
 impl error::Error for AskError {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match &self.kind {
-            Kind::NotRunning(error) | Kind::NoAnswer(error) => Some(error),
+            Kind::NotRunning(error) | Kind::NotAllowed(error) | Kind::NoAnswer(error) => Some(error),
             Kind::Malformed(error) => Some(error),
-            Kind::CutShort | Kind::Refused(_) => None,
+            Kind::CutShort | Kind::Refused(_) | Kind::Said(_) => None,
         }
     }
 }
@@ -137,7 +159,9 @@ mod tests {
     use crate::api::Event;
     use crate::pods::{PodAnswer, PodChange};
     use crate::rt::{block_on, blocking, either};
-    use crate::server::{Absent, LocalApi, LocalServer, LogQuery, LogSource, NodeStatus, Page, PodAsked, PodEntry};
+    use crate::server::{
+        Absent, Found, ImageEntry, LocalApi, LocalServer, LogQuery, LogSource, NodeStatus, Page, PodAsked, PodEntry,
+    };
 
     struct Empty;
 
@@ -154,6 +178,14 @@ mod tests {
 
         fn page(&self, _page: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>> {
             Box::pin(async { Vec::new() })
+        }
+
+        fn images(&self) -> Found<Vec<ImageEntry>> {
+            Box::pin(async { Ok(vec![ImageEntry { id: "a".to_owned(), ..ImageEntry::default() }]) })
+        }
+
+        fn remove_image(&self, name: String) -> Found<String> {
+            Box::pin(async move { Err(format!("image {name} stays")) })
         }
 
         fn log(&self, _asked: &LogQuery) -> Result<LogSource, String> {
@@ -214,7 +246,7 @@ mod tests {
     #[test]
     fn without_an_agent_one_line_says_so() {
         let error = ask::<serde_json::Value>(Path::new("/nowhere/c.sock"), "/pods").unwrap_err();
-        let line = "no coracle is running here: /nowhere/c.sock: No such file or directory (os error 2)";
+        let line = "not running, or listening elsewhere (--local-socket): /nowhere/c.sock: No such file or directory (os error 2)";
         assert_eq!(ErrorChain(&error).to_string(), line);
     }
 }

@@ -1,6 +1,5 @@
 //! The commands and their arguments. Pure.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -9,6 +8,8 @@ use argh::FromArgs;
 
 use super::help;
 use super::layout::{KUBERNETES_DIR, ROOT_DIR};
+pub(super) use super::outputs::{ImagesOutput, PodsOutput, Shell, StatusOutput, TopOutput, VersionOutput};
+use super::streams::ports::{Addresses, PortPair};
 use crate::certificates::discovery::Pin;
 use crate::config::{LOCAL_SOCKET, nearest, parse_duration};
 
@@ -33,13 +34,18 @@ struct Coracle {
 pub(super) enum Command {
     Apply(Apply),
     Delete(Delete),
+    Attach(Attach),
+    Completion(Completion),
     Describe(Describe),
     Events(Events),
+    Exec(Exec),
+    Images(ListImages),
     Join(Join),
     Leave(Leave),
     Logs(Logs),
     Pods(Pods),
     Restart(Restart),
+    PortForward(PortForward),
     Status(Status),
     Top(Top),
     Validate(Validate),
@@ -98,6 +104,39 @@ pub(super) struct Restart {
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "attach")]
+/// Show what a container writes from now on, and type into it.
+pub(super) struct Attach {
+    /// the pod, by its name or that in its manifest
+    #[argh(positional)]
+    pub(super) pod: String,
+    /// the container (default: the pod's first)
+    #[argh(option, short = 'c')]
+    pub(super) container: Option<String>,
+    /// pass the input on
+    #[argh(switch, short = 'i')]
+    pub(super) stdin: bool,
+    /// the input is a terminal
+    #[argh(switch, short = 't')]
+    pub(super) tty: bool,
+    /// the pod's namespace
+    #[argh(option, short = 'n')]
+    pub(super) namespace: Option<String>,
+    /// where the agent listens (default /run/coracle/coracle.sock)
+    #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
+    pub(super) local_socket: PathBuf,
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "completion")]
+/// Print a script with which a shell completes commands, options and pods.
+pub(super) struct Completion {
+    /// bash, zsh or fish
+    #[argh(positional)]
+    pub(super) shell: Shell,
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "describe")]
 /// Show everything about one pod.
 pub(super) struct Describe {
@@ -149,6 +188,33 @@ pub(super) struct Logs {
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "exec")]
+/// Run a command in a container.
+pub(super) struct Exec {
+    /// the pod, by its name or that in its manifest
+    #[argh(positional)]
+    pub(super) pod: String,
+    /// the command, behind --
+    #[argh(positional, greedy)]
+    pub(super) command: Vec<String>,
+    /// the container (default: the pod's first)
+    #[argh(option, short = 'c')]
+    pub(super) container: Option<String>,
+    /// pass the input on
+    #[argh(switch, short = 'i')]
+    pub(super) stdin: bool,
+    /// on a terminal
+    #[argh(switch, short = 't')]
+    pub(super) tty: bool,
+    /// the pod's namespace
+    #[argh(option, short = 'n')]
+    pub(super) namespace: Option<String>,
+    /// where the agent listens (default /run/coracle/coracle.sock)
+    #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
+    pub(super) local_socket: PathBuf,
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "events")]
 /// Show what has happened of late, on this node or to one pod.
 pub(super) struct Events {
@@ -161,6 +227,21 @@ pub(super) struct Events {
     /// only what happened in this namespace
     #[argh(option, short = 'n')]
     pub(super) namespace: Option<String>,
+    /// where the agent listens (default /run/coracle/coracle.sock)
+    #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
+    pub(super) local_socket: PathBuf,
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "images")]
+/// Show the images of this node, or remove some.
+pub(super) struct ListImages {
+    /// nothing, or: remove IMAGE...
+    #[argh(positional)]
+    pub(super) words: Vec<String>,
+    /// table (the default), wide or json
+    #[argh(option, short = 'o', default = "ImagesOutput::Table")]
+    pub(super) output: ImagesOutput,
     /// where the agent listens (default /run/coracle/coracle.sock)
     #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
     pub(super) local_socket: PathBuf,
@@ -233,6 +314,27 @@ pub(super) struct Pods {
 }
 
 #[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "port-forward")]
+/// Carry connections to ports of this machine to ports of a pod.
+pub(super) struct PortForward {
+    /// the pod, by its name or that in its manifest
+    #[argh(positional)]
+    pub(super) pod: String,
+    /// ports, as 8080:80
+    #[argh(positional)]
+    pub(super) ports: Vec<PortPair>,
+    /// where to listen (default 127.0.0.1)
+    #[argh(option, default = "Addresses::local()")]
+    pub(super) address: Addresses,
+    /// the pod's namespace
+    #[argh(option, short = 'n')]
+    pub(super) namespace: Option<String>,
+    /// where the agent listens (default /run/coracle/coracle.sock)
+    #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
+    pub(super) local_socket: PathBuf,
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "status")]
 /// Show the node, its runtime, its sources of pods, and what went wrong last.
 pub(super) struct Status {
@@ -274,27 +376,10 @@ pub(super) struct Validate {
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "version")]
 /// Show the version.
-pub(super) struct Version {}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PodsOutput {
-    Table,
-    Wide,
-    Json,
-    Yaml,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StatusOutput {
-    Text,
-    Json,
-    Yaml,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TopOutput {
-    Table,
-    Json,
+pub(super) struct Version {
+    /// json
+    #[argh(option, short = 'o', default = "VersionOutput::Text")]
+    pub(super) output: VersionOutput,
 }
 
 /// How long ago, as Go writes durations.
@@ -320,55 +405,6 @@ impl FromStr for Age {
     }
 }
 
-impl FromStr for PodsOutput {
-    type Err = NoOutput;
-
-    fn from_str(word: &str) -> Result<Self, NoOutput> {
-        match word {
-            "table" => Ok(Self::Table),
-            "wide" => Ok(Self::Wide),
-            "json" => Ok(Self::Json),
-            "yaml" => Ok(Self::Yaml),
-            _ => Err(NoOutput("wide, json or yaml")),
-        }
-    }
-}
-
-impl FromStr for StatusOutput {
-    type Err = NoOutput;
-
-    fn from_str(word: &str) -> Result<Self, NoOutput> {
-        match word {
-            "text" => Ok(Self::Text),
-            "json" => Ok(Self::Json),
-            "yaml" => Ok(Self::Yaml),
-            _ => Err(NoOutput("json or yaml")),
-        }
-    }
-}
-
-impl FromStr for TopOutput {
-    type Err = NoOutput;
-
-    fn from_str(word: &str) -> Result<Self, NoOutput> {
-        match word {
-            "table" => Ok(Self::Table),
-            "json" => Ok(Self::Json),
-            _ => Err(NoOutput("json")),
-        }
-    }
-}
-
-/// The outputs that there are.
-#[derive(Debug)]
-pub(super) struct NoOutput(&'static str);
-
-impl fmt::Display for NoOutput {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "expected {}", self.0)
-    }
-}
-
 /// Reads a command line; an error is one line.
 pub(super) fn parse(arguments: &[String]) -> Result<Asked, String> {
     let Some(first) = arguments.first().map(String::as_str) else { return Ok(Asked::Agent) };
@@ -385,11 +421,24 @@ pub(super) fn parse(arguments: &[String]) -> Result<Asked, String> {
 }
 
 fn command(arguments: &[String]) -> Result<Asked, String> {
-    let parts: Vec<&str> = arguments.iter().flat_map(|argument| split(argument)).collect();
+    // What stands behind -- is no business of this program.
+    let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
+    let (own, others) = arguments.split_at_checked(end).unwrap_or((arguments, &[]));
+    let mut parts: Vec<&str> = own.iter().flat_map(|argument| split(argument)).collect();
     if parts.iter().any(|part| matches!(*part, "--help" | "-h")) {
         return Ok(Asked::Help(help::of_command(arguments.first().map_or("", String::as_str))));
     }
+    parts.extend(others.iter().map(String::as_str));
     match Coracle::from_args(&["coracle"], &parts) {
+        Ok(Coracle { command: Command::Exec(exec) }) if exec.command.is_empty() || others.is_empty() => {
+            Err("exec: expected a command behind --, as in: coracle exec web -- ls /".to_owned())
+        }
+        Ok(Coracle { command: Command::Images(images) }) if !is_about_images(&images.words) => {
+            Err("images: expected nothing, or: remove IMAGE...".to_owned())
+        }
+        Ok(Coracle { command: Command::PortForward(forward) }) if forward.ports.is_empty() => {
+            Err("port-forward: expected [LOCAL:]REMOTE, as in: coracle port-forward web 8080:80".to_owned())
+        }
         Ok(Coracle { command: Command::Validate(validate) }) if validate.files.is_empty() => {
             Err("validate: expected a FILE, found nothing".to_owned())
         }
@@ -406,9 +455,15 @@ fn command(arguments: &[String]) -> Result<Asked, String> {
     }
 }
 
-/// `--name=value` and `-nvalue` as the two arguments that argh knows.
+fn is_about_images(words: &[String]) -> bool {
+    words.first().is_none_or(|first| first == "remove" && words.len() > 1)
+}
+
+/// `--name=value`, `-nvalue` and `-it` as the two arguments that argh knows.
 fn split(argument: &str) -> impl Iterator<Item = &str> {
-    let (name, value) = if argument.starts_with("--") {
+    let (name, value) = if matches!(argument, "-it" | "-ti") {
+        ("-i", Some("-t"))
+    } else if argument.starts_with("--") {
         argument.split_once('=').map_or((argument, None), |(name, value)| (name, Some(value)))
     } else if argument.starts_with('-') {
         let (name, value) = argument.split_at_checked(2).unwrap_or((argument, ""));
@@ -419,9 +474,26 @@ fn split(argument: &str) -> impl Iterator<Item = &str> {
     std::iter::once(name).chain(value)
 }
 
-const COMMANDS: [&str; 14] = [
-    "apply", "delete", "describe", "events", "help", "join", "leave", "logs", "pods", "restart", "status", "top",
-    "validate", "version",
+const COMMANDS: [&str; 19] = [
+    "apply",
+    "attach",
+    "completion",
+    "delete",
+    "describe",
+    "events",
+    "exec",
+    "help",
+    "images",
+    "join",
+    "leave",
+    "logs",
+    "pods",
+    "port-forward",
+    "restart",
+    "status",
+    "top",
+    "validate",
+    "version",
 ];
 
 #[cfg(test)]
@@ -466,6 +538,20 @@ mod tests {
     }
 
     #[test]
+    fn what_stands_behind_two_hyphens_is_the_command_in_the_container() {
+        let parsed_exec = |line: &[&str]| match parsed(line) {
+            Ok(Asked::Command(Command::Exec(exec))) => exec,
+            other => panic!("{other:?}"),
+        };
+        let exec = parsed_exec(&["exec", "-it", "web", "-cmain", "--", "sh", "-c", "a=b", "--", "--help", "-nx"]);
+        assert_eq!((&*exec.pod, exec.container.as_deref(), exec.stdin, exec.tty), ("web", Some("main"), true, true));
+        assert_eq!(exec.command, ["sh", "-c", "a=b", "--", "--help", "-nx"]);
+        assert_eq!(exec.namespace, None);
+        let exec = parsed_exec(&["exec", "web", "-i", "--", "-x"]);
+        assert_eq!((exec.stdin, exec.tty, exec.command), (true, false, vec!["-x".to_owned()]));
+    }
+
+    #[test]
     fn a_command_that_is_not_understood_gets_one_line() {
         for (line, message) in [
             (&["pod"][..], "pod: unknown command (did you mean pods?); coracle --help shows what there is"),
@@ -480,6 +566,13 @@ mod tests {
             ),
             (&["validate"], "validate: expected a FILE, found nothing"),
             (&["apply"], "apply: expected -f FILE, found nothing; -f - reads the standard input"),
+            (&["images", "remove"], "images: expected nothing, or: remove IMAGE..."),
+            (&["exec", "web", "ls"], "exec: expected a command behind --, as in: coracle exec web -- ls /"),
+            (
+                &["port-forward", "web"],
+                "port-forward: expected [LOCAL:]REMOTE, as in: coracle port-forward web 8080:80",
+            ),
+            (&["exec", "web", "--"], "exec: expected a command behind --, as in: coracle exec web -- ls /"),
         ] {
             assert_eq!(parsed(line), Err(message.to_owned()));
         }
@@ -487,12 +580,11 @@ mod tests {
 
     #[test]
     fn each_command_has_its_help() {
-        for command in [
-            "apply", "delete", "describe", "events", "join", "leave", "logs", "pods", "restart", "status", "top",
-            "validate", "version",
-        ] {
+        for command in COMMANDS.into_iter().filter(|command| *command != "help") {
             let Ok(Asked::Help(text)) = parsed(&[command, "--help"]) else { panic!("{command}") };
             assert!(text.starts_with(&format!("Usage: coracle {command}")), "{text}");
+            let has_example = |line: &str| line.starts_with("Example") || line.starts_with("  coracle ");
+            assert!(text.lines().any(has_example), "{command} has no example");
             assert_eq!(parsed(&["help", command]), Ok(Asked::Help(text)));
         }
     }

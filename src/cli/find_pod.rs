@@ -5,8 +5,9 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::ask::ask;
-use super::pod_name::PodName;
-use crate::api::{Pod, decode};
+use super::pod_name::{PodName, names};
+use crate::api::{ContainerState, Pod, decode};
+use crate::config::nearest;
 use crate::error::ErrorChain;
 use crate::server::PodEntry;
 
@@ -34,7 +35,7 @@ pub(super) fn name_in_manifest(pod: &Pod) -> &str {
 fn choose(pods: Vec<(Pod, String)>, name: &str, namespace: Option<&str>) -> Result<(Pod, String), String> {
     let wanted = PodName::new(name, namespace);
     let is_it = |pod: &Pod| wanted.is(&pod.metadata.namespace, &pod.metadata.name, &pod.spec.node_name);
-    let mut found: Vec<(Pod, String)> = pods.into_iter().filter(|(pod, _)| is_it(pod)).collect();
+    let (mut found, others): (Vec<_>, Vec<_>) = pods.into_iter().partition(|(pod, _)| is_it(pod));
     let mut namespaces: Vec<&str> = found.iter().map(|(pod, _)| pod.metadata.namespace.as_str()).collect();
     namespaces.dedup();
     if namespaces.len() > 1 {
@@ -43,12 +44,50 @@ fn choose(pods: Vec<(Pod, String)>, name: &str, namespace: Option<&str>) -> Resu
     }
     // One that ends may have a namesake that waits for it: what runs is shown.
     found.sort_by_key(|(pod, _)| pod.status.container_statuses.is_empty());
-    found.into_iter().next().ok_or_else(|| format!("there is no pod {name}; coracle pods shows those that there are"))
+    found.into_iter().next().ok_or_else(|| {
+        let known = others.iter().flat_map(|(pod, _)| names(&pod.metadata.name, &pod.spec.node_name));
+        let near = nearest(wanted.parts().1, known).map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
+        format!("there is no pod {name}{near}; coracle pods shows those that there are")
+    })
+}
+
+/// The container that is asked for, or the one that kubectl takes.
+pub(super) fn container_of<'a>(pod: &'a Pod, asked: Option<&str>) -> Result<&'a str, String> {
+    let names: Vec<&str> = pod.spec.all_containers().map(|container| container.name.as_str()).collect();
+    let default = pod.metadata.annotations.get("kubectl.kubernetes.io/default-container").map(String::as_str);
+    if let Some(name) = asked {
+        let found = names.iter().find(|known| **known == name);
+        let all = names.join(", ");
+        return found.copied().ok_or_else(|| format!("pod {} has no container {name}: {all}", pod.metadata.name));
+    }
+    let first = pod.spec.containers.first().map(|container| container.name.as_str());
+    let chosen = default.and_then(|name| names.iter().find(|known| **known == name).copied()).or(first);
+    let chosen = chosen.ok_or_else(|| format!("pod {} has no container", pod.metadata.name))?;
+    if names.len() > 1 {
+        eprintln!("coracle: container {chosen} of {}; -c chooses another", names.join(", "));
+    }
+    Ok(chosen)
+}
+
+/// One line about what else a container does that does not run.
+pub(super) fn is_running(pod: &Pod, container: &str) -> Result<(), String> {
+    let status = &pod.status;
+    let mut all = status.container_statuses.iter().chain(&status.init_container_statuses);
+    let state = all.find(|status| status.name == container).and_then(|status| status.state.as_ref());
+    let instead = match state {
+        Some(ContainerState::Running(_)) => return Ok(()),
+        Some(ContainerState::Waiting(waiting)) => format!(" ({})", waiting.reason),
+        Some(ContainerState::Terminated(ended)) => format!(" (ended with exit code {})", ended.exit_code),
+        None => String::new(),
+    };
+    let name = &pod.metadata.name;
+    Err(format!("container {container} of pod {name} does not run{instead}; coracle describe {name} shows why"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::{ContainerStateRunning, ContainerStateWaiting, ContainerStatus, Reason};
 
     fn pod(namespace: &str, name: &str) -> (Pod, String) {
         let mut pod = Pod::default();
@@ -71,5 +110,21 @@ mod tests {
         assert_eq!(name("web", None), Err(several.to_owned()));
         let none = "there is no pod x; coracle pods shows those that there are";
         assert_eq!(name("x", None), Err(none.to_owned()));
+        let near = "there is no pod wev (did you mean web?); coracle pods shows those that there are";
+        assert_eq!(name("wev", None), Err(near.to_owned()));
+    }
+
+    #[test]
+    fn a_container_that_does_not_run_is_told_of_with_its_state() {
+        let (mut pod, _) = pod("a", "web-n1");
+        let status = |state| ContainerStatus { name: "main".to_owned(), state, ..ContainerStatus::default() };
+        let told = |pod: &Pod| is_running(pod, "main").map_err(|line| line.split(';').next().unwrap().to_owned());
+        assert_eq!(told(&pod), Err("container main of pod web-n1 does not run".to_owned()));
+        let waiting = ContainerStateWaiting { reason: Reason::CRASH_LOOP_BACK_OFF, ..Default::default() };
+        pod.status.container_statuses = vec![status(Some(ContainerState::Waiting(waiting)))];
+        assert_eq!(told(&pod), Err("container main of pod web-n1 does not run (CrashLoopBackOff)".to_owned()));
+        let running = ContainerState::Running(ContainerStateRunning::default());
+        pod.status.container_statuses = vec![status(Some(running))];
+        assert_eq!(told(&pod), Ok(()));
     }
 }

@@ -11,6 +11,11 @@ pub(super) fn version(is_kubelet: bool) -> String {
     }
 }
 
+/// What `coracle version -o json` says.
+pub(super) fn version_json() -> String {
+    format!("{{\"version\": {:?}, \"kubernetesVersion\": {KUBERNETES_VERSION:?}}}\n", env!("CARGO_PKG_VERSION"))
+}
+
 pub(super) fn text() -> String {
     TEXT.to_owned()
 }
@@ -20,13 +25,18 @@ pub(super) fn of_command(name: &str) -> String {
     let help = match name {
         "apply" => APPLY,
         "delete" => DELETE,
+        "attach" => ATTACH,
+        "completion" => COMPLETION,
         "describe" => DESCRIBE,
         "events" => EVENTS,
+        "exec" => EXEC,
+        "images" => IMAGES,
         "join" => JOIN,
         "leave" => LEAVE,
         "logs" => LOGS,
         "pods" => PODS,
         "restart" => RESTART,
+        "port-forward" => PORT_FORWARD,
         "status" => STATUS,
         "top" => TOP,
         "validate" => VALIDATE,
@@ -79,6 +89,44 @@ nothing was restarted. A pod goes by its name, or by the name in its manifest.
   --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
 ";
 
+const ATTACH: &str = "\
+Usage: coracle attach [-i] [-t] POD [-c CONTAINER]
+
+Shows what a container writes from now on, until it ends. With -i what is typed goes to it, if its manifest has stdin: true.
+A container with a terminal (tty: true) has every key, Ctrl-C too; away from it Ctrl-C ends coracle attach alone.
+
+  -i, --stdin                   pass the input on
+  -t, --tty                     the container's terminal is shown on this one
+  -c, --container CONTAINER     [the pod's first]
+  -n, --namespace NAMESPACE     the pod's
+  --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+
+Example: coracle attach -it console
+";
+
+const COMPLETION: &str = "\
+Usage: coracle completion bash|zsh|fish
+
+Prints the script with which a shell completes commands, options and the names of pods. The packages install it.
+
+Example: source <(coracle completion bash)
+";
+
+const EXEC: &str = "\
+Usage: coracle exec [-i] [-t] POD [-c CONTAINER] -- COMMAND [ARGUMENT...]
+
+Runs a command in a container and ends with its exit code. A pod goes by its name, or by the name in its manifest.
+
+  -i, --stdin                   pass the input on; its end is the end of the command's
+  -t, --tty                     on a terminal: every key goes to the command, Ctrl-C too
+  -c, --container CONTAINER     [the pod's first]
+  -n, --namespace NAMESPACE     the pod's
+  --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+
+Examples: coracle exec -it web -- sh
+          coracle exec -i web -- tar xf - -C /data <data.tar
+";
+
 const DESCRIBE: &str = "\
 Usage: coracle describe POD [-n NAMESPACE]
 
@@ -87,6 +135,8 @@ its name, or by the name in its manifest.
 
   -n, --namespace NAMESPACE     the pod's
   --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+
+Example: coracle describe web
 ";
 
 const LOGS: &str = "\
@@ -104,6 +154,8 @@ its manifest.
   --limit-bytes N               no more than this
   -n, --namespace NAMESPACE     the pod's
   --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+
+Example: coracle logs -f --since 10m web -c main
 ";
 
 const EVENTS: &str = "\
@@ -115,6 +167,20 @@ manifest.
   -o, --output json|yaml        the whole v1.EventList
   -n, --namespace NAMESPACE     only what happened in this one
   --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+
+Example: coracle events web
+";
+
+const IMAGES: &str = "\
+Usage: coracle images [-o wide|json]
+       coracle images remove IMAGE...
+
+The images that the runtime has: their names, sizes, and the pods that need them. An image that no pod needs can be removed.
+
+  -o, --output wide|json        with digests and every pod; or all that is known
+  --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+
+Example: coracle images remove docker.io/library/nginx:1.27
 ";
 
 const JOIN: &str = "\
@@ -134,6 +200,8 @@ the one that was meant, and nothing that the agent could not use.
   --timeout DURATION            ask a server that is away for so long  [1m]
   --kubernetes-dir PATH         kubeconfigs and the authority's certificate  [/etc/kubernetes]
   --root-dir PATH               the agent's state and its configuration  [/var/lib/kubelet]
+
+Example: coracle join 10.0.0.1:6443 --token abcdef.0123456789abcdef --discovery-token-ca-cert-hash sha256:...
 ";
 
 const LEAVE: &str = "\
@@ -146,6 +214,8 @@ manifests go on; pods of the cluster end when the agent starts anew without it.
   --no-restart                  leave the agent as it runs
   --kubernetes-dir PATH         kubeconfigs and the authority's certificate  [/etc/kubernetes]
   --root-dir PATH               the agent's state and its configuration  [/var/lib/kubelet]
+
+Example: coracle leave --delete-node
 ";
 
 const PODS: &str = "\
@@ -156,6 +226,21 @@ The pods of this node, as its running coracle knows them.
   -o, --output wide|json|yaml   with address, uid and manifest; or the whole v1.PodList
   -n, --namespace NAMESPACE     only the pods of this one
   --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+
+Example: coracle pods -o wide
+";
+
+const PORT_FORWARD: &str = "\
+Usage: coracle port-forward [--address IP,...] POD [LOCAL:]REMOTE...
+
+Carries connections to ports of this machine to ports of a pod, until Ctrl-C. Without LOCAL it is the same number as REMOTE,
+and with nothing before the colon any that is free. REMOTE is a number, or a name that a container gives to its port.
+
+  --address IP,...              where to listen  [127.0.0.1]
+  -n, --namespace NAMESPACE     the pod's
+  --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+
+Example: coracle port-forward web 8080:80
 ";
 
 const STATUS: &str = "\
@@ -165,6 +250,8 @@ The node, its runtime, its manifests, and what went wrong last.
 
   -o, --output json|yaml
   --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+
+Example: coracle status -o json
 ";
 
 const TOP: &str = "\
@@ -176,6 +263,8 @@ What the node and its pods use of processors and memory: thousandths of a proces
   -o, --output json             the whole Summary, as /stats/summary has it
   -n, --namespace NAMESPACE     only the pods of this one
   --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+
+Example: coracle top -w
 ";
 
 const VALIDATE: &str = "\
@@ -183,10 +272,18 @@ Usage: coracle validate FILE...
 
 Reads manifests as coracle would read them from its manifest directory, and says what is wrong with them.
 No coracle needs to run. Exit code 1 if any file would be refused.
+
+Example: coracle validate web.yaml
 ";
 
 const VERSION: &str = "\
-Usage: coracle version
+Usage: coracle version [-o json]
+
+The version, and that of the Kubernetes it behaves like.
+
+  -o, --output json
+
+Example: coracle version -o json
 ";
 
 const TEXT: &str = "\
@@ -198,7 +295,13 @@ Usage:
   coracle pods [-o wide]      the pods of this node
   coracle describe POD        everything about one pod
   coracle logs [-f] POD       what a container has written
+  coracle exec [-it] POD -- COMMAND
+                              run a command in a container
+  coracle attach [-it] POD    what a container writes from now on; type into it
+  coracle port-forward POD [LOCAL:]REMOTE...
+                              a pod's ports on this machine
   coracle events [POD]        what has happened of late
+  coracle images [-o wide]    the images of this node, and who needs them
   coracle top [-w]            what the node and its pods use
   coracle apply -f FILE       have this node keep and run pods
   coracle delete POD          end one of those
@@ -206,6 +309,7 @@ Usage:
   coracle validate FILE...    check manifests before they are put in place
   coracle join HOST[:PORT]    make this machine a node of a cluster
   coracle leave               take it out again
+  coracle completion SHELL    a script with which bash, zsh or fish completes all of this
   coracle version
 
 Pods:
@@ -310,7 +414,8 @@ mod tests {
         let flags = TEXT.split(|c: char| c.is_whitespace() || c == ',').filter_map(|word| word.strip_prefix("--"));
         for flag in flags {
             let name = flag.split(['[', '=']).next().unwrap();
-            assert!(name == "flag" || crate::config::is_flag(name), "--{name}");
+            // Two hyphens alone stand before a command in a container.
+            assert!(name.is_empty() || name == "flag" || crate::config::is_flag(name), "--{name}");
         }
     }
 
@@ -318,5 +423,7 @@ mod tests {
     fn called_as_kubelet_the_version_is_what_kubeadm_reads() {
         assert_eq!(version(true), "Kubernetes v1.36.2\n");
         assert!(version(false).starts_with("coracle 0."));
+        let json: serde_json::Value = serde_json::from_str(&version_json()).unwrap();
+        assert_eq!(json["kubernetesVersion"], KUBERNETES_VERSION);
     }
 }

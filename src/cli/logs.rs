@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use super::commands::Logs;
 use super::failed;
-use super::find_pod::find_pod;
+use super::find_pod::{container_of, find_pod};
 use crate::api::Pod;
 use crate::error::ErrorChain;
 
@@ -30,24 +30,6 @@ pub(super) fn run(command: &Logs) -> ExitCode {
             failed(&format!("no answer from {}: {}", command.local_socket.display(), ErrorChain(&error)))
         }
     }
-}
-
-/// The container that is asked for, or the one that `kubectl logs` takes.
-fn container_of<'a>(pod: &'a Pod, asked: Option<&str>) -> Result<&'a str, String> {
-    let names: Vec<&str> = pod.spec.all_containers().map(|container| container.name.as_str()).collect();
-    let default = pod.metadata.annotations.get("kubectl.kubernetes.io/default-container").map(String::as_str);
-    if let Some(name) = asked {
-        let found = names.iter().find(|known| **known == name);
-        let all = names.join(", ");
-        return found.copied().ok_or_else(|| format!("pod {} has no container {name}: {all}", pod.metadata.name));
-    }
-    let first = pod.spec.containers.first().map(|container| container.name.as_str());
-    let chosen = default.and_then(|name| names.iter().find(|known| **known == name).copied()).or(first);
-    let chosen = chosen.ok_or_else(|| format!("pod {} has no container", pod.metadata.name))?;
-    if names.len() > 1 {
-        eprintln!("coracle: container {chosen} of {}; -c chooses another", names.join(", "));
-    }
-    Ok(chosen)
 }
 
 fn path(pod: &Pod, container: &str, command: &Logs) -> String {

@@ -1,27 +1,31 @@
 //! The command line: the agent itself, and the commands that ask a running one.
 //!
 //! Without a command it is the kubelet's own command line, flag for flag. Exit codes: 0 done, 1 failed, 2 not
-//! understood.
+//! understood; `exec` has that of the command.
 
 mod agent;
 mod apply;
 mod ask;
 mod commands;
+mod completion;
 mod delete;
 mod describe;
 mod events;
 mod find_pod;
 mod help;
+mod images;
 mod join;
 mod layout;
 mod leave;
 mod logs;
+mod outputs;
 mod pod_name;
 mod pod_row;
 mod pods;
 mod restart;
 mod service;
 mod status;
+mod streams;
 mod table;
 mod top;
 mod validate;
@@ -30,7 +34,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use commands::{Asked, Command};
+use commands::{Asked, Command, VersionOutput};
 
 use crate::server::systemd;
 
@@ -45,17 +49,25 @@ pub fn main() -> ExitCode {
         Ok(Asked::Command(command)) => match command {
             Command::Apply(command) => apply::run(&command),
             Command::Delete(command) => delete::run(&command),
+            Command::Attach(command) => streams::attach(&command),
+            Command::Completion(command) => print(&completion::script(command.shell)),
             Command::Describe(command) => describe::run(&command),
             Command::Events(command) => events::run(&command),
+            Command::Exec(command) => streams::exec(&command),
+            Command::Images(command) => images::run(&command),
             Command::Join(command) => join::run(&command),
             Command::Leave(command) => leave::run(&command),
             Command::Logs(command) => logs::run(&command),
             Command::Pods(command) => pods::run(&command),
             Command::Restart(command) => restart::run(&command),
+            Command::PortForward(command) => streams::port_forward(&command),
             Command::Status(command) => status::run(&command),
             Command::Top(command) => top::run(&command),
             Command::Validate(command) => validate::run(&command),
-            Command::Version(_) => print(&help::version(is_kubelet(&program))),
+            Command::Version(command) => match command.output {
+                VersionOutput::Text => print(&help::version(is_kubelet(&program))),
+                VersionOutput::Json => print(&help::version_json()),
+            },
         },
         Err(line) => misused(&line),
     }

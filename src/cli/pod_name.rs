@@ -24,7 +24,12 @@ impl<'a> PodName<'a> {
 
     /// A pod from a manifest on the node `node` goes by the name in its manifest, too.
     pub(super) fn is(&self, namespace: &str, name: &str, node: &str) -> bool {
-        let in_manifest = name.strip_suffix(node).and_then(|name| name.strip_suffix('-'));
-        self.namespace.is_none_or(|wanted| wanted == namespace) && (self.name == name || in_manifest == Some(self.name))
+        self.namespace.is_none_or(|wanted| wanted == namespace) && names(name, node).any(|known| known == self.name)
     }
+}
+
+/// What a pod goes by: the name in its manifest, if it is from one on `node`, and its own.
+pub(super) fn names<'a>(name: &'a str, node: &str) -> impl Iterator<Item = &'a str> {
+    let in_manifest = name.strip_suffix(node).and_then(|name| name.strip_suffix('-'));
+    in_manifest.into_iter().chain([name])
 }

@@ -1,12 +1,13 @@
 //! Removing images that nothing needs: to make room, or for their age.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::Images;
 use super::garbage::{InUse, Unused, not_enough, to_free};
 use super::service::Service;
-use crate::cri::v1::{FilesystemUsage, ImageSpec};
+use crate::cri::v1::{FilesystemUsage, Image, ImageSpec};
 use crate::host::file_system::{Room, room};
 use crate::metrics::{self, Count};
 use crate::rt;
@@ -20,6 +21,15 @@ pub(crate) enum CollectError {
     NotEnough(String),
     /// As one line.
     Failed(String),
+}
+
+impl fmt::Display for CollectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InvalidCapacity => f.write_str("the runtime's file system of images has no size"),
+            Self::NotEnough(message) | Self::Failed(message) => f.write_str(message),
+        }
+    }
 }
 
 impl<S: Service> Images<S> {
@@ -74,8 +84,22 @@ impl<S: Service> Images<S> {
         found.map(|found| found.map(|image| image.id)).map_err(CollectError::Failed)
     }
 
+    /// All that the runtime has.
+    pub(crate) async fn list(&self) -> Result<Vec<Image>, CollectError> {
+        self.service.list().await.map_err(CollectError::Failed)
+    }
+
+    /// Removes an image, with all of its names.
+    pub(crate) async fn remove_one(&self, image: &Image) -> Result<(), CollectError> {
+        let spec = ImageSpec { image: image.id.clone(), ..ImageSpec::default() };
+        self.service.remove(&spec).await.map_err(CollectError::Failed)?;
+        log!(info, "removed an image that nothing uses", image = image.id, bytes = image.size);
+        self.records.forget(&image.id).await;
+        Ok(())
+    }
+
     async fn unused(&self, in_use: &InUse, now: Instant) -> Result<Vec<Unused>, CollectError> {
-        let images = self.service.list().await.map_err(CollectError::Failed)?;
+        let images = self.list().await?;
         Ok(self.book.borrow_mut().look(&images, in_use, now))
     }
 

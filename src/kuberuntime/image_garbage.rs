@@ -88,7 +88,7 @@ fn told(error: &CollectError, again: bool) -> (Vec<Reason>, &str) {
 }
 
 /// What its containers run, and what is mounted into them.
-fn images_of(pod: &Pod) -> impl Iterator<Item = &str> {
+pub(super) fn images_of(pod: &Pod) -> impl Iterator<Item = &str> {
     let mounted = pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
         VolumeSource::Image(source) => Some(source.reference.as_str()),
         _ => None,

@@ -25,6 +25,11 @@ const PORTS: &str = "io.kubernetes.container.ports";
 const DELETION_GRACE: &str = "io.kubernetes.pod.deletionGracePeriod";
 const TERMINATION_GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
 
+/// The pod of these labels, as `default/web-node1`; `None` if they are no pod's.
+pub(crate) fn pod_of(labels: &Written) -> Option<String> {
+    Some([labels.get(POD_NAMESPACE)?, "/", labels.get(POD_NAME)?].concat())
+}
+
 /// A sandbox has the labels of its pod, and the pod's identity.
 pub(crate) fn sandbox_labels(pod: &Pod) -> Written {
     let mut labels = owned(pod.metadata.labels.iter());

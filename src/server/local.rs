@@ -1,22 +1,29 @@
 //! The local door: what this node runs, for root on this machine, without a cluster and without a certificate.
 //!
 //! HTTP/1.1 on a Unix socket, one request a connection, answered in JSON, for figures in Prometheus' text, or for a log in
-//! its own. All but those of `pod_changes` are GETs:
+//! its own. What the runtime streams is asked for
+//! as on port 10250, with SPDY/3.1 or WebSocket from there on; all else but changes of `pod_changes` and of images are GETs:
 //!
 //! ```text
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/status    a NodeStatus
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/pods      {"pods": [PodEntry, ...]}
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/events    a v1.EventList
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/images    {"images": [ImageEntry, ...]}
+//! curl --unix-socket /run/coracle/coracle.sock -X DELETE http://localhost/images?image=NAME
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/stats/summary
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/metrics
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/metrics/probes
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/metrics/resource
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/metrics/cadvisor
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/containerLogs/default/web-node1/main?follow=true
+//!     /exec/NAMESPACE/POD/CONTAINER?command=sh&input=1&output=1&error=1&tty=1
+//!     /attach/NAMESPACE/POD/CONTAINER?input=1&output=1&error=1&tty=1
+//!     /portForward/NAMESPACE/POD
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/pods/default/web -T web.yaml
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/pods/default/web -X DELETE
 //! ```
 
+use std::cell::Cell;
 use std::future::ready;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -26,13 +33,15 @@ use std::time::Duration;
 use async_channel::Receiver;
 use serde::{Deserialize, Serialize};
 
-use super::connections::{Answering, Answers, Connections, FEW, Reply, answer};
+use super::connections::{Answering, Answers, Connections, FEW, Reply, Standing, answer};
 use super::container_logs::container_logs;
 use super::http::{Response, Status};
+use super::images::{ImageEntry, images};
 use super::local_socket::{LocalError, LocalSocket, is_trusted};
 use super::log_query::LogQuery;
 use super::page::Page;
 use super::pod_changes;
+use super::streaming::{Streaming, stream};
 use super::watchdog::{Stall, WatchdogStatus};
 use crate::api::{self, Event};
 use crate::error::ErrorChain;
@@ -57,6 +66,12 @@ pub(crate) trait LocalApi {
     /// A page of figures as its bytes. They are found out when it is awaited.
     fn page(&self, page: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>>;
 
+    /// Every image of the runtime; an error is one line.
+    fn images(&self) -> Found<Vec<ImageEntry>>;
+
+    /// Removes the image of this name: its id, or one line about why it stays.
+    fn remove_image(&self, name: String) -> Found<String>;
+
     /// Where a container's log is, or why there is none.
     fn log(&self, asked: &LogQuery) -> Result<LogSource, String>;
 
@@ -69,6 +84,9 @@ pub(crate) trait LocalApi {
     /// The pod's sandbox, if it is ready.
     fn sandbox(&self, pod: &PodAsked) -> Result<String, Absent>;
 }
+
+/// What takes a while to find out; an error is one line.
+pub(crate) type Found<T> = Pin<Box<dyn Future<Output = Result<T, String>>>>;
 
 /// A pod as a path names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -271,25 +289,34 @@ pub(crate) struct PodEntry {
 
 /// The bound local socket; nothing is answered before [`LocalServer::serve`].
 #[derive(Debug)]
-pub(crate) struct LocalServer(LocalSocket);
+pub(crate) struct LocalServer {
+    socket: LocalSocket,
+    streaming: Option<Streaming>,
+}
 
 impl LocalServer {
     pub(crate) fn bind(path: &Path) -> Result<Self, LocalError> {
-        LocalSocket::bind(path).map(Self)
+        LocalSocket::bind(path).map(|socket| Self { socket, streaming: None })
+    }
+
+    /// exec, attach and port-forward are answered, too.
+    pub(crate) fn with_streaming(self, streaming: Streaming) -> Self {
+        Self { streaming: Some(streaming), ..self }
     }
 
     /// Answers, for ever.
     pub(crate) async fn serve(self, api: Rc<dyn LocalApi>) {
-        let mut connections = Connections::new(FEW);
+        let mut connections = Connections::new(MOST).with_strangers(FEW);
         // Out of file descriptors, most likely: others have to end first.
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
         loop {
-            match self.0.listener.accept().await {
+            connections.room().await;
+            match self.socket.listener.accept().await {
                 Ok((stream, _)) => {
                     backoff.reset();
                     if is_trusted(&stream) {
-                        let api = Rc::clone(&api);
-                        connections.add(|_| answer(stream, OneRequest(api)));
+                        let (api, streaming) = (Rc::clone(&api), self.streaming.clone());
+                        connections.add(|standing| answer(stream, Visit { api, streaming, standing }));
                     }
                 }
                 Err(error) => {
@@ -301,20 +328,14 @@ impl LocalServer {
     }
 }
 
-/// Answers one request, and closes.
-struct OneRequest(Rc<dyn LocalApi>);
-
-impl OneRequest {
-    fn reply(&self, request: &Request) -> Reply {
-        match pod_changes::change(request, true) {
-            Some(asked) => reply_to_change(asked, &*self.0),
-            None if matches!(&*request.method, "GET" | "HEAD") => respond(&request.path, &request.query, &*self.0),
-            None => Reply::Whole(Response::only_get()),
-        }
-    }
+/// One connection: its request is answered, and that is all.
+struct Visit {
+    api: Rc<dyn LocalApi>,
+    streaming: Option<Streaming>,
+    standing: Rc<Cell<Standing>>,
 }
 
-impl Answers for OneRequest {
+impl Answers for Visit {
     fn keeps(&self) -> bool {
         false
     }
@@ -324,9 +345,29 @@ impl Answers for OneRequest {
     }
 
     fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
+        // A log that is followed, or a shell, is not ended for who comes later.
+        self.standing.set(Standing::Busy);
         Box::pin(ready(self.reply(request)))
     }
 }
+
+impl Visit {
+    fn reply(&self, request: &Request) -> Reply {
+        let api = &*self.api;
+        let streamed = self.streaming.as_ref().and_then(|streaming| stream(request, api, streaming));
+        if let Some(reply) = streamed.or_else(|| images(request, api)) {
+            return reply;
+        }
+        match pod_changes::change(request, true) {
+            Some(asked) => reply_to_change(asked, api),
+            None if matches!(&*request.method, "GET" | "HEAD") => respond(&request.path, &request.query, api),
+            None => Reply::Whole(Response::only_get()),
+        }
+    }
+}
+
+/// Connections at once; of those that have not asked for anything yet there are [`FEW`].
+const MOST: usize = 128;
 
 /// Does what was asked about one pod, for any door.
 pub(super) fn reply_to_change(asked: Result<PodChange, Response>, api: &dyn LocalApi) -> Reply {

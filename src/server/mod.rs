@@ -4,6 +4,7 @@ mod connections;
 mod container_logs;
 pub(crate) mod health;
 mod http;
+mod images;
 mod local;
 mod local_socket;
 mod log_query;
@@ -13,21 +14,24 @@ mod pod_changes;
 mod pulse;
 mod relay;
 mod status_page;
+mod streaming;
 pub(crate) mod systemd;
 mod tcp_door;
 mod watchdog;
 
 pub(crate) use health::SyncHealth;
 pub(crate) use http::parse_response;
+pub(crate) use images::{ImageEntry, Images};
 pub(crate) use local::{
-    Absent, ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, LocalApi, LocalServer, LogSource,
-    NodeStatus, OfflineStatus, PodAsked, PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus,
+    Absent, ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, Found, LocalApi, LocalServer,
+    LogSource, NodeStatus, OfflineStatus, PodAsked, PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus,
 };
 pub(crate) use log_query::LogQuery;
-pub(crate) use node_door::{NodeDoor, ReadOnlyDoor, Streaming};
+pub(crate) use node_door::{NodeDoor, ReadOnlyDoor};
 pub(crate) use page::Page;
 pub(crate) use pulse::Doing;
 pub(crate) use status_page::StatusPage;
+pub(crate) use streaming::Streaming;
 #[cfg(test)]
 pub(crate) use watchdog::DeviceStatus;
 pub(crate) use watchdog::{Stall, Watchdog, WatchdogStatus};

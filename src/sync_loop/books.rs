@@ -16,6 +16,7 @@ use crate::apiserver::Client;
 use crate::certificates::{CertificateBook, CertificateEntry, Standing, Which};
 use crate::config::Config;
 use crate::images::{PullUnderWay, PullsUnderWay};
+use crate::kuberuntime::KnownImage;
 use crate::offline::OfflineStore;
 use crate::pod_sources::local_pods::LocalPods;
 use crate::pod_sources::merge::{SourceView, Sources};
@@ -24,9 +25,9 @@ use crate::pods::{
     PressureCondition, RestartAsked, RuntimeState, SourcePod, SyncEvent,
 };
 use crate::server::{
-    Absent, ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, LocalApi, LogQuery, LogSource,
-    NodeStatus, OfflineStatus, Page, PodAsked, PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus,
-    SyncHealth, Watchdog,
+    Absent, ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, Found, ImageEntry, LocalApi,
+    LogQuery, LogSource, NodeStatus, OfflineStatus, Page, PodAsked, PodEntry, PullStatus, RecentError, RuntimeStatus,
+    SourceStatus, SyncHealth, Watchdog,
 };
 use crate::status::{StatusBook, run_to_read};
 use crate::sync_loop::figures::NodeFigures;
@@ -95,6 +96,10 @@ impl Books {
             metadata.namespace == asked.namespace && metadata.name == asked.name && uid
         });
         pod.map(|pod| self.running_uid(&pod.metadata.uid))
+    }
+
+    fn known_pods(&self) -> Vec<Arc<Pod>> {
+        self.sources.pods().map(|source| &source.pod).chain(self.ending.values()).cloned().collect()
     }
 
     fn entry(&self, pod: &Pod, origin: &str) -> PodEntry {
@@ -182,6 +187,26 @@ impl LocalApi for LocalBooks {
         Box::pin(Rc::clone(&self.figures).page(page))
     }
 
+    fn images(&self) -> Found<Vec<ImageEntry>> {
+        let (runtime, pods) = (Rc::clone(&self.figures.runtime), self.books.borrow().known_pods());
+        Box::pin(async move {
+            let known = runtime.known_images(&pods).await.map_err(|error| error.to_string())?;
+            Ok(known.into_iter().map(image_entry).collect())
+        })
+    }
+
+    fn remove_image(&self, name: String) -> Found<String> {
+        let (runtime, books) = (Rc::clone(&self.figures.runtime), self.books.borrow());
+        let (pods, is_known) = (books.known_pods(), books.sources.all_ready());
+        Box::pin(async move {
+            // A source that has not told everything may have a pod for any image.
+            if !is_known {
+                return Err("not every pod is known yet: try again in a moment".to_owned());
+            }
+            runtime.remove_image(&name, &pods).await
+        })
+    }
+
     fn log(&self, asked: &LogQuery) -> Result<LogSource, String> {
         let LogQuery { namespace, pod: name, container, previous, .. } = asked;
         let mut books = self.books.borrow_mut();
@@ -263,6 +288,17 @@ impl LocalBooks {
         let phase = books.statuses.status(uid).map_or(found.pod.status.phase, |status| status.phase);
         let asked = pod_changes::restart(&found.pod, phase, seen.pod(uid).map(|pod| &**pod), container)?;
         Ok(RestartAsked { uid: uid.clone(), ..asked })
+    }
+}
+
+fn image_entry(KnownImage { image, users }: KnownImage) -> ImageEntry {
+    ImageEntry {
+        id: image.id,
+        tags: image.repo_tags,
+        digests: image.repo_digests,
+        size_bytes: image.size,
+        pinned: image.pinned,
+        pods: users.into_iter().collect(),
     }
 }
 

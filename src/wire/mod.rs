@@ -1,4 +1,4 @@
-//! Bytes in, bytes out: protobuf, HPACK, HTTP and gRPC framing, D-Bus, certificates. Pure.
+//! Bytes in, bytes out: protobuf, HPACK, HTTP, gRPC and SPDY framing, D-Bus, certificates. Pure.
 
 pub mod dbus;
 pub mod der;
@@ -8,4 +8,5 @@ pub mod http1;
 pub mod http2;
 pub mod pem;
 pub mod protobuf;
+pub mod spdy;
 pub mod x509;

@@ -269,3 +269,38 @@ fn an_image_that_was_of_no_use_for_too_long_goes() {
     wait_for("the unused image to go", PATIENCE, || (!images_of(&node).contains(&unused)).then_some(()));
     assert!(images_of(&node).contains(&image));
 }
+
+#[test]
+fn images_are_listed_with_who_needs_them_and_only_others_can_be_removed() {
+    let node = Node::start();
+    node.apply(&Manifest::new("web").container("main", STAY));
+    node.wait_until("the pod runs", |pods| pods.has("web", |pod| pod.is_ready()));
+    node.ctr(&["images", "tag", "localhost/coracle/busybox:1", "localhost/coracle/busybox:2"]);
+    let list = node.ask(&["images", "-o", "json"]).expect("the images are listed");
+    let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+    let pods_of = |tag: &str| {
+        let tagged = |image: &&serde_json::Value| image["tags"].as_array().unwrap().iter().any(|one| one == tag);
+        let image = list["images"].as_array().unwrap().iter().find(tagged).expect("the image is listed");
+        assert!(image["sizeBytes"].as_u64().unwrap() > 0 && !image["id"].as_str().unwrap().is_empty());
+        image["pods"].clone()
+    };
+    assert_eq!(pods_of("localhost/coracle/busybox:1"), serde_json::json!(["default/web-node-a"]));
+    assert_eq!(pods_of("localhost/coracle/pause:1"), serde_json::json!(["(every pod)"]));
+    let table = node.ask(&["images"]).unwrap();
+    assert!(table.starts_with("IMAGE ") && table.contains("   default/web-node-a\n"), "{table}");
+
+    let remove = |name: &str| {
+        let done = node.coracle("images", &["remove", name]).output().unwrap();
+        (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap())
+    };
+    let busybox = "localhost/coracle/busybox:1";
+    let stays = format!("coracle: image {busybox} stays: it is needed by default/web-node-a\n");
+    assert_eq!(remove(busybox), (String::new(), stays));
+    let nothing = "coracle: there is no image localhost/nothing:1\n".to_owned();
+    assert_eq!(remove("localhost/nothing:1"), (String::new(), nothing));
+    node.remove_manifest("web");
+    node.wait_until_gone("web");
+    let (told, error) = remove(busybox);
+    assert!(told.starts_with(&format!("removed {busybox} (")) && error.is_empty(), "{told}{error}");
+    assert!(!node.ctr(&["images", "list", "--quiet"]).contains("busybox"));
+}

@@ -58,6 +58,14 @@ impl LocalApi for TwoPods {
         })
     }
 
+    fn images(&self) -> Found<Vec<ImageEntry>> {
+        Box::pin(async { Ok(vec![ImageEntry { id: "a".to_owned(), ..ImageEntry::default() }]) })
+    }
+
+    fn remove_image(&self, name: String) -> Found<String> {
+        Box::pin(async move { Err(format!("image {name} stays")) })
+    }
+
     fn log(&self, asked: &LogQuery) -> Result<LogSource, String> {
         match asked.container.as_str() {
             "none" => Err("no such container".to_owned()),
@@ -232,4 +240,22 @@ fn figures_come_in_their_own_types_when_they_have_been_found_out() {
     assert!(summary.contains("Content-Type: application/json\r\n"), "{summary}");
     assert!(summary.ends_with("Summary { only_cpu_and_memory: true }"), "{summary}");
     assert!(resource.contains("Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{resource}");
+}
+
+#[test]
+fn images_are_listed_and_one_that_stays_is_told_why() {
+    let (list, stays, nameless, put) = with_server(|path| {
+        (
+            exchange(&path, b"GET /images HTTP/1.1\r\nHost: x\r\n\r\n"),
+            exchange(&path, b"DELETE /images?image=a%2Fb%3A1 HTTP/1.1\r\nHost: x\r\n\r\n"),
+            exchange(&path, b"DELETE /images HTTP/1.1\r\nHost: x\r\n\r\n"),
+            exchange(&path, b"PUT /images HTTP/1.1\r\nHost: x\r\n\r\n"),
+        )
+    });
+    let (line, body) = parse_response(&list).unwrap();
+    let images: crate::server::Images = serde_json::from_slice(body).unwrap();
+    assert_eq!((line, images.images.len(), &*images.images[0].id), ("200 OK", 1, "a"));
+    assert_eq!(parse_response(&stays).unwrap(), ("400 Bad Request", &b"image a/b:1 stays\n"[..]));
+    assert_eq!(parse_response(&nameless).unwrap().0, "400 Bad Request");
+    assert_eq!(parse_response(&put).unwrap().0, "405 Method Not Allowed");
 }

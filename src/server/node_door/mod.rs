@@ -5,7 +5,7 @@
 //!   a request                                                       connections.rs
 //!   who is it: certificate, token, nobody                           visit.rs, authorities.rs, presented.rs, cluster_word.rs
 //!   what is it about, and may he                                    attributes.rs, cluster_word.rs
-//!   the runtime's streams                                           streaming.rs, ../relay.rs
+//!   the runtime's streams                                           ../streaming.rs, ../relay.rs
 //!   commands, checkpoints, files of the node                        commands.rs, system_logs.rs
 //!   the answer                                                      visit.rs, healthz.rs, ../container_logs.rs
 //! ```
@@ -21,7 +21,6 @@ mod pod_lists;
 mod presented;
 mod read_only;
 mod reviews;
-mod streaming;
 mod system_logs;
 mod tls;
 mod user;
@@ -41,6 +40,7 @@ use rustls::server::ServerConfig;
 use super::SyncHealth;
 use super::connections::{PATIENCE, Standing, answer};
 use super::local::LocalApi;
+use super::streaming::Streaming;
 use super::tcp_door::TcpDoor;
 use crate::apiserver::Client;
 use crate::certificates::ShownCertificate;
@@ -53,7 +53,6 @@ use authorities::Authorities;
 use cluster_word::ClusterWord;
 use commands::Checkpoints;
 pub(crate) use read_only::ReadOnlyDoor;
-pub(crate) use streaming::Streaming;
 use visit::Visit;
 
 /// What it takes to open the door.

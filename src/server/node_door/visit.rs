@@ -14,7 +14,6 @@ use super::commands::{checkpoint, run};
 use super::healthz::{checks, respond};
 use super::pod_lists;
 use super::presented::tokens;
-use super::streaming::Stream;
 use super::system_logs::system_logs;
 use super::user::User;
 use crate::config::Authorization;
@@ -24,6 +23,7 @@ use crate::server::http::{Response, Status};
 use crate::server::local::{page_of, reply_to_change};
 use crate::server::page::Page;
 use crate::server::pod_changes;
+use crate::server::streaming::stream;
 use crate::wire::http1::Request;
 
 pub(super) struct Visit {
@@ -65,12 +65,8 @@ impl Visit {
             Some(page) => return page_of(page, api),
             None => {}
         }
-        if let Some(stream) = Stream::of(request) {
-            return match stream {
-                Ok(_) if !matches!(&*request.method, "GET" | "POST") => Reply::Whole(Response::not_allowed()),
-                Ok(stream) => Reply::HandOn(stream.hand_on(request, api, &self.door.streaming)),
-                Err(refused) => Reply::Whole(refused),
-            };
+        if let Some(reply) = stream(request, api, &self.door.streaming) {
+            return reply;
         }
         if let Some(reply) = self.looks_inside(request) {
             return reply;

@@ -15,7 +15,7 @@ use crate::pods::{PodAnswer, PodChange};
 use crate::rt::{TcpListener, block_on, blocking, either};
 use crate::server::connections::Text as _;
 use crate::server::page::Page;
-use crate::server::{Absent, LogQuery, LogSource, NodeStatus, PodAsked, PodEntry};
+use crate::server::{Absent, Found, ImageEntry, LogQuery, LogSource, NodeStatus, PodAsked, PodEntry};
 
 /// A node with one pod, which counts how often it is asked for anything.
 #[derive(Clone, Default)]
@@ -58,6 +58,14 @@ impl LocalApi for Asked {
     fn page(&self, _: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>> {
         self.note();
         Box::pin(async { b"{\"node\":{}}".to_vec() })
+    }
+
+    fn images(&self) -> Found<Vec<ImageEntry>> {
+        Box::pin(async { Err("no images are shown".to_owned()) })
+    }
+
+    fn remove_image(&self, _name: String) -> Found<String> {
+        Box::pin(async { Err("none is removed".to_owned()) })
     }
 
     fn log(&self, _: &LogQuery) -> Result<LogSource, String> {

@@ -3,6 +3,8 @@
 //! Strict where two readers could understand two things (RFC 9112, section 11.2): lines end in CRLF, a header has one
 //! line, its name no space behind it; one Host, one length, and no other way to tell where a request ends.
 
+use std::fmt::Write as _;
+
 /// What is known of a request before its body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
@@ -203,6 +205,16 @@ fn header(line: &[u8]) -> Option<(String, String)> {
 /// RFC 9110, section 5.6.2.
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// `text` as it stands in a path or a query: RFC 3986, what is not unreserved.
+pub fn push_escaped(out: &mut String, text: &str) {
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
+            byte => drop(write!(out, "%{byte:02X}")),
+        }
+    }
 }
 
 /// RFC 3986, section 2.1; `None` if an escape is none, or what comes out is no text.

@@ -1,23 +1,24 @@
-//! exec, attach and port-forward: the runtime itself speaks with the client, and this hands the connection on to it.
+//! exec, attach and port-forward, for both doors: the runtime itself speaks with the client, and this hands the connection on
+//! to it.
 //!
 //! As pkg/kubelet/server/server.go reads the paths and queries.
 
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::connections::{HandedOn, Handing, Reply};
+use super::http::{Response, Status};
+use super::local::{Absent, LocalApi, PodAsked};
 use crate::api::UriScheme;
 use crate::cri::v1::{AttachRequest, ExecRequest};
 use crate::cri::{self, RuntimeService};
 use crate::error::ErrorChain;
 use crate::net::{Dialer, Url};
-use crate::server::connections::{HandedOn, Handing};
-use crate::server::http::{Response, Status};
-use crate::server::local::{Absent, LocalApi, PodAsked};
 use crate::wire::http1::Request;
 
 /// What the runtime is asked to stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stream {
+struct Stream {
     pod: PodAsked,
     what: What,
 }
@@ -47,9 +48,18 @@ pub(crate) struct Streaming {
 /// For the runtime's streaming server, which is on this machine.
 const DIAL: Duration = Duration::from_secs(5);
 
+/// `None`: the path is that of something else.
+pub(super) fn stream(request: &Request, api: &dyn LocalApi, streaming: &Streaming) -> Option<Reply> {
+    Some(match Stream::of(request)? {
+        Ok(_) if !matches!(&*request.method, "GET" | "POST") => Reply::Whole(Response::not_allowed()),
+        Ok(stream) => Reply::HandOn(stream.hand_on(request, api, streaming)),
+        Err(refused) => Reply::Whole(refused),
+    })
+}
+
 impl Stream {
     /// `None`: the path is that of something else.
-    pub(super) fn of(request: &Request) -> Option<Result<Self, Response>> {
+    fn of(request: &Request) -> Option<Result<Self, Response>> {
         let parts: Vec<&str> = request.path.strip_prefix('/')?.split('/').collect();
         let (verb, pod, container) = match *parts.as_slice() {
             ["portForward", namespace, pod] => ("portForward", PodAsked::new(namespace, pod, None), ""),
@@ -66,7 +76,7 @@ impl Stream {
     }
 
     /// The way to who speaks with the client from now on, or why there is none.
-    pub(super) fn hand_on(self, request: &Request, api: &dyn LocalApi, streaming: &Streaming) -> Handing {
+    fn hand_on(self, request: &Request, api: &dyn LocalApi, streaming: &Streaming) -> Handing {
         let id = match &self.what {
             What::Exec { container, .. } | What::Attach { container, .. } => {
                 api.running_container(&self.pod, container)

@@ -1,0 +1,131 @@
+//! `coracle images`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::ask::{ask, remove};
+use super::commands::{ImagesOutput, ListImages};
+use super::table::table;
+use super::{failed, print};
+use crate::error::ErrorChain;
+use crate::server::{ImageEntry, Images};
+use crate::wire::http1::push_escaped;
+
+pub(super) fn run(command: &ListImages) -> ExitCode {
+    let done = match command.words.split_first() {
+        None => list(&command.local_socket, command.output),
+        // The parser takes nothing else.
+        Some((_, names)) => names.iter().map(|name| remove_one(&command.local_socket, name)).collect(),
+    };
+    done.map_or_else(|line| failed(&line), |text| print(&text))
+}
+
+fn list(socket: &Path, output: ImagesOutput) -> Result<String, String> {
+    let mut answer: Images = ask(socket, "/images").map_err(|error| ErrorChain(&error).to_string())?;
+    answer.images.sort_by(|left, right| (names(left), &left.id).cmp(&(names(right), &right.id)));
+    Ok(match output {
+        ImagesOutput::Table => rows(&answer.images, false),
+        ImagesOutput::Wide => rows(&answer.images, true),
+        ImagesOutput::Json => serde_json::to_string_pretty(&answer).unwrap_or_default() + "\n",
+    })
+}
+
+fn remove_one(socket: &Path, name: &str) -> Result<String, String> {
+    let mut path = "/images?image=".to_owned();
+    push_escaped(&mut path, name);
+    let id = remove(socket, &path).map_err(|error| ErrorChain(&error).to_string())?;
+    Ok(format!("removed {name} ({})\n", short(&id)))
+}
+
+/// A row for each name; what has none goes by its digest.
+fn rows(images: &[ImageEntry], wide: bool) -> String {
+    if images.is_empty() {
+        return "No images.\n".to_owned();
+    }
+    let more: &[&str] = if wide { &["DIGEST"] } else { &[] };
+    let head = ["IMAGE", "ID", "SIZE", "USED BY"].iter().chain(more);
+    let mut rows: Vec<Vec<String>> = vec![head.map(|&name| name.to_owned()).collect()];
+    for image in images {
+        let digest = image.digests.first().map_or("<none>", |name| name.split('@').next_back().unwrap_or_default());
+        let users = users(image, wide);
+        for name in names(image) {
+            let mut row = vec![name.to_owned(), short(&image.id), size(image.size_bytes), users.clone()];
+            if wide {
+                row.push(digest.to_owned());
+            }
+            rows.push(row);
+        }
+    }
+    table(&rows)
+}
+
+fn names(image: &ImageEntry) -> Vec<&str> {
+    match (image.tags.as_slice(), image.digests.first()) {
+        ([], None) => vec!["<none>"],
+        ([], Some(digest)) => vec![digest],
+        (tags, _) => tags.iter().map(String::as_str).collect(),
+    }
+}
+
+fn users(image: &ImageEntry, all: bool) -> String {
+    let pinned = image.pinned.then_some("(pinned)");
+    let users: Vec<&str> = pinned.into_iter().chain(image.pods.iter().map(String::as_str)).collect();
+    match users.as_slice() {
+        [] => "<none>".to_owned(),
+        [first, second, third, rest @ ..] if !all && !rest.is_empty() => {
+            format!("{first}, {second}, {third} and {} more", rest.len())
+        }
+        users => users.join(", "),
+    }
+}
+
+/// As docker shows it.
+fn short(id: &str) -> String {
+    id.trim().trim_start_matches("sha256:").chars().take(12).collect()
+}
+
+/// In units of 1000, as registries count.
+fn size(bytes: u64) -> String {
+    match bytes {
+        1_000_000_000.. => format!("{}.{}GB", bytes / 1_000_000_000, bytes / 100_000_000 % 10),
+        1_000_000.. => format!("{}.{}MB", bytes / 1_000_000, bytes / 100_000 % 10),
+        1_000.. => format!("{}kB", bytes / 1_000),
+        _ => format!("{bytes}B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(tags: &[&str], pods: &[&str]) -> ImageEntry {
+        let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        let id = "sha256:0123456789abcdef".to_owned();
+        let digests = vec!["a@sha256:beef".to_owned()];
+        ImageEntry { id, tags: owned(tags), digests, size_bytes: 4_260_000, pinned: false, pods: owned(pods) }
+    }
+
+    #[test]
+    fn an_image_is_shown_under_each_of_its_names_with_who_needs_it() {
+        let pods = ["x/a", "x/b", "x/c", "x/d", "x/e"];
+        let images = [image(&["a:1", "a:2"], &pods), ImageEntry { pinned: true, ..image(&[], &[]) }];
+        let text = "\
+IMAGE           ID             SIZE    USED BY
+a:1             0123456789ab   4.2MB   x/a, x/b, x/c and 2 more
+a:2             0123456789ab   4.2MB   x/a, x/b, x/c and 2 more
+a@sha256:beef   0123456789ab   4.2MB   (pinned)
+";
+        assert_eq!(rows(&images, false), text);
+        let wide = rows(&images, true);
+        assert!(wide.contains("   x/a, x/b, x/c, x/d, x/e   sha256:beef\n"), "{wide}");
+        assert_eq!(rows(&[], false), "No images.\n");
+        let nameless = ImageEntry { digests: vec![], ..image(&[], &[]) };
+        assert!(rows(&[nameless], true).ends_with("\n<none>   0123456789ab   4.2MB   <none>    <none>\n"));
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        let sizes = [0, 999, 1_000, 999_999, 1_250_000, 12_345_678_901].map(size);
+        assert_eq!(sizes, ["0B", "999B", "1kB", "999kB", "1.2MB", "12.3GB"]);
+    }
+}

@@ -1,0 +1,42 @@
+//! How what is asked for can be shown, and for which shells. Pure.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// An enum, and the word that each of its variants goes by.
+macro_rules! words {
+    ($name:ident, $expected:literal: $($word:literal => $variant:ident),+) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum $name {
+            $($variant),+
+        }
+
+        impl FromStr for $name {
+            type Err = Unknown;
+
+            fn from_str(word: &str) -> Result<Self, Unknown> {
+                match word {
+                    $($word => Ok(Self::$variant),)+
+                    _ => Err(Unknown($expected)),
+                }
+            }
+        }
+    };
+}
+
+words!(ImagesOutput, "wide or json": "table" => Table, "wide" => Wide, "json" => Json);
+words!(PodsOutput, "wide, json or yaml": "table" => Table, "wide" => Wide, "json" => Json, "yaml" => Yaml);
+words!(Shell, "bash, zsh or fish": "bash" => Bash, "zsh" => Zsh, "fish" => Fish);
+words!(StatusOutput, "json or yaml": "text" => Text, "json" => Json, "yaml" => Yaml);
+words!(TopOutput, "json": "table" => Table, "json" => Json);
+words!(VersionOutput, "json": "text" => Text, "json" => Json);
+
+/// The words that there are.
+#[derive(Debug)]
+pub(super) struct Unknown(&'static str);
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "expected {}", self.0)
+    }
+}

@@ -1,0 +1,121 @@
+//! What goes on between this machine and a container: `coracle exec`, `attach` and `port-forward`.
+//!
+//! The agent hands the connection on to the runtime's streaming server, and that is spoken with in SPDY. One loop waits for
+//! whatever can go on: nothing is read that cannot be passed on yet, so that memory stays flat and the slower side is waited
+//! for.
+
+mod outcome;
+mod port_forward;
+pub(super) mod ports;
+mod remote_command;
+mod session;
+mod terminal;
+
+use std::io::{self, IsTerminal as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::commands::{Attach, Exec, PortForward};
+use super::failed;
+use super::find_pod::{container_of, find_pod, is_running};
+use crate::api::{Container, Pod, PodPhase};
+use crate::wire::http1::push_escaped;
+use outcome::Outcome;
+use port_forward::Listeners;
+use remote_command::Wanted;
+use session::Session;
+
+/// `coracle exec`: its exit code is that of the command.
+pub(super) fn exec(command: &Exec) -> ExitCode {
+    let (pod, name) = match target(&command.local_socket, &command.pod, &command.namespace, &command.container) {
+        Ok((pod, container)) => (pod, container.name),
+        Err(line) => return failed(&line),
+    };
+    let (wants_input, tty) = (command.stdin, command.tty && has_terminal(command.stdin));
+    let wanted = Wanted { stdin: wants_input, stderr: !tty, tty };
+    let mut path = path("exec", &pod, &name, wanted);
+    for word in &command.command {
+        path.push_str("&command=");
+        push_escaped(&mut path, word);
+    }
+    run(&command.local_socket, &path, wanted)
+}
+
+/// `coracle attach`: a container that has a terminal is attached to with it.
+pub(super) fn attach(command: &Attach) -> ExitCode {
+    let (pod, container) = match target(&command.local_socket, &command.pod, &command.namespace, &command.container) {
+        Ok(found) => found,
+        Err(line) => return failed(&line),
+    };
+    if command.stdin && !container.stdin {
+        return failed(&format!("container {} takes no input: its manifest lacks stdin: true", container.name));
+    }
+    if command.tty && !container.tty {
+        eprintln!("coracle: container {} has no terminal: its manifest lacks tty: true", container.name);
+    }
+    let wanted = Wanted { stdin: command.stdin, stderr: !container.tty, tty: container.tty };
+    if command.tty && container.tty && command.stdin && io::stdin().is_terminal() {
+        eprintln!("coracle: attached; what is not shown yet comes with the next key");
+    }
+    run(&command.local_socket, &path("attach", &pod, &container.name, wanted), wanted)
+}
+
+/// `coracle port-forward`, until a signal ends it.
+pub(super) fn port_forward(command: &PortForward) -> ExitCode {
+    let forwarded = (|| {
+        let (pod, _) = find_pod(&command.local_socket, &command.pod, command.namespace.as_deref())?;
+        let meta = &pod.metadata;
+        if pod.status.phase != PodPhase::Running {
+            return Err(format!("pod {} does not run; coracle describe {0} shows why", meta.name));
+        }
+        let ports: Result<Vec<_>, _> = command.ports.iter().map(|pair| pair.numbers(&pod)).collect();
+        let signals = port_forward::signals().map_err(|error| format!("wait for signals: {error}"))?;
+        let listeners = Listeners::open(&command.address.0, &ports?)?;
+        let path = format!("/portForward/{}/{}", meta.namespace, meta.name);
+        let open = || Session::open(&command.local_socket, &path, "portforward.k8s.io");
+        port_forward::forward(open, listeners, signals).map_err(|error| error.to_string())
+    })();
+    forwarded.map_or_else(|line: String| failed(&line), |()| ExitCode::SUCCESS)
+}
+
+fn target(
+    socket: &Path,
+    name: &str,
+    namespace: &Option<String>,
+    container: &Option<String>,
+) -> Result<(Pod, Container), String> {
+    let (pod, _) = find_pod(socket, name, namespace.as_deref())?;
+    let name = container_of(&pod, container.as_deref())?;
+    is_running(&pod, name)?;
+    let found = pod.spec.all_containers().find(|container| container.name == name).cloned();
+    let found = found.ok_or_else(|| format!("pod {} has no container {name}", pod.metadata.name))?;
+    Ok((pod, found))
+}
+
+/// As kubectl: a terminal is one that is typed on.
+fn has_terminal(wants_input: bool) -> bool {
+    let has = wants_input && io::stdin().is_terminal();
+    if !has {
+        eprintln!("coracle: no terminal here: -t needs -i, and a terminal as the input; going on without");
+    }
+    has
+}
+
+fn path(verb: &str, pod: &Pod, container: &str, wanted: Wanted) -> String {
+    let meta = &pod.metadata;
+    let mut path = format!("/{verb}/{}/{}/{container}?output=1", meta.namespace, meta.name);
+    for (asks, is_wanted) in [("&input=1", wanted.stdin), ("&error=1", wanted.stderr), ("&tty=1", wanted.tty)] {
+        path.push_str(if is_wanted { asks } else { "" });
+    }
+    path
+}
+
+fn run(socket: &Path, path: &str, wanted: Wanted) -> ExitCode {
+    let ended = Session::open(socket, path, "v4.channel.k8s.io")
+        .and_then(|session| remote_command::converse(session, wanted))
+        .map_err(|error| error.to_string());
+    match ended {
+        Ok(Outcome::Exited(code)) => ExitCode::from(code),
+        Ok(Outcome::Failed(line)) | Err(line) => failed(&line),
+    }
+}

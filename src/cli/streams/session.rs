@@ -1,0 +1,238 @@
+//! One connection to the runtime's streaming server, by way of the agent.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::PollFlags;
+
+use crate::cli::ask::AskError;
+use crate::error::ErrorChain;
+use crate::wire::spdy::{self, Event, Incoming, Malformed, Outgoing, StreamId};
+
+/// SPDY both ways; neither is ever waited for here.
+#[derive(Debug)]
+pub(super) struct Session {
+    connection: UnixStream,
+    incoming: Incoming,
+    outgoing: Outgoing,
+    /// What has come; from `understood` on it has not been told of.
+    come: Vec<u8>,
+    understood: usize,
+    unsent: Vec<u8>,
+    /// Nothing more comes.
+    is_over: bool,
+}
+
+/// Why there is no connection, or none any more; each is one line.
+#[derive(Debug)]
+pub(super) enum SessionError {
+    Agent(AskError),
+    /// In its own words.
+    Refused(String),
+    Broken(io::Error),
+    Malformed(Malformed),
+    /// What this side reads from or writes to.
+    Local(&'static str, io::Error),
+}
+
+impl fmt::Display for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Agent(error) => write!(f, "{}", ErrorChain(error)),
+            Self::Refused(line) => f.write_str(line),
+            Self::Broken(error) => write!(f, "the connection to the runtime broke: {}", ErrorChain(error)),
+            Self::Malformed(what) => write!(f, "the runtime's answer is not understood: {what}"),
+            Self::Local(doing, error) => write!(f, "{doing}: {}", ErrorChain(error)),
+        }
+    }
+}
+
+impl Session {
+    /// Asks the agent at `socket` for what `path` stands for, in a protocol of Kubernetes' for streams.
+    pub(super) fn open(socket: &Path, path: &str, protocol: &str) -> Result<Self, SessionError> {
+        let mut connection = UnixStream::connect(socket).map_err(|error| no_answer(socket, error))?;
+        let asked = (|| {
+            connection.set_read_timeout(Some(PATIENCE))?;
+            connection.set_write_timeout(Some(PATIENCE))?;
+            let head = format!(
+                "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\
+                 X-Stream-Protocol-Version: {protocol}\r\nContent-Length: 0\r\n\r\n"
+            );
+            connection.write_all(head.as_bytes())?;
+            let answer = answer(&mut connection)?;
+            connection.set_nonblocking(true)?;
+            Ok(answer)
+        })();
+        let (is_spdy, head, rest) = asked.map_err(|error| no_answer(socket, error))?;
+        if !is_spdy {
+            return Err(SessionError::Refused(refusal(&head, &rest)));
+        }
+        Ok(Self {
+            connection,
+            incoming: Incoming::default(),
+            outgoing: Outgoing::default(),
+            come: rest,
+            understood: 0,
+            unsent: Vec::new(),
+            is_over: false,
+        })
+    }
+
+    /// Opens a stream of this type, with further headers.
+    pub(super) fn open_stream(&mut self, kind: &str, more: &[(&str, &str)]) -> StreamId {
+        let headers = [&[("streamtype", kind)], more].concat();
+        self.outgoing.open(&headers, &mut self.unsent)
+    }
+
+    pub(super) fn data(&mut self, stream: StreamId, bytes: &[u8]) {
+        spdy::data(stream, bytes, &mut self.unsent);
+    }
+
+    /// Nothing more goes out on the stream.
+    pub(super) fn end(&mut self, stream: StreamId) {
+        spdy::end(stream, &mut self.unsent);
+    }
+
+    /// The stream is over, both ways.
+    pub(super) fn cancel(&mut self, stream: StreamId) {
+        spdy::cancel(stream, &mut self.unsent);
+    }
+
+    /// Whether there is so little to be sent that more may be added.
+    pub(super) fn takes_more(&self) -> bool {
+        self.unsent.len() < CHUNK && !self.is_over
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over && self.come.len() == self.understood
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.connection.as_fd()
+    }
+
+    /// What to wait for; nothing is read while `may_read` is false.
+    pub(super) fn interest(&self, may_read: bool) -> PollFlags {
+        let mut interest = PollFlags::empty();
+        interest.set(PollFlags::IN, may_read && !self.is_over);
+        interest.set(PollFlags::OUT, !self.unsent.is_empty() && !self.is_over);
+        interest
+    }
+
+    /// Sends and reads what can be at once.
+    pub(super) fn go_on(&mut self, may_read: bool) -> Result<(), SessionError> {
+        if !self.unsent.is_empty() {
+            match self.connection.write(&self.unsent) {
+                Ok(sent) => drop(self.unsent.drain(..sent)),
+                Err(error) if is_nothing(&error) => {}
+                // What the other side has said before it went is still to be read.
+                Err(_) => self.unsent.clear(),
+            }
+        }
+        if may_read && !self.is_over {
+            self.come.drain(..self.understood);
+            self.understood = 0;
+            let mut chunk = [0; CHUNK];
+            match self.connection.read(&mut chunk) {
+                Ok(0) => self.is_over = true,
+                Ok(read) => self.come.extend_from_slice(chunk.get(..read).unwrap_or_default()),
+                Err(error) if is_nothing(&error) => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => self.is_over = true,
+                Err(error) => return Err(SessionError::Broken(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next event out of what has come. Pings are answered here.
+    pub(super) fn next_event(&mut self) -> Result<Option<Event<'_>>, SessionError> {
+        let come = self.come.get(self.understood..).unwrap_or_default();
+        let Some((event, used)) = self.incoming.take(come).map_err(SessionError::Malformed)? else {
+            if self.is_over {
+                // The rest of what was cut short means nothing.
+                self.understood = self.come.len();
+            }
+            return Ok(None);
+        };
+        self.understood += used;
+        if let Event::Ping(id) = event {
+            spdy::ping(id, &mut self.unsent);
+            return Ok(Some(Event::Other));
+        }
+        Ok(Some(event))
+    }
+}
+
+/// The head of the agent's or the runtime's answer: whether it is SPDY from here on, and what came behind it; all of the
+/// answer where it is not.
+fn answer(connection: &mut UnixStream) -> io::Result<(bool, String, Vec<u8>)> {
+    let mut come = Vec::new();
+    loop {
+        let mut chunk = [0; 1024];
+        let read = connection.read(&mut chunk)?;
+        come.extend_from_slice(chunk.get(..read).unwrap_or_default());
+        let end = come.windows(4).position(|window| window == b"\r\n\r\n");
+        let (Some(end), more) = (end, read > 0 && come.len() < MOST_ANSWER) else {
+            if read == 0 || come.len() >= MOST_ANSWER {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            continue;
+        };
+        let head = String::from_utf8_lossy(come.get(..end).unwrap_or_default()).into_owned();
+        let is_spdy = head.starts_with("HTTP/1.1 101 ");
+        if is_spdy || !more || has_whole_body(&head, come.len() - end - 4) {
+            return Ok((is_spdy, head, come.split_off(end + 4)));
+        }
+    }
+}
+
+fn has_whole_body(head: &str, come: usize) -> bool {
+    let length =
+        head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
+    length.is_some_and(|length: usize| come >= length)
+}
+
+/// An answer that is no SPDY, as one line.
+fn refusal(head: &str, body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body).split_whitespace().collect::<Vec<_>>().join(" ");
+    if text.is_empty() { head.lines().next().unwrap_or_default().to_owned() } else { text }
+}
+
+fn no_answer(socket: &Path, error: io::Error) -> SessionError {
+    SessionError::Agent(AskError::from_io(socket, error))
+}
+
+fn is_nothing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+/// So much is read at once, and waits to be sent at the most before no more is taken in.
+pub(super) const CHUNK: usize = 16 * 1024;
+const MOST_ANSWER: usize = 64 * 1024;
+/// A little more than the agent has for the runtime.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::spdy::LONGEST;
+
+    const _: () = assert!(CHUNK > LONGEST, "a frame's head fits in what is read at once");
+
+    #[test]
+    fn a_refusal_is_told_in_one_line() {
+        assert_eq!(refusal("HTTP/1.1 404 Not Found\r\nA: b", b"pod does\nnot exist\n"), "pod does not exist");
+        assert_eq!(refusal("HTTP/1.1 404 Not Found\r\nA: b", b" \n"), "HTTP/1.1 404 Not Found");
+    }
+
+    #[test]
+    fn a_body_is_whole_when_it_is_as_long_as_its_head_says() {
+        let head = "HTTP/1.1 500 X\r\ncontent-length: 3";
+        assert!(has_whole_body(head, 3) && !has_whole_body(head, 2));
+        assert!(!has_whole_body("HTTP/1.1 500 X\r\nContent-Length: -1", 3));
+    }
+}

@@ -1,0 +1,122 @@
+//! The images of this node, who needs each of them, and the removal of one that nobody does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::image_garbage::images_of;
+use super::labels::pod_of;
+use crate::api::Pod;
+use crate::cri::v1::Image;
+use crate::error::ErrorChain;
+use crate::images::CollectError;
+use crate::kuberuntime::PodRuntime;
+
+/// An image, and who would miss it.
+#[derive(Debug, PartialEq)]
+pub(crate) struct KnownImage {
+    pub(crate) image: Image,
+    /// As `default/web-node1`; [`SANDBOXES`] for what pods are made in.
+    pub(crate) users: BTreeSet<String>,
+}
+
+/// Who uses the pause image.
+const SANDBOXES: &str = "(every pod)";
+
+impl PodRuntime {
+    /// All images. `pods` are all that any source has: what they name is theirs, whether they run or not.
+    pub(crate) async fn known_images(&self, pods: &[Arc<Pod>]) -> Result<Vec<KnownImage>, CollectError> {
+        let failed = |error: crate::cri::Error| CollectError::Failed(ErrorChain(&error).to_string());
+        let mut users = Users::default();
+        for container in self.cri.list_containers(None).await.map_err(failed)? {
+            let user = pod_of(&container.labels).unwrap_or_else(|| container.id.clone());
+            for key in [container.image_ref, container.image_id, container.image.unwrap_or_default().image] {
+                users.add(key, &user);
+            }
+        }
+        let mut named: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for pod in pods {
+            for name in images_of(pod) {
+                let user = [&*pod.metadata.namespace, "/", &*pod.metadata.name].concat();
+                named.entry(name.to_owned()).or_default().push(user);
+            }
+        }
+        if let Some(sandbox_image) = self.cri.status(true).await.map_err(failed)?.sandbox_image() {
+            named.entry(sandbox_image).or_default().push(SANDBOXES.to_owned());
+        }
+        for (name, by) in named {
+            if let Some(id) = self.images.id_of(&name).await? {
+                by.iter().for_each(|user| users.add(id.clone(), user));
+            }
+        }
+        Ok(self.images.list().await?.into_iter().map(|image| users.of(image)).collect())
+    }
+
+    /// Removes the image of this name; its id, or one line about why it stays.
+    pub(crate) async fn remove_image(&self, name: &str, pods: &[Arc<Pod>]) -> Result<String, String> {
+        let told = |error: CollectError| error.to_string();
+        let id = self.images.id_of(name).await.map_err(told)?;
+        let known = self.known_images(pods).await.map_err(told)?;
+        let found = known.iter().find(|known| Some(&known.image.id) == id.as_ref());
+        let found = found.ok_or_else(|| format!("there is no image {name}"))?;
+        found.may_go(name)?;
+        self.images.remove_one(&found.image).await.map_err(told)?;
+        Ok(found.image.id.clone())
+    }
+}
+
+impl KnownImage {
+    fn may_go(&self, name: &str) -> Result<(), String> {
+        if !self.users.is_empty() {
+            let users = self.users.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+            return Err(format!("image {name} stays: it is needed by {users}"));
+        }
+        match self.image.pinned {
+            true => Err(format!("image {name} stays: the runtime has it pinned")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Who uses what goes by this id, digest or name.
+#[derive(Debug, Default)]
+struct Users(BTreeMap<String, BTreeSet<String>>);
+
+impl Users {
+    fn add(&mut self, key: String, user: &str) {
+        if !key.is_empty() {
+            self.0.entry(key).or_default().insert(user.to_owned());
+        }
+    }
+
+    fn of(&self, image: Image) -> KnownImage {
+        let names = image.repo_tags.iter().chain(&image.repo_digests).chain([&image.id]);
+        let users = names.filter_map(|name| self.0.get(name)).flatten().cloned().collect();
+        KnownImage { image, users }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_stays_for_whom_it_is_needed_by_under_any_of_its_names() {
+        let image = |id: &str, tag: &str| Image {
+            id: id.to_owned(),
+            repo_tags: vec![tag.to_owned()],
+            repo_digests: vec![format!("{tag}@digest")],
+            ..Image::default()
+        };
+        let mut users = Users::default();
+        users.add(String::new(), "nobody");
+        users.add("a:1".to_owned(), "x/b");
+        users.add("a:1@digest".to_owned(), "x/a");
+        users.add("id".to_owned(), "x/a");
+        let needed = users.of(image("id", "a:1"));
+        assert_eq!(needed.may_go("a:1"), Err("image a:1 stays: it is needed by x/a, x/b".to_owned()));
+        let mut other = users.of(image("other", "b:1"));
+        assert_eq!(other.may_go("b:1"), Ok(()));
+        other.image.pinned = true;
+        assert_eq!(other.may_go("b:1"), Err("image b:1 stays: the runtime has it pinned".to_owned()));
+    }
+}

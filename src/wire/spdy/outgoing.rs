@@ -1,0 +1,161 @@
+//! Frames as the bytes that are sent. Pure.
+
+use super::{CONTROL, FLAG_FIN, StreamId, VERSION, kind};
+
+/// What is said on one connection: its streams are numbered, and its headers are one stream of deflate.
+#[derive(Debug)]
+pub struct Outgoing {
+    next: StreamId,
+    headers_begun: bool,
+}
+
+impl Default for Outgoing {
+    fn default() -> Self {
+        Self { next: 1, headers_begun: false }
+    }
+}
+
+impl Outgoing {
+    /// Opens a stream. Names of headers are to be in small letters.
+    pub fn open(&mut self, headers: &[(&str, &str)], out: &mut Vec<u8>) -> StreamId {
+        let stream = self.next;
+        self.next = self.next.wrapping_add(2);
+        let mut body = stream.to_be_bytes().to_vec();
+        // No other stream that it belongs to, the highest priority, no slot for credentials.
+        body.extend_from_slice(&[0; 6]);
+        self.headers(headers, &mut body);
+        control(kind::SYN_STREAM, &body, out);
+        stream
+    }
+
+    /// Headers in blocks that are stored as they are, and an empty one, upon which a reader gives what it has.
+    fn headers(&mut self, headers: &[(&str, &str)], out: &mut Vec<u8>) {
+        let mut block = count(headers.len()).to_vec();
+        for text in headers.iter().flat_map(|(name, value)| [name, value]) {
+            block.extend_from_slice(&count(text.len()));
+            block.extend_from_slice(text.as_bytes());
+        }
+        if !std::mem::replace(&mut self.headers_begun, true) {
+            out.extend_from_slice(&ZLIB_HEAD);
+        }
+        for part in block.chunks(MOST_STORED).chain([&[][..]]) {
+            let length = u16::try_from(part.len()).unwrap_or_default();
+            // Not the last block, stored; the next byte begins anew.
+            out.push(0);
+            out.extend_from_slice(&length.to_le_bytes());
+            out.extend_from_slice(&(!length).to_le_bytes());
+            out.extend_from_slice(part);
+        }
+    }
+}
+
+/// `bytes` on a stream, which are to be no more than 16 MiB.
+pub fn data(stream: StreamId, bytes: &[u8], out: &mut Vec<u8>) {
+    frame(stream.to_be_bytes(), 0, bytes, out);
+}
+
+/// Nothing more comes on the stream from this side.
+pub fn end(stream: StreamId, out: &mut Vec<u8>) {
+    frame(stream.to_be_bytes(), FLAG_FIN, &[], out);
+}
+
+/// The stream is over, both ways: nobody needs it any more.
+pub fn cancel(stream: StreamId, out: &mut Vec<u8>) {
+    let mut body = stream.to_be_bytes().to_vec();
+    body.extend_from_slice(&CANCEL.to_be_bytes());
+    control(kind::RST_STREAM, &body, out);
+}
+
+/// A ping, or the answer to one.
+pub fn ping(id: u32, out: &mut Vec<u8>) {
+    control(kind::PING, &id.to_be_bytes(), out);
+}
+
+fn control(kind: u16, body: &[u8], out: &mut Vec<u8>) {
+    let [[a, b], [c, d]] = [(CONTROL | VERSION).to_be_bytes(), kind.to_be_bytes()];
+    frame([a, b, c, d], 0, body, out);
+}
+
+fn frame(first: [u8; 4], flags: u8, body: &[u8], out: &mut Vec<u8>) {
+    let [_, length @ ..] = count(body.len());
+    out.extend_from_slice(&first);
+    out.push(flags);
+    out.extend_from_slice(&length);
+    out.extend_from_slice(body);
+}
+
+fn count(length: usize) -> [u8; 4] {
+    u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes()
+}
+
+/// RFC 1950: deflate, and a dictionary that both sides know, by its Adler-32.
+const ZLIB_HEAD: [u8; 6] = [0x78, 0xbb, 0xe3, 0xc6, 0xa7, 0xc2];
+const MOST_STORED: usize = 0xffff;
+/// Status code of a stream that its opener needs no more.
+const CANCEL: u32 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_opened_with_headers_in_one_stream_of_stored_blocks() {
+        let (mut outgoing, mut out) = (Outgoing::default(), Vec::new());
+        assert_eq!(outgoing.open(&[("streamtype", "error")], &mut out), 1);
+        let mut block = vec![0, 0, 0, 1, 0, 0, 0, 10];
+        block.extend_from_slice(b"streamtype\0\0\0\x05error");
+        assert_eq!(block.len(), 27);
+        let mut expected = vec![0x80, 3, 0, 1, 0, 0, 0, 10 + 6 + 5 + 27 + 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        expected.extend_from_slice(&[0x78, 0xbb, 0xe3, 0xc6, 0xa7, 0xc2, 0, 27, 0, 228, 255]);
+        expected.extend_from_slice(&block);
+        expected.extend_from_slice(&[0, 0, 0, 255, 255]);
+        assert_eq!(out, expected);
+        // The stream of deflate goes on.
+        out.clear();
+        assert_eq!(outgoing.open(&[("streamtype", "error")], &mut out), 3);
+        assert_eq!(out[7], 10 + 5 + 27 + 5);
+        assert_eq!(out[18..23], [0, 27, 0, 228, 255]);
+    }
+
+    #[test]
+    fn what_is_stored_is_what_inflating_gives() {
+        let (mut outgoing, mut out) = (Outgoing::default(), Vec::new());
+        let long = "x".repeat(70_000);
+        outgoing.open(&[("a", &long)], &mut out);
+        let mut inflate = flate2::Decompress::new(false);
+        let mut plain = vec![0; 80_000];
+        // Behind the frame's head, what comes before the headers, and zlib's head, which names a dictionary.
+        inflate.decompress(&out[8 + 10 + 6..], &mut plain, flate2::FlushDecompress::Sync).unwrap();
+        let read = usize::try_from(inflate.total_out()).unwrap();
+        assert_eq!(read, 4 + 4 + 1 + 4 + 70_000);
+        assert_eq!(plain[..9], [0, 0, 0, 1, 0, 0, 0, 1, b'a']);
+        assert!(plain[13..read].iter().all(|byte| *byte == b'x'));
+        assert_eq!(
+            usize::try_from(inflate.total_in()).unwrap(),
+            out.len() - 24,
+            "the end of the frame is that of a block"
+        );
+    }
+
+    #[test]
+    fn zlibs_head_is_one() {
+        assert_eq!(u16::from_be_bytes([ZLIB_HEAD[0], ZLIB_HEAD[1]]) % 31, 0);
+        assert_eq!(ZLIB_HEAD[1] & 0x20, 0x20, "a dictionary is named");
+    }
+
+    #[test]
+    fn data_its_end_and_control_have_their_frames() {
+        let mut out = Vec::new();
+        data(3, b"ab", &mut out);
+        end(3, &mut out);
+        cancel(5, &mut out);
+        ping(2, &mut out);
+        let frames: [&[u8]; 4] = [
+            &[0, 0, 0, 3, 0, 0, 0, 2, b'a', b'b'],
+            &[0, 0, 0, 3, 1, 0, 0, 0],
+            &[0x80, 3, 0, 3, 0, 0, 0, 8, 0, 0, 0, 5, 0, 0, 0, 5],
+            &[0x80, 3, 0, 6, 0, 0, 0, 4, 0, 0, 0, 2],
+        ];
+        assert_eq!(out, frames.concat());
+    }
+}

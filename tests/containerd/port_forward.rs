@@ -1,0 +1,147 @@
+//! `coracle port-forward`: connections to this machine that go on in a pod.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::process::{Child, ChildStderr, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::node::{Manifest, Node, PATIENCE, wait_for};
+
+/// A running `coracle port-forward`, ended with the test.
+struct Forward {
+    child: Child,
+    /// What it listens on, with the pod's port for each.
+    lines: Vec<(SocketAddr, u16)>,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Forward {
+    fn start(node: &Node, line: &[&str], ports: usize) -> Self {
+        let mut forward = node.coracle("port-forward", line);
+        let mut child = forward.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let lines = (0..ports).map(|_| {
+            let mut line = String::new();
+            stdout.read_line(&mut line).unwrap();
+            let (address, port) = line.strip_prefix("Forwarding from ").unwrap().trim().split_once(" -> ").unwrap();
+            (address.parse().unwrap(), port.parse().unwrap())
+        });
+        let lines = lines.collect();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        Self { child, lines, stderr }
+    }
+
+    fn connect(&self, remote: u16) -> TcpStream {
+        let (address, _) = self.lines.iter().find(|(_, port)| *port == remote).unwrap();
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+}
+
+impl Drop for Forward {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn connections_go_on_in_the_pod_many_at_once_and_both_ways() {
+    let node = Node::start();
+    // What it is told comes back, and a page.
+    let script = "nc -ll -p 7 -e cat & nc -ll -p 80 -e sh -c 'read line; echo you said $line' & wait";
+    let ports = "ports: [{name: echo, containerPort: 7}, {containerPort: 80}]";
+    node.apply(&Manifest::new("web").container_with("main", script, ports));
+    node.wait_until("the pod runs", |pods| pods.has("web", |pod| pod.is_ready()));
+    let mut forward = Forward::start(&node, &["web", ":echo", ":80"], 2);
+    assert!(forward.lines.iter().all(|(address, _)| address.ip().is_loopback() && address.port() > 0));
+
+    let talks: Vec<_> = (0..20_usize)
+        .map(|number| {
+            let mut out = forward.connect(7);
+            thread::spawn(move || {
+                let said: Vec<u8> = (0..500_000).map(|at| ((at * (number + 1)) >> 3_usize).to_le_bytes()[0]).collect();
+                let mut back = out.try_clone().unwrap();
+                let writer = thread::spawn({
+                    let said = said.clone();
+                    move || out.write_all(&said).unwrap()
+                });
+                let mut heard = vec![0; said.len()];
+                back.read_exact(&mut heard).unwrap();
+                assert!(heard == said, "connection {number}");
+                writer.join().unwrap();
+            })
+        })
+        .collect();
+    for talk in talks {
+        talk.join().unwrap();
+    }
+    // Somebody who has said all still hears the answer, to its end.
+    let mut line = forward.connect(80);
+    line.write_all(b"hello\n").unwrap();
+    let mut answer = String::new();
+    line.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "you said hello\n");
+    // Somebody who takes nothing holds up nobody else for long, and what is for him is bounded.
+    let mut idle = forward.connect(7);
+    idle.write_all(&[7; 20_000]).unwrap();
+    let mut line = forward.connect(80);
+    line.write_all(b"again\n").unwrap();
+    line.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    line.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "you said again\n");
+
+    kill(Pid::from_raw(forward.child.id().try_into().unwrap()), Signal::SIGINT).unwrap();
+    assert!(forward.child.wait().unwrap().success());
+    let mut told = String::new();
+    forward.stderr.read_to_string(&mut told).unwrap();
+    assert_eq!(told, "");
+}
+
+#[test]
+fn a_port_that_nobody_serves_is_told_and_the_others_go_on() {
+    let node = Node::start();
+    node.apply(&Manifest::new("web").container("main", "nc -ll -p 80 -e echo here & wait"));
+    node.wait_until("the pod runs", |pods| pods.has("web", |pod| pod.is_ready()));
+    let mut forward = Forward::start(&node, &["web", "0:81", "0:80"], 2);
+    let mut nobody = forward.connect(81);
+    assert_eq!(nobody.read(&mut [0]).unwrap_or_default(), 0);
+    let mut told = String::new();
+    forward.stderr.read_line(&mut told).unwrap();
+    assert!(told.starts_with("coracle: ") && told.contains("81"), "{told}");
+    let mut answer = String::new();
+    forward.connect(80).read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "here\n");
+
+    // A port that is taken is told at once, and so is a pod that is none.
+    let taken = format!("{}:80", forward.lines[1].0.port());
+    let done = node.coracle("port-forward", &["web", &taken]).output().unwrap();
+    let told = String::from_utf8(done.stderr).unwrap();
+    assert!(told.starts_with("coracle: listen on 127.0.0.1, port ") && told.contains("in use"), "{told}");
+    assert_eq!(done.status.code(), Some(1));
+    // A pod that was replaced is found again: what meets the old one is told so, what comes then goes to the new one.
+    let before = node.pods().get("web").unwrap().uid().to_owned();
+    node.apply(&Manifest::new("web").container("main", "nc -ll -p 80 -e echo again & wait"));
+    node.wait_until("the new pod runs", |pods| pods.has("web", |pod| pod.uid() != before && pod.is_ready()));
+    wait_for("the new pod to answer", PATIENCE, || {
+        thread::sleep(Duration::from_millis(300));
+        let mut answer = String::new();
+        let read = forward.connect(80).read_to_string(&mut answer);
+        (read.is_ok() && answer == "again\n").then_some(())
+    });
+    // Who forwards to a pod that goes is told, and ends.
+    node.remove_manifest("web");
+    node.wait_until_gone("web");
+    let ended = wait_for("the end", PATIENCE, || {
+        thread::sleep(Duration::from_millis(300));
+        let _ = TcpStream::connect(forward.lines[1].0);
+        forward.child.try_wait().unwrap()
+    });
+    assert_eq!(ended.code(), Some(1));
+}
