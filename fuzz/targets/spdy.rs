@@ -22,7 +22,9 @@ fn hear(bytes: &[u8], piece: usize) -> (Vec<String>, bool) {
                 Ok(Some((event, used))) => {
                     match event {
                         Event::Other => {}
-                        Event::Data { stream, bytes } => told.extend(bytes.iter().map(|byte| format!("{stream} {byte}"))),
+                        Event::Data { stream, bytes } => {
+                            told.extend(bytes.iter().map(|byte| format!("{stream} {byte}")))
+                        }
                         event => told.push(format!("{event:?}")),
                     }
                     used

@@ -187,8 +187,9 @@ fn who_is_not_read_is_waited_for_and_who_is_killed_leaves_nothing() {
     // Without a terminal a signal does what it does to any program.
     let mut waits = node.coracle("exec", &["web", "-c", "main", "--", "sleep", "5"]).spawn().unwrap();
     thread::sleep(Duration::from_millis(300));
-    signal(&waits, Signal::SIGINT);
-    assert_eq!(waits.wait().unwrap().signal(), Some(2));
+    // Not SIGINT: shells have what they run in the background ignore it.
+    signal(&waits, Signal::SIGTERM);
+    assert_eq!(waits.wait().unwrap().signal(), Some(15));
 }
 
 /// A terminal, as somebody sits at it.
@@ -329,8 +330,8 @@ fn what_a_container_writes_is_shown_to_who_is_attached_and_what_he_types_goes_to
     let mut got = [0; 5];
     attached.stdout.as_mut().unwrap().read_exact(&mut got).unwrap();
     assert_eq!(&got, b"tick\n");
-    signal(&attached, Signal::SIGINT);
-    assert_eq!(attached.wait().unwrap().signal(), Some(2));
+    signal(&attached, Signal::SIGTERM);
+    assert_eq!(attached.wait().unwrap().signal(), Some(15));
     let done = node.coracle("attach", &["-i", "deaf"]).stdin(Stdio::null()).output().unwrap();
     assert_eq!(text(&done.stderr), "coracle: container main takes no input: its manifest lacks stdin: true\n");
 }

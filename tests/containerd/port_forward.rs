@@ -65,7 +65,7 @@ fn connections_go_on_in_the_pod_many_at_once_and_both_ways() {
         .map(|number| {
             let mut out = forward.connect(7);
             thread::spawn(move || {
-                let said: Vec<u8> = (0..500_000).map(|at| ((at * (number + 1)) >> 3_usize).to_le_bytes()[0]).collect();
+                let said: Vec<u8> = (0..200_000).map(|at| ((at * (number + 1)) >> 3_usize).to_le_bytes()[0]).collect();
                 let mut back = out.try_clone().unwrap();
                 let writer = thread::spawn({
                     let said = said.clone();

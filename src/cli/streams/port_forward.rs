@@ -124,6 +124,10 @@ where
                 Who::Connection(index) => forwarder.go_on(index, flags),
             }
         }
+        // Who came first is not always heard first: the session may have no room for the others then.
+        if forwarder.connections.len() > 1 {
+            forwarder.connections.rotate_left(1);
+        }
     }
 }
 
@@ -165,7 +169,12 @@ impl<F> Forwarder<F> {
             } else if is_stuck {
                 complain(&format!("a connection to port {} was closed: it took nothing, and others waited", of.remote));
             }
-            let is_over = of.is_dropped || has_fault || is_stuck || (of.is_said && of.unwritten.is_empty());
+            let is_passed_on = of.is_said && of.unwritten.is_empty();
+            if is_passed_on {
+                let _ = of.local.shutdown(Shutdown::Write);
+            }
+            // Why there was nothing to say may come after the end of what was said.
+            let is_over = of.is_dropped || has_fault || is_stuck || (is_passed_on && of.is_judged);
             if is_over {
                 // Also what the other side has not ended is over.
                 session.cancel(of.data);
