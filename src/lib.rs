@@ -8,6 +8,7 @@ pub mod api;
 mod error;
 #[macro_use]
 mod log;
+pub mod sorted;
 mod time;
 
 // Layer 1: bytes in, bytes out.

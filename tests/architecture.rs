@@ -10,6 +10,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("api", 0),
     ("error", 0),
     ("log", 0),
+    ("sorted", 0),
     ("time", 0),
     ("metrics", 1),
     ("wire", 1),
@@ -52,6 +53,7 @@ const LAYERS: &[(&str, u8)] = &[
 
 /// The arrows inside a layer; layer 6 wires everything and may name all of it.
 const ARROWS: &[(&str, &str)] = &[
+    ("api", "sorted"),
     ("apiserver", "host"),
     ("apiserver", "net"),
     ("apiserver", "rpc"),

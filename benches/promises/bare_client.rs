@@ -1,6 +1,6 @@
 //! The CRI calls that start a pod, and nothing else: what the runtime itself takes.
 
-use std::collections::BTreeMap;
+use coracle::sorted::SortedMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -113,7 +113,7 @@ impl BareClient {
 
     /// The running container of a pod and the moment it started, once there is one that is not `but`.
     pub(crate) fn running(&self, pod: &str, but: Option<&str>) -> Option<(String, i64)> {
-        let labels = BTreeMap::from([("io.kubernetes.pod.name".to_owned(), pod.to_owned())]);
+        let labels = SortedMap::from([("io.kubernetes.pod.name".to_owned(), pod.to_owned())]);
         let filter = ContainerFilter { label_selector: labels, ..Default::default() };
         rt::block_on(async {
             let containers = self.runtime.list_containers(Some(&filter)).await.expect("list containers");

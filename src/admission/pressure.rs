@@ -1,16 +1,15 @@
 //! Whether a node that is short of something takes one more pod. Pure.
 
-use std::collections::BTreeSet;
-
 use super::Rejection;
 use crate::api::{Pod, QosClass, Reason, TaintEffect, Toleration, qos_class};
 use crate::pods::Pressure;
+use crate::sorted::SortedSet;
 
 /// The taint of a node under memory pressure.
 const MEMORY_PRESSURE: &str = "node.kubernetes.io/memory-pressure";
 
 /// `spared` are pods that are not to be ended for the node's sake either.
-pub(crate) fn check_pressure(pod: &Pod, held: &BTreeSet<Pressure>, spared: bool) -> Result<(), Rejection> {
+pub(crate) fn check_pressure(pod: &Pod, held: &SortedSet<Pressure>, spared: bool) -> Result<(), Rejection> {
     if held.is_empty() || spared {
         return Ok(());
     }

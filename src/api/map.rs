@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-/// A tenth of the memory of a tree for the handful of entries that it has; a large one still searches in log n.
+use crate::sorted::SortedMap;
+
 #[derive(Clone, PartialEq, Eq)]
-pub struct Map<V>(Vec<(Box<str>, V)>);
+pub struct Map<V>(SortedMap<Box<str>, V>);
 
 impl<V> Map<V> {
     pub const fn new() -> Self {
-        Self(Vec::new())
+        Self(SortedMap::new())
     }
 
     pub fn is_empty(&self) -> bool {
@@ -20,41 +21,29 @@ impl<V> Map<V> {
     }
 
     pub fn get(&self, key: &str) -> Option<&V> {
-        self.0.get(self.position(key).ok()?).map(|(_, value)| value)
+        self.0.get(key)
     }
 
     pub fn get_mut(&mut self, key: &str) -> Option<&mut V> {
-        let position = self.position(key).ok()?;
-        self.0.get_mut(position).map(|(_, value)| value)
+        self.0.get_mut(key)
     }
 
     pub fn contains_key(&self, key: &str) -> bool {
-        self.position(key).is_ok()
+        self.0.contains_key(key)
     }
 
     /// Sets `key` to `value`; the value it had before is given back.
     pub fn insert(&mut self, key: &str, value: V) -> Option<V> {
-        match self.position(key) {
-            Ok(position) => self.0.get_mut(position).map(|(_, old)| std::mem::replace(old, value)),
-            Err(position) => {
-                self.0.insert(position, (key.into(), value));
-                None
-            }
-        }
+        self.0.insert(key.into(), value)
     }
 
     pub fn remove(&mut self, key: &str) -> Option<V> {
-        let position = self.position(key).ok()?;
-        Some(self.0.remove(position).1)
+        self.0.remove(key)
     }
 
     /// The entries in the order of their keys.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &V)> + Clone {
         self.0.iter().map(|(key, value)| (&**key, value))
-    }
-
-    fn position(&self, key: &str) -> Result<usize, usize> {
-        self.0.binary_search_by(|(other, _)| (**other).cmp(key))
     }
 }
 
@@ -82,17 +71,7 @@ impl<V: fmt::Debug> fmt::Debug for Map<V> {
 impl<K: Into<Box<str>>, V> FromIterator<(K, V)> for Map<V> {
     /// Of two entries with the same key the later one stays.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
-        let mut entries: Vec<(Box<str>, V)> = entries.into_iter().map(|(key, value)| (key.into(), value)).collect();
-        entries.sort_by(|(one, _), (other, _)| one.cmp(other));
-        entries.dedup_by(|later, earlier| {
-            let same = later.0 == earlier.0;
-            if same {
-                std::mem::swap(later, earlier);
-            }
-            same
-        });
-        entries.shrink_to_fit();
-        Self(entries)
+        Self(entries.into_iter().map(|(key, value)| (key.into(), value)).collect())
     }
 }
 

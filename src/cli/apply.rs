@@ -1,6 +1,5 @@
 //! `coracle apply`: pods that this node keeps and runs from now on.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -15,6 +14,7 @@ use crate::api::yaml::{self, MAX_BYTES};
 use crate::objects::{ObjectKey, references};
 use crate::pod_sources::static_pod::{Object, Origin, read_manifest};
 use crate::pods::SourceName;
+use crate::sorted::SortedSet;
 
 pub(super) fn run(command: &Apply) -> ExitCode {
     let mut all = Vec::new();
@@ -84,7 +84,7 @@ fn parts(text: &[u8]) -> Result<Vec<Part>, String> {
     let objects: Vec<Object> = objects.into_iter().filter_map(|object| object.object.ok()).collect();
     let pods = objects.iter().filter(|object| matches!(object, Object::Pod(_))).count();
     let values = if pods > 1 { values(text)? } else { Vec::new() };
-    let mut used: BTreeSet<ObjectKey> = BTreeSet::new();
+    let mut used: SortedSet<ObjectKey> = SortedSet::new();
     let mut parts = Vec::new();
     for (index, object) in objects.iter().enumerate() {
         let Object::Pod(pod) = object else { continue };

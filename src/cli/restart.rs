@@ -1,6 +1,5 @@
 //! `coracle restart`: the containers of a pod begin anew, in the pod that is there.
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Instant;
@@ -13,6 +12,7 @@ use super::delete::{LOOK_AGAIN, MARGIN};
 use super::find_pod::find_pod;
 use super::{failed, print};
 use crate::api::{ContainerState, Pod};
+use crate::sorted::SortedMap;
 
 pub(super) fn run(command: &Restart) -> ExitCode {
     let pod = match find_pod(&command.local_socket, &command.pod, command.namespace.as_deref()) {
@@ -55,7 +55,7 @@ fn wait(command: &Restart, before: &Pod, containers: &[&str]) -> Result<(), Stri
     }
 }
 
-fn counts(pod: &Pod) -> BTreeMap<String, i32> {
+fn counts(pod: &Pod) -> SortedMap<String, i32> {
     let statuses = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
     statuses.map(|status| (status.name.clone(), status.restart_count)).collect()
 }

@@ -1,6 +1,5 @@
 //! `coracle validate`: manifests as the agent would read them.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -12,6 +11,7 @@ use crate::api::yaml::MAX_BYTES;
 use crate::config;
 use crate::pod_sources::static_pod::{ManifestObject, Object, ObjectError, Origin, read_manifest};
 use crate::pods::SourceName;
+use crate::sorted::SortedMap;
 
 pub(super) fn run(command: &Validate) -> ExitCode {
     // Where the host has no name the pods have to get along without it as well.
@@ -37,7 +37,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 struct Report {
     node_name: String,
     /// The file that each object was found in first.
-    files: BTreeMap<String, String>,
+    files: SortedMap<String, String>,
     text: String,
     refused: bool,
 }

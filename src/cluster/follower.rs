@@ -1,6 +1,5 @@
 //! Follows the objects that pods need, for as long as one needs them.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,12 +16,13 @@ use crate::objects::{
 use crate::offline::{OfflineStore, used_part};
 use crate::pods::SyncEvent;
 use crate::rt;
+use crate::sorted::{SortedMap, SortedSet};
 use crate::time::{Backoff, jitter};
 
 /// Asks for what is wanted, and tells the sync loop what it hears.
 pub(crate) struct Follower {
     way: Way,
-    followed: BTreeMap<Topic, rt::Task<()>>,
+    followed: SortedMap<Topic, rt::Task<()>>,
 }
 
 /// Who is asked, what was heard before, and who is told.
@@ -44,11 +44,11 @@ const VERSION_LONGEST: Duration = Duration::from_secs(600);
 
 impl Follower {
     pub(crate) fn new(client: Client, store: OfflineStore, inbox: Sender<SyncEvent>) -> Self {
-        Self { way: Way { client, store, inbox }, followed: BTreeMap::new() }
+        Self { way: Way { client, store, inbox }, followed: SortedMap::new() }
     }
 
     /// Follows these and no others. Those that are not followed any more are given.
-    pub(crate) fn follow(&mut self, wanted: BTreeSet<Topic>) -> Vec<Topic> {
+    pub(crate) fn follow(&mut self, wanted: SortedSet<Topic>) -> Vec<Topic> {
         let released: Vec<Topic> = self.followed.keys().filter(|topic| !wanted.contains(topic)).cloned().collect();
         for topic in &released {
             self.followed.remove(topic);
@@ -145,7 +145,7 @@ async fn bundles_path(client: &Client) -> Result<Option<String>, ApiError> {
 
 /// Until nothing more can be news.
 async fn tell(way: &Way, topic: &Topic, changes: &Receiver<Change>, mut stored: Option<Value>) {
-    let mut there: BTreeMap<String, Value> = BTreeMap::new();
+    let mut there: SortedMap<String, Value> = SortedMap::new();
     loop {
         let change = async { changes.recv().await };
         let change = match stored {
@@ -203,7 +203,7 @@ async fn quiet<E>(way: &Way) -> Result<Change, E> {
 }
 
 /// What cannot be read leaves what was read before.
-fn remember(store: &OfflineStore, topic: &Topic, heard: &ObjectNews, there: &BTreeMap<String, Value>) {
+fn remember(store: &OfflineStore, topic: &Topic, heard: &ObjectNews, there: &SortedMap<String, Value>) {
     match heard {
         // That there is none is worth knowing, too.
         ObjectNews::Heard(..) => store.remember(topic, &there.values().map(used_part).collect()),
@@ -212,12 +212,12 @@ fn remember(store: &OfflineStore, topic: &Topic, heard: &ObjectNews, there: &BTr
 }
 
 /// As [`remember`] has put it down.
-fn by_name(stored: Value) -> BTreeMap<String, Value> {
-    let Value::Array(objects) = stored else { return BTreeMap::new() };
+fn by_name(stored: Value) -> SortedMap<String, Value> {
+    let Value::Array(objects) = stored else { return SortedMap::new() };
     objects.into_iter().map(|object| (name_of(&object), object)).collect()
 }
 
-fn news(topic: &Topic, there: &BTreeMap<String, Value>) -> ObjectNews {
+fn news(topic: &Topic, there: &SortedMap<String, Value>) -> ObjectNews {
     let content = match topic {
         Topic::Object(key) => {
             there.get(&key.name).map(|object| object_of(key.kind, object.clone()).map(Content::Object))

@@ -1,6 +1,5 @@
 //! Makes the requests that are due, and says what has become of them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,6 +13,7 @@ use crate::apiserver::{ApiError, Client, Patch, Request};
 use crate::metrics::{self, Timed};
 use crate::pods::{MirrorDone, ReportDone, ReportOutcome, SourcePod, SyncEvent};
 use crate::rt;
+use crate::sorted::SortedMap;
 use crate::status::reported;
 use crate::time::jitter;
 
@@ -26,7 +26,7 @@ pub(crate) struct Reporter {
     /// Of the node's object; empty until it is known. Without it no mirror can be made.
     node_uid: String,
     /// The pods of the node's own whose mirrors are being made or removed, or were, and until when nothing more is tried.
-    mirrored: BTreeMap<String, Mirrored>,
+    mirrored: SortedMap<String, Mirrored>,
     own: Vec<Arc<Pod>>,
     own_complete: bool,
     mirrors: Vec<Arc<Pod>>,
@@ -53,7 +53,7 @@ impl Reporter {
             inbox,
             reports: Reports::default(),
             node_uid: String::new(),
-            mirrored: BTreeMap::new(),
+            mirrored: SortedMap::new(),
             own: Vec::new(),
             own_complete: false,
             mirrors: Vec::new(),

@@ -1,12 +1,12 @@
 //! What is still to be told of each pod, and what is on its way. Pure: the moment is an argument.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::api::{PodStatus, PodUid};
 use crate::pods::ReportOutcome;
+use crate::sorted::SortedMap;
 use crate::status::status_patch;
 use crate::time::Backoff;
 
@@ -37,7 +37,7 @@ pub(super) enum What {
 
 #[derive(Debug, Default)]
 pub(super) struct Reports {
-    pods: BTreeMap<PodUid, Report>,
+    pods: SortedMap<PodUid, Report>,
 }
 
 #[derive(Debug)]

@@ -1,7 +1,6 @@
 //! Keeps the groups as they should be: each step is some writes to small files, done beside the other work.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,6 +14,7 @@ use crate::config::CgroupDriver;
 use crate::error::ErrorChain;
 use crate::pods::NodeEvent;
 use crate::rt;
+use crate::sorted::{SortedMap, SortedSet};
 
 /// One for the whole process.
 #[derive(Debug)]
@@ -28,9 +28,9 @@ pub(crate) struct ContainerManager {
     /// The last word on what is kept for pods and for the system, which is said once.
     enforcement: RefCell<String>,
     /// Pods that this process has given a group.
-    made: RefCell<BTreeSet<PodUid>>,
+    made: RefCell<SortedSet<PodUid>>,
     /// The kernel's kills in each pod that are accounted for.
-    kills: RefCell<BTreeMap<PodUid, u64>>,
+    kills: RefCell<SortedMap<PodUid, u64>>,
 }
 
 /// As the upstream kubelet says it.

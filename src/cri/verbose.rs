@@ -1,10 +1,9 @@
 //! What runtimes tell in the verbose part of a status, which is theirs to word. Pure.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 
 use super::v1::{ContainerStatusResponse, PodSandboxStatusResponse, StatusResponse};
+use crate::sorted::SortedMap;
 
 impl ContainerStatusResponse {
     /// The container's first process, if the status is verbose and the container has one.
@@ -34,7 +33,7 @@ impl StatusResponse {
 }
 
 /// containerd and CRI-O put a JSON object under `info`; a container that does not run has the pid 0 there.
-fn init_pid(info: &BTreeMap<String, String>) -> Option<u32> {
+fn init_pid(info: &SortedMap<String, String>) -> Option<u32> {
     #[derive(Deserialize)]
     struct Info {
         pid: u32,
@@ -49,7 +48,7 @@ mod tests {
 
     #[track_caller]
     fn check(info: &str, expected: Option<u32>) {
-        let info = BTreeMap::from([("info".to_owned(), info.to_owned())]);
+        let info = SortedMap::from([("info".to_owned(), info.to_owned())]);
         let answer = ContainerStatusResponse { info, ..ContainerStatusResponse::default() };
         assert_eq!(answer.init_pid(), expected);
     }
@@ -70,7 +69,7 @@ mod tests {
     #[test]
     fn the_image_of_sandboxes_is_found_where_the_runtime_tells_it() {
         let image = |config: &str| {
-            let info = BTreeMap::from([("config".to_owned(), config.to_owned())]);
+            let info = SortedMap::from([("config".to_owned(), config.to_owned())]);
             StatusResponse { info, ..StatusResponse::default() }.sandbox_image()
         };
         let config = r#"{"containerd":{"snapshotter":"overlayfs"},"sandboxImage":"registry.k8s.io/pause:3.6"}"#;

@@ -1,10 +1,9 @@
 //! What each signal is about, and what was observed of it. Pure.
 
-use std::collections::BTreeMap;
-
 use crate::api::{EPHEMERAL_STORAGE, Format, MEMORY, Quantity};
 use crate::config::Signal;
 use crate::pods::Pressure;
+use crate::sorted::SortedMap;
 
 /// What there is of something, and what is left of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +13,7 @@ pub(crate) struct Observation {
 }
 
 /// A signal that could not be observed has no entry.
-pub(crate) type Observations = BTreeMap<Signal, Observation>;
+pub(crate) type Observations = SortedMap<Signal, Observation>;
 
 /// What pods are ended to win back, in upstream's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! Which thresholds are met, for how long, and which conditions of the node follow. Pure: the moment is an argument.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::signals::{Observation, Observations, Starved};
 use crate::config::Threshold;
 use crate::pods::Pressure;
+use crate::sorted::{SortedMap, SortedSet};
 
 /// What earlier looks have found.
 #[derive(Debug, Default)]
@@ -13,14 +13,14 @@ pub(crate) struct ThresholdState {
     /// Met with their grace over; each counts as met until so much is won back as it says.
     met: Vec<Threshold>,
     first_met: Vec<(Threshold, Instant)>,
-    last_seen: BTreeMap<Pressure, Instant>,
+    last_seen: SortedMap<Pressure, Instant>,
 }
 
 /// What a look comes to.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Verdict {
     /// The conditions of the node, those that were seen lately included.
-    pub(crate) pressures: BTreeSet<Pressure>,
+    pub(crate) pressures: SortedSet<Pressure>,
     /// What has to be won back now, the most urgent first.
     pub(crate) starved: Vec<Threshold>,
 }

@@ -1,6 +1,6 @@
 //! How much a directory holds on its disk.
 
-use std::collections::BTreeSet;
+use crate::sorted::SortedSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -33,7 +33,7 @@ pub(crate) fn disk_usage_until(path: &Path, end: Option<Instant>) -> io::Result<
         root => root?,
     };
     let mut found = Found { bytes: root.blocks().saturating_mul(BLOCK), inodes: 1 };
-    let mut linked = BTreeSet::new();
+    let mut linked = SortedSet::new();
     let mut directories: Vec<PathBuf> = if root.is_dir() { vec![path.to_owned()] } else { Vec::new() };
     while let Some(directory) = directories.pop() {
         if end.is_some_and(|end| Instant::now() >= end) {

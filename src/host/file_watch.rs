@@ -1,6 +1,5 @@
 //! Notices that one of some files may have changed, come or gone.
 
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -10,19 +9,20 @@ use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 use crate::rt;
+use crate::sorted::SortedSet;
 
 /// A watch on some files. What is looked at after it was made is either as it is now, or told of.
 #[derive(Debug)]
 pub(crate) struct FileWatch {
     inotify: rt::Async<Inotify>,
     /// The names in the watched directories that matter.
-    names: BTreeSet<OsString>,
+    names: SortedSet<OsString>,
 }
 
 impl FileWatch {
     pub(crate) fn new(files: &[PathBuf]) -> io::Result<Self> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-        let mut names = BTreeSet::new();
+        let mut names = SortedSet::new();
         for file in files {
             names.insert(watch_nearest(&inotify, file)?.to_owned());
             // A link's own directory does not tell of the file that it leads to.

@@ -1,16 +1,17 @@
 //! Which images may go, in which order, and how much has to. Pure: the moment is an argument.
 
-use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use crate::config::ImageGc;
 use crate::cri::v1::Image;
 use crate::host::file_system::Room;
+use crate::sorted::SortedMap;
+use crate::sorted::SortedSet;
 
 /// What is remembered of the images that there are. Only of this process' time, as upstream does it.
 #[derive(Debug)]
 pub(super) struct ImageBook {
-    records: HashMap<String, Record>,
+    records: SortedMap<String, Record>,
     began: Instant,
     /// Everything was looked at once: what was not seen then came later.
     looked: bool,
@@ -36,11 +37,11 @@ pub(super) struct Unused {
 
 /// Names, digests and ids that must not go.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct InUse(BTreeSet<String>);
+pub(crate) struct InUse(SortedSet<String>);
 
 impl ImageBook {
     pub(super) fn new(began: Instant) -> Self {
-        Self { records: HashMap::new(), began, looked: false }
+        Self { records: SortedMap::new(), began, looked: false }
     }
 
     /// It was brought at this moment.
@@ -52,7 +53,7 @@ impl ImageBook {
     pub(super) fn look(&mut self, images: &[Image], in_use: &InUse, now: Instant) -> Vec<Unused> {
         let first_seen = self.looked.then_some(now);
         self.looked = true;
-        let there: BTreeSet<&str> = images.iter().map(|image| image.id.as_str()).collect();
+        let there: SortedSet<&str> = images.iter().map(|image| image.id.as_str()).collect();
         self.records.retain(|id, _| there.contains(id.as_str()));
         let mut unused = Vec::new();
         for image in images {

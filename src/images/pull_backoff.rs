@@ -1,9 +1,9 @@
 //! How long a pod waits after a pull that failed, and what failed. Pure: the moment is an argument.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::api::PodUid;
+use crate::sorted::SortedMap;
 use crate::time::Backoff;
 
 const FIRST: Duration = Duration::from_secs(10);
@@ -14,7 +14,7 @@ const FORGOTTEN: Duration = Duration::from_secs(2 * LONGEST.as_secs());
 /// The failed pulls of late, by pod and image.
 #[derive(Debug, Default)]
 pub(super) struct PullBackoff {
-    failures: HashMap<(PodUid, String), Failure>,
+    failures: SortedMap<(PodUid, String), Failure>,
 }
 
 #[derive(Debug)]

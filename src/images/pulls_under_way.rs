@@ -1,7 +1,7 @@
 //! The pulls under way, for who asks what this node is doing. Pure: the moment is an argument.
 
+use crate::sorted::SortedMap;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ pub(crate) struct PullsUnderWay {
 #[derive(Debug, Default)]
 struct Pulls {
     /// In the order in which they were asked for.
-    list: BTreeMap<u64, PullUnderWay>,
+    list: SortedMap<u64, PullUnderWay>,
     next: u64,
 }
 

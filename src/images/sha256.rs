@@ -1,13 +1,13 @@
 //! SHA-256 (FIPS 180-4) as names of files and marks of logins. Pure.
 
-use sha2::{Digest, Sha256};
+use ring::digest::{SHA256, digest};
 
 /// In hexadecimal digits.
 pub(super) fn sha256(bytes: &[u8]) -> String {
     use std::fmt::Write;
 
     let mut text = String::with_capacity(64);
-    for byte in Sha256::digest(bytes) {
+    for byte in digest(&SHA256, bytes).as_ref() {
         // A string takes everything.
         let _ = write!(text, "{byte:02x}");
     }

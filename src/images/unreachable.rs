@@ -1,8 +1,8 @@
 //! Registries that cannot be reached: told by a pull's error, and remembered for a while. Pure: the moment is an argument.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use crate::sorted::SortedMap;
 use crate::time::Backoff;
 
 /// Whether a pull failed because nobody answered, or nobody who could: the image itself, and the right to it, were not
@@ -48,7 +48,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 /// present is used without asking, until it is time to ask again.
 #[derive(Debug, Default)]
 pub(super) struct Outages {
-    registries: HashMap<String, Outage>,
+    registries: SortedMap<String, Outage>,
 }
 
 #[derive(Debug)]

@@ -1,7 +1,6 @@
 //! The environment of a container. Pure.
 
 use core::net::IpAddr;
-use std::collections::{BTreeMap, BTreeSet};
 
 use super::config_error::ConfigError;
 use super::service_links::service_variables;
@@ -11,6 +10,7 @@ use crate::api::{
 };
 use crate::node::NodeSettings;
 use crate::objects::{ConfigObject, Lookup, ObjectKey, ObjectKind, Objects};
+use crate::sorted::{SortedMap, SortedSet};
 
 /// What variables come from besides the container's own words.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct FileValue {
 /// Variables in the order in which they are first set; a later value of the same name takes the earlier one's place.
 #[derive(Debug, Default)]
 pub(crate) struct Environment {
-    variables: BTreeMap<String, Variable>,
+    variables: SortedMap<String, Variable>,
     /// Of all of them.
     bytes: usize,
 }
@@ -113,8 +113,8 @@ impl Environment {
     }
 
     /// The same where every reference must have a value; an error names those that have none.
-    pub(crate) fn expand_strictly(&self, text: &str) -> Result<String, BTreeSet<String>> {
-        let mut missing = BTreeSet::new();
+    pub(crate) fn expand_strictly(&self, text: &str) -> Result<String, SortedSet<String>> {
+        let mut missing = SortedSet::new();
         let expanded = expand_bytes(text, |name| {
             let value = self.get(name).filter(|value| !value.is_empty());
             if value.is_none() {

@@ -1,9 +1,8 @@
 //! What a living pod needs no longer: dead containers, and sandboxes that nothing is in. Pure.
 
-use std::collections::BTreeSet;
-
 use crate::kuberuntime::container_config::log_path;
 use crate::pods::{ContainerState, ObservedContainer, ObservedPod, ObservedSandbox, SandboxState};
+use crate::sorted::SortedSet;
 
 /// Dead instances of a container that are kept, for its last state and its previous log (kubelet:
 /// `maxPerPodContainerCount`).
@@ -42,7 +41,7 @@ impl Garbage {
 
 /// The dead instances beyond the newest `kept` of each container.
 fn dead_beyond(pod: &ObservedPod, kept: usize) -> Vec<&ObservedContainer> {
-    let names: BTreeSet<&str> = pod.containers.iter().map(|container| container.name.as_str()).collect();
+    let names: SortedSet<&str> = pod.containers.iter().map(|container| container.name.as_str()).collect();
     let dead = |name| {
         let of_name = pod.containers.iter().filter(move |container| container.name == name);
         of_name.filter(|container| container.exit().is_some()).skip(kept)

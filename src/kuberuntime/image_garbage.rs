@@ -1,6 +1,5 @@
 //! Garbage collection of images: which ones are needed, and what is told of it.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::api::{EventKind, Pod, Reason, VolumeSource};
@@ -8,6 +7,7 @@ use crate::error::ErrorChain;
 use crate::images::{CollectError, InUse};
 use crate::kuberuntime::PodRuntime;
 use crate::pods::{NodeEvent, SyncEvent};
+use crate::sorted::SortedSet;
 
 impl PodRuntime {
     /// Whether images are ever removed.
@@ -63,7 +63,7 @@ impl PodRuntime {
             in_use.add(container.image.unwrap_or_default().image);
         }
         let sandbox_image = self.cri.status(true).await.map_err(|error| failed(&error))?.sandbox_image();
-        let names: BTreeSet<&str> =
+        let names: SortedSet<&str> =
             pods.iter().flat_map(|pod| images_of(pod)).chain(sandbox_image.as_deref()).collect();
         for name in names {
             if let Some(id) = self.images.id_of(name).await? {

@@ -1,6 +1,5 @@
 //! The images of this node, who needs each of them, and the removal of one that nobody does.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::image_garbage::images_of;
@@ -10,13 +9,14 @@ use crate::cri::v1::Image;
 use crate::error::ErrorChain;
 use crate::images::CollectError;
 use crate::kuberuntime::PodRuntime;
+use crate::sorted::{SortedMap, SortedSet};
 
 /// An image, and who would miss it.
 #[derive(Debug, PartialEq)]
 pub(crate) struct KnownImage {
     pub(crate) image: Image,
     /// As `default/web-node1`; [`SANDBOXES`] for what pods are made in.
-    pub(crate) users: BTreeSet<String>,
+    pub(crate) users: SortedSet<String>,
 }
 
 /// Who uses the pause image.
@@ -33,7 +33,7 @@ impl PodRuntime {
                 users.add(key, &user);
             }
         }
-        let mut named: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut named: SortedMap<String, Vec<String>> = SortedMap::new();
         for pod in pods {
             for name in images_of(pod) {
                 let user = [&*pod.metadata.namespace, "/", &*pod.metadata.name].concat();
@@ -79,7 +79,7 @@ impl KnownImage {
 
 /// Who uses what goes by this id, digest or name.
 #[derive(Debug, Default)]
-struct Users(BTreeMap<String, BTreeSet<String>>);
+struct Users(SortedMap<String, SortedSet<String>>);
 
 impl Users {
     fn add(&mut self, key: String, user: &str) {

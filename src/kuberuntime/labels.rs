@@ -1,14 +1,13 @@
 //! What is written on sandboxes and containers, so that any kubelet knows them again. Pure.
 
-use std::collections::BTreeMap;
-
 use crate::api::{
     Container, Decode, Encode, Lifecycle, LifecycleHandler, Pod, PodUid, TerminationMessagePolicy, container_hash_text,
     decode, encode_text,
 };
+use crate::sorted::SortedMap;
 
 /// Labels or annotations, as the runtime keeps them.
-pub(crate) type Written = BTreeMap<String, String>;
+pub(crate) type Written = SortedMap<String, String>;
 
 const POD_NAME: &str = "io.kubernetes.pod.name";
 const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";

@@ -2,7 +2,6 @@
 //!
 //! A look lists, and asks for the status only of what the list shows changed: what has ended stays as it is.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use crate::kuberuntime::termination_message::last_words;
 use crate::kuberuntime::{PodRuntime, observe};
 use crate::pods::{Observation, ObservedContainer, ObservedPod, ObservedSandbox, Relist, RuntimeState};
 use crate::rt;
+use crate::sorted::SortedSet;
 
 /// How long the statuses of all pods may take, when all are asked for.
 const RELIST: Duration = Duration::from_secs(5);
@@ -88,7 +88,7 @@ impl PodRuntime {
         let look = self.seen.borrow_mut().begin();
         let sandboxes = self.cri.list_pod_sandbox(None).await?;
         let containers = self.cri.list_containers(None).await?;
-        let ids: BTreeSet<&str> = containers.iter().map(|container| container.id.as_str()).collect();
+        let ids: SortedSet<&str> = containers.iter().map(|container| container.id.as_str()).collect();
         self.forget_told(|id| ids.contains(id));
         let looks = observe::by_pod(sandboxes, containers).into_iter().map(|(uid, (sandboxes, containers))| {
             let listed = observe::listed(&uid, &sandboxes, &containers);

@@ -38,7 +38,6 @@ mod user_namespace;
 mod user_ranges;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use async_channel::Sender;
@@ -53,6 +52,7 @@ use crate::objects::{Lookup, Objects};
 use crate::pods::{ObservedCache, PodDirs, SyncEvent};
 use crate::rpc;
 use crate::rt;
+use crate::sorted::SortedMap;
 
 pub(crate) use cancel::{Cancel, CancelWatch};
 pub(crate) use environment::{Environment, FileValue};
@@ -83,7 +83,7 @@ pub(crate) struct PodRuntime {
     /// The runtime can give processes the groups that a pod names and no others.
     strict_groups: Cell<bool>,
     /// What containers that run have been given, by their ids.
-    told: RefCell<BTreeMap<String, resize::Told>>,
+    told: RefCell<SortedMap<String, resize::Told>>,
     /// The last garbage collection of images did not do its part.
     image_gc_failed: Cell<bool>,
     /// What was last seen; the sync loop writes it.

@@ -1,6 +1,5 @@
 //! From the runtime's answers to what is seen of a pod. Pure.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -9,13 +8,14 @@ use crate::api::{PodUid, grace_of_seconds};
 use crate::cri::v1;
 use crate::kuberuntime::labels::{ContainerMark, PodMark};
 use crate::pods::{ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, ObservedUser, SandboxState};
+use crate::sorted::SortedMap;
 
 /// Sandboxes and containers by pod. What carries no pod's uid was not made by a kubelet and is left alone.
 pub(super) fn by_pod(
     sandboxes: Vec<v1::PodSandbox>,
     containers: Vec<v1::Container>,
-) -> BTreeMap<PodUid, (Vec<v1::PodSandbox>, Vec<v1::Container>)> {
-    let mut pods: BTreeMap<PodUid, (Vec<v1::PodSandbox>, Vec<v1::Container>)> = BTreeMap::new();
+) -> SortedMap<PodUid, (Vec<v1::PodSandbox>, Vec<v1::Container>)> {
+    let mut pods: SortedMap<PodUid, (Vec<v1::PodSandbox>, Vec<v1::Container>)> = SortedMap::new();
     for sandbox in sandboxes {
         if let Some(uid) = PodMark::read(&sandbox.labels).map(|mark| mark.uid()) {
             pods.entry(uid).or_default().0.push(sandbox);
@@ -212,11 +212,11 @@ fn sandbox_state(state: v1::PodSandboxState) -> SandboxState {
 mod tests {
     use super::*;
 
-    fn written(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    fn written(pairs: &[(&str, &str)]) -> SortedMap<String, String> {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
 
-    fn of_pod(uid: &str) -> BTreeMap<String, String> {
+    fn of_pod(uid: &str) -> SortedMap<String, String> {
         written(&[
             ("io.kubernetes.pod.uid", uid),
             ("io.kubernetes.pod.name", "web"),

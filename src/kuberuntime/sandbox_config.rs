@@ -1,7 +1,5 @@
 //! What the runtime is told of a pod's sandbox. Pure.
 
-use std::collections::BTreeSet;
-
 use super::config_error::ConfigError;
 use super::hostname::kernel_hostname;
 use super::labels::{Written, sandbox_annotations, sandbox_labels};
@@ -12,6 +10,7 @@ use crate::cgroups::CgroupName;
 use crate::cri::v1::{self, DnsConfig, LinuxPodSandboxConfig, PodSandboxConfig, PodSandboxMetadata, PortMapping};
 use crate::node::NodeSettings;
 use crate::pods::PodDirs;
+use crate::sorted::SortedSet;
 
 /// The sandbox of `pod`, made for the `attempt`th time, counted from 0.
 pub(crate) fn sandbox_config(
@@ -50,7 +49,7 @@ pub(crate) fn sandbox_config(
 
 /// Every port of a container, mapped or not; one that says the same as another is left out.
 fn port_mappings(container: &Container) -> impl Iterator<Item = PortMapping> {
-    let mut seen = BTreeSet::new();
+    let mut seen = SortedSet::new();
     container.ports.iter().filter(move |port| seen.insert(identity(port))).map(|port| PortMapping {
         protocol: match port.protocol {
             Protocol::Sctp => v1::Protocol::Sctp,

@@ -2,10 +2,10 @@
 //!
 //! `FromServices` in pkg/kubelet/envvars/envvars.go.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::objects::Service;
+use crate::sorted::SortedMap;
 
 /// Names and values, in the order of the services' names.
 pub(super) fn service_variables<'a>(
@@ -13,7 +13,7 @@ pub(super) fn service_variables<'a>(
     namespace: &str,
     links: bool,
 ) -> Vec<(String, String)> {
-    let mut chosen: BTreeMap<&str, &Service> = BTreeMap::new();
+    let mut chosen: SortedMap<&str, &Service> = SortedMap::new();
     for service in services {
         let name = service.name.as_str();
         if service.namespace == "default" && name == API_SERVER {
@@ -115,7 +115,7 @@ mod tests {
         let names: Vec<String> =
             service_variables(services.iter(), "a", true).into_iter().map(|(name, _)| name).collect();
         assert!(names.iter().all(|name| name.starts_with("MY_DB_")), "{names:?}");
-        let found: BTreeMap<String, String> = service_variables(services.iter(), "a", true).into_iter().collect();
+        let found: SortedMap<String, String> = service_variables(services.iter(), "a", true).into_iter().collect();
         assert_eq!(found["MY_DB_SERVICE_HOST"], "fd00::1");
         assert_eq!(found["MY_DB_SERVICE_PORT_A_B"], "2");
         assert_eq!(found["MY_DB_PORT"], "udp://[fd00::1]:1");

@@ -97,11 +97,11 @@ fn written(line: &[u8]) -> Option<(&[u8], bool)> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::path::PathBuf;
 
     use super::*;
     use crate::rt::block_on;
+    use crate::sorted::SortedMap;
 
     const AT: &str = "2026-11-20T20:28:11.512009866Z";
 
@@ -157,7 +157,7 @@ mod tests {
             ("io.kubernetes.container.terminationMessagePath", "/dev/termination-log"),
             ("io.kubernetes.container.terminationMessagePolicy", policy),
         ];
-        let annotations: BTreeMap<String, String> =
+        let annotations: SortedMap<String, String> =
             annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         let container_path = "/dev/termination-log".to_owned();
         v1::ContainerStatus {

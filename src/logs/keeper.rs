@@ -10,7 +10,6 @@
 //! limit, however fast it grows.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -26,6 +25,7 @@ use crate::api::PodUid;
 use crate::cri::RuntimeService;
 use crate::error::ErrorChain;
 use crate::rt;
+use crate::sorted::SortedMap;
 
 /// The log of one container, and where the link to it belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(crate) struct LogKeeper {
     _task: rt::Task<()>,
 }
 
-type Changes = BTreeMap<PodUid, Vec<KeptLog>>;
+type Changes = SortedMap<PodUid, Vec<KeptLog>>;
 
 impl LogKeeper {
     pub(crate) fn start(cri: RuntimeService, limits: LogLimits) -> Self {
@@ -80,8 +80,8 @@ struct Keeper {
     /// `None`: the kernel does not tell; logs are looked at by the clock.
     watch: Option<Watch>,
     /// By container id.
-    logs: HashMap<String, Entry>,
-    watched: HashMap<WatchDescriptor, String>,
+    logs: SortedMap<String, Entry>,
+    watched: SortedMap<WatchDescriptor, String>,
     workers: Rc<rt::Semaphore>,
     done: (Sender<Done>, Receiver<Done>),
 }
@@ -126,8 +126,8 @@ impl Keeper {
             cri,
             limits,
             watch: watch.ok(),
-            logs: HashMap::new(),
-            watched: HashMap::new(),
+            logs: SortedMap::new(),
+            watched: SortedMap::new(),
             workers: Rc::new(rt::Semaphore::new(workers)),
             done: async_channel::bounded(DONE),
         }

@@ -11,11 +11,10 @@ mod references;
 mod service;
 mod trust_bundle;
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::api::{ClusterTrustBundleProjection, Pod, Time};
+use crate::sorted::{SortedMap, SortedSet};
 
 pub(crate) use config_object::{ConfigObject, ObjectKey, ObjectKind};
 use needs::Known;
@@ -41,7 +40,7 @@ pub(crate) struct SourceObject {
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
     /// From manifests, for the pods of manifests.
-    objects: BTreeMap<ObjectKey, SourceObject>,
+    objects: SortedMap<ObjectKey, SourceObject>,
     /// From an API server, for its pods.
     known: Known<Content>,
 }
@@ -50,7 +49,7 @@ pub(crate) struct Objects {
 #[derive(Debug, Default)]
 pub(crate) struct ObjectChanges {
     /// New, changed, gone.
-    pub(crate) keys: BTreeSet<ObjectKey>,
+    pub(crate) keys: SortedSet<ObjectKey>,
     /// Objects that do not count, and why.
     pub(crate) refused: Vec<(SourceObject, String)>,
 }
@@ -145,17 +144,18 @@ impl Objects {
     /// first. One that is immutable stays as it is until it is gone.
     pub(crate) fn replace(&mut self, objects: &[SourceObject]) -> ObjectChanges {
         let mut changes = ObjectChanges::default();
-        let mut next: BTreeMap<ObjectKey, SourceObject> = BTreeMap::new();
+        let mut next: SortedMap<ObjectKey, SourceObject> = SortedMap::new();
         let counted =
             |new: &&SourceObject| self.objects.get(&new.object.key).is_some_and(|old| old.origin == new.origin);
         let (old, new): (Vec<_>, Vec<_>) = objects.iter().partition(counted);
         for object in old.into_iter().chain(new) {
-            match next.entry(object.object.key.clone()) {
-                Entry::Vacant(place) => drop(place.insert(object.clone())),
+            let key = &object.object.key;
+            match next.get(key) {
+                None => drop(next.insert(key.clone(), object.clone())),
                 // The same thing twice, as pods that share it bring it, is nobody's mistake.
-                Entry::Occupied(other) if *other.get().object == *object.object => {}
-                Entry::Occupied(other) => {
-                    let why = format!("{} is ignored: {} has it already", object.object.key, other.get().origin);
+                Some(other) if *other.object == *object.object => {}
+                Some(other) => {
+                    let why = format!("{key} is ignored: {} has it already", other.origin);
                     changes.refused.push((object.clone(), why));
                 }
             }

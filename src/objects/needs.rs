@@ -1,11 +1,10 @@
 //! What the pods of an API server need of it. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::{ObjectKey, references};
 use crate::api::{
     ClusterTrustBundleProjection, Pod, PodUid, ProjectionSource, ServiceAccountTokenProjection, VolumeSource,
 };
+use crate::sorted::{SortedMap, SortedSet};
 
 /// One thing of the API server that is followed for as long as a pod needs it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,9 +57,9 @@ const TOKEN_SECONDS: i64 = 3600;
 
 impl Topic {
     /// What a pod needs before its containers can be made.
-    pub(crate) fn of(pod: &Pod) -> BTreeSet<Self> {
+    pub(crate) fn of(pod: &Pod) -> SortedSet<Self> {
         let namespace = &pod.metadata.namespace;
-        let mut topics: BTreeSet<Self> = references(pod).into_iter().map(Self::Object).collect();
+        let mut topics: SortedSet<Self> = references(pod).into_iter().map(Self::Object).collect();
         topics.insert(Self::ApiServerService);
         if pod.spec.enable_service_links.unwrap_or(true) {
             topics.insert(Self::Services(namespace.clone()));
@@ -83,7 +82,7 @@ impl Topic {
     }
 
     /// What all of `pods` need, each once.
-    pub(crate) fn of_all<'a>(pods: impl Iterator<Item = &'a Pod>) -> BTreeSet<Self> {
+    pub(crate) fn of_all<'a>(pods: impl Iterator<Item = &'a Pod>) -> SortedSet<Self> {
         pods.flat_map(Self::of).collect()
     }
 }
@@ -111,7 +110,7 @@ impl TokenKey {
 
 /// What is known of the topics that are followed.
 #[derive(Debug)]
-pub(crate) struct Known<T>(BTreeMap<Topic, Heard<T>>);
+pub(crate) struct Known<T>(SortedMap<Topic, Heard<T>>);
 
 #[derive(Debug)]
 enum Heard<T> {
@@ -123,7 +122,7 @@ enum Heard<T> {
 
 impl<T> Default for Known<T> {
     fn default() -> Self {
-        Self(BTreeMap::new())
+        Self(SortedMap::new())
     }
 }
 

@@ -1,10 +1,9 @@
 //! ClusterTrustBundles: certificates that a cluster's pods may believe. Pure.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 
 use crate::api::{LabelSelector, Map};
+use crate::sorted::SortedSet;
 use crate::wire::pem;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +33,7 @@ impl TrustBundle {
 /// the bundles are ordered, so that no file is written anew without need.
 pub(super) fn anchors(bundles: &[&TrustBundle]) -> String {
     let found = bundles.iter().flat_map(|bundle| pem::certificates(bundle.text.as_bytes()).unwrap_or_default());
-    let each: BTreeSet<Vec<u8>> = found.map(|certificate| certificate.to_vec()).collect();
+    let each: SortedSet<Vec<u8>> = found.map(|certificate| certificate.to_vec()).collect();
     each.iter().map(|der| pem::encode(pem::CERTIFICATE, der)).collect()
 }
 

@@ -3,20 +3,20 @@
 //! At every moment, also when the power goes, the file on the disk has the old state or the new one of each record: what
 //! is appended counts line by line, and a file that is written anew takes the other's place when it is whole.
 
-use std::collections::BTreeMap;
 use std::io;
 
 use super::files::Files;
 use super::record::{BadRecord, Record, Said, lines};
 use super::seal::Seal;
+use crate::sorted::SortedMap;
 
 /// What is to be remembered of each name; `None`: nothing any more.
-pub(super) type Batch = BTreeMap<String, Option<Vec<u8>>>;
+pub(super) type Batch = SortedMap<String, Option<Vec<u8>>>;
 
 pub(super) struct Journal {
     files: Box<dyn Files>,
     seal: Seal,
-    known: BTreeMap<Box<str>, Known>,
+    known: SortedMap<Box<str>, Known>,
     /// Of the file.
     length: u64,
     /// Of the lines in it that count.
@@ -36,7 +36,7 @@ struct Known {
 /// What was found in the file.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    pub(super) contents: BTreeMap<String, Vec<u8>>,
+    pub(super) contents: SortedMap<String, Vec<u8>>,
     pub(super) faults: Faults,
 }
 
@@ -76,7 +76,7 @@ const LARGEST: u64 = 2 * MOST + SPARE + MOST;
 impl Journal {
     /// Reads what there is. Lines that cannot be used are set aside, and the rest is used. Blocks.
     pub(super) fn open(files: Box<dyn Files>, seal: Seal) -> (Self, io::Result<Found>) {
-        let known = BTreeMap::new();
+        let known = SortedMap::new();
         let mut journal = Self { files, seal, known, length: 0, live: 0, is_in_doubt: true };
         let found = journal.take_in();
         (journal, found)
@@ -192,7 +192,7 @@ impl Journal {
         let old = self.current()?;
         let whole = Lines::read(&old);
         let mut bytes = Vec::new();
-        let mut kept = BTreeMap::new();
+        let mut kept = SortedMap::new();
         let is_news = |name: &str| news.iter().any(|one| &*one.name == name);
         for (name, line) in &whole.live {
             if line.said == Said::Gone || is_news(name) {
@@ -272,7 +272,7 @@ impl News {
 /// The last record of each name in a file.
 #[derive(Default)]
 struct Lines<'a> {
-    live: BTreeMap<&'a str, Line<'a>>,
+    live: SortedMap<&'a str, Line<'a>>,
     damaged: u64,
     other_format: u64,
     /// It ends in the midst of a line, as a power cut leaves it: that was never said to be there.

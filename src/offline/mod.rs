@@ -12,7 +12,6 @@ pub mod record;
 mod seal;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -26,6 +25,7 @@ use crate::objects::Topic;
 use crate::pods::NodeTerms;
 use crate::rpc::Signal;
 use crate::rt;
+use crate::sorted::SortedMap;
 use crate::time::Backoff;
 
 use files::Folder;
@@ -45,7 +45,7 @@ pub(crate) struct OfflineStore {
 
 struct Inner {
     /// What stood in it at the start, until somebody asks for it.
-    found: RefCell<BTreeMap<String, Vec<u8>>>,
+    found: RefCell<SortedMap<String, Vec<u8>>>,
     pending: RefCell<Batch>,
     /// When what is pending is to be written.
     due: Cell<Option<Instant>>,
@@ -136,7 +136,7 @@ impl OfflineStore {
             Err(error) => {
                 log!(error, "the offline store cannot be read", folder = shown, error = ErrorChain(&error));
                 book.fault = Some(format!("read {shown}: {error}"));
-                BTreeMap::new()
+                SortedMap::new()
             }
         };
         let mut contents = contents;

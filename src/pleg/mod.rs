@@ -8,7 +8,6 @@ mod exit_watch;
 mod runtime_events;
 mod runtime_watch;
 
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -18,13 +17,14 @@ use crate::api::PodUid;
 use crate::kuberuntime::{PodRuntime, Process};
 use crate::pods::{ObservedPod, SandboxState, SyncEvent};
 use crate::rt;
+use crate::sorted::SortedMap;
 
 /// Dropping it ends every watch.
 pub(crate) struct Pleg {
     runtime: Rc<PodRuntime>,
     inbox: Sender<SyncEvent>,
     /// The processes that are watched, by the id of their container or sandbox.
-    watches: HashMap<String, Watch>,
+    watches: SortedMap<String, Watch>,
     #[expect(dead_code, reason = "dropping the task cancels it")]
     runtime_watch: rt::Task<()>,
 }
@@ -38,7 +38,7 @@ struct Watch {
 impl Pleg {
     pub(crate) fn new(runtime: Rc<PodRuntime>, relist_period: Duration, inbox: Sender<SyncEvent>) -> Self {
         let runtime_watch = rt::spawn(runtime_watch::run(Rc::clone(&runtime), relist_period, inbox.clone()));
-        Self { runtime, inbox, watches: HashMap::new(), runtime_watch }
+        Self { runtime, inbox, watches: SortedMap::new(), runtime_watch }
     }
 
     /// Watches what runs of this pod, and nothing else of it any more.

@@ -3,7 +3,6 @@
 //! A look at one pod waits for no other. What is told of a pod while it is being looked at asks for one more look.
 
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use crate::error::ErrorChain;
 use crate::kuberuntime::PodRuntime;
 use crate::pods::SyncEvent;
 use crate::rt;
+use crate::sorted::SortedMap;
 use crate::time::Backoff;
 
 /// Reads events until the stream ends. Without it the exit watches and the relist see everything too, a little later.
@@ -26,7 +26,7 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>) {
             return;
         }
     };
-    let mut looks = Looks { runtime, inbox, under_way: HashMap::new() };
+    let mut looks = Looks { runtime, inbox, under_way: SortedMap::new() };
     loop {
         let pod = match events.next_pod().await {
             Ok(Some(pod)) => pod,
@@ -50,7 +50,7 @@ async fn never_again() {
 struct Looks {
     runtime: Rc<PodRuntime>,
     inbox: Sender<SyncEvent>,
-    under_way: HashMap<PodUid, Look>,
+    under_way: SortedMap<PodUid, Look>,
 }
 
 struct Look {

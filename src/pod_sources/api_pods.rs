@@ -1,6 +1,6 @@
 //! The pods of this node as the API server has them, and the mirrors of its own pods among them. Pure.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -12,6 +12,7 @@ use crate::apiserver::Change;
 use crate::offline::{Pace, without_managed_fields};
 use crate::pod_sources::merge::same_content;
 use crate::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
+use crate::sorted::SortedMap;
 
 #[derive(Debug, Default)]
 pub(super) struct ApiPods {
@@ -20,9 +21,9 @@ pub(super) struct ApiPods {
     changed: bool,
     /// Since the last time that anything was told.
     relisted: bool,
-    pods: BTreeMap<PodUid, Arc<Pod>>,
+    pods: SortedMap<PodUid, Arc<Pod>>,
     /// Pods that cannot be read, by namespace and name. What was known of such a pod stays.
-    unread: BTreeMap<String, SourceProblem>,
+    unread: SortedMap<String, SourceProblem>,
     away: Option<SourceProblem>,
     /// Pods that were deleted of late: what comes of them afterwards is older.
     deleted: VecDeque<PodUid>,
@@ -90,7 +91,7 @@ impl ApiPods {
     pub(super) fn restore(&mut self, stored: Vec<Value>, now: Timestamp) {
         self.changed = true;
         for object in stored {
-            self.apply(object, &BTreeMap::new(), now);
+            self.apply(object, &SortedMap::new(), now);
         }
         self.kept.clear();
     }
@@ -113,7 +114,7 @@ impl ApiPods {
             || known.is_some_and(|known| known > version(version_of(object)))
     }
 
-    fn apply(&mut self, object: Value, before: &BTreeMap<PodUid, Arc<Pod>>, now: Timestamp) {
+    fn apply(&mut self, object: Value, before: &SortedMap<PodUid, Arc<Pod>>, now: Timestamp) {
         let (name, uid) = (name_of(&object), PodUid::from(uid_of(&object)));
         let version = version_of(&object).to_owned();
         let old = before.get(&uid);

@@ -1,18 +1,18 @@
 //! All sources' pods become one set of wanted pods, and what has changed in it. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::api::annotations::{CONFIG_HASH, CONFIG_SEEN, CONFIG_SOURCE};
 use crate::api::{Map, Pod, PodUid, Time};
 use crate::objects::SourceObject;
 use crate::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
+use crate::sorted::{SortedMap, SortedSet};
 
 /// What every source has said last, and the pods that are wanted for it.
 #[derive(Debug)]
 pub(crate) struct Sources {
-    sources: BTreeMap<SourceName, Source>,
-    wanted: BTreeMap<PodUid, SourcePod>,
+    sources: SortedMap<SourceName, Source>,
+    wanted: SortedMap<PodUid, SourcePod>,
     /// It is known what is wanted. Before, the sources have said what they have, but not yet what counts of it.
     merged: bool,
 }
@@ -55,7 +55,7 @@ impl Sources {
     /// `expected` are the sources that must report before anything is removed that none of them wants.
     pub(crate) fn new(expected: &[SourceName]) -> Self {
         let sources = expected.iter().map(|name| (*name, Source::default())).collect();
-        Self { sources, wanted: BTreeMap::new(), merged: false }
+        Self { sources, wanted: SortedMap::new(), merged: false }
     }
 
     /// Takes in what a source says; [`Self::changes`] tells what it means.
@@ -99,7 +99,7 @@ impl Sources {
                 changes.removed.push(uid.clone());
             }
         }
-        let mut next = BTreeMap::new();
+        let mut next = SortedMap::new();
         for (uid, new) in wanted {
             let kept = match self.wanted.remove(&uid) {
                 // The same pod keeps the same allocation, and the moment at which it was first seen.
@@ -148,8 +148,8 @@ impl Sources {
     /// Of two pods with one full name or one uid only one counts: the one that is wanted already or whose manifest's pod
     /// is, else the one that runs, else the first. The other is a problem of its source. Pods of the cluster and of
     /// manifests do not share names: where they meet, one waits for the other.
-    fn merge(&mut self, runs: impl Fn(&PodUid) -> bool) -> BTreeMap<PodUid, SourcePod> {
-        let before: BTreeSet<(String, Arc<str>)> =
+    fn merge(&mut self, runs: impl Fn(&PodUid) -> bool) -> SortedMap<PodUid, SourcePod> {
+        let before: SortedSet<(String, Arc<str>)> =
             self.wanted.values().map(|pod| (pod.pod.full_name(), Arc::clone(&pod.origin))).collect();
         let mut pods: Vec<(Standing, SourceName, SourcePod)> = Vec::new();
         for (name, source) in &mut self.sources {
@@ -170,8 +170,8 @@ impl Sources {
         }
         // Those of equal standing stay in the order of their sources.
         pods.sort_by_key(|(standing, ..)| *standing);
-        let mut wanted: BTreeMap<PodUid, SourcePod> = BTreeMap::new();
-        let mut names: BTreeMap<(bool, String), Arc<str>> = BTreeMap::new();
+        let mut wanted: SortedMap<PodUid, SourcePod> = SortedMap::new();
+        let mut names: SortedMap<(bool, String), Arc<str>> = SortedMap::new();
         for (_, source, pod) in pods {
             let uid = &pod.pod.metadata.uid;
             let name = (source == SourceName::Api, pod.pod.full_name());

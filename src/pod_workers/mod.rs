@@ -17,7 +17,6 @@ mod sync_pod;
 mod turn;
 mod worker;
 
-use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,14 +33,16 @@ use crate::pod_workers::worker::{Next, Work};
 use crate::pods::{ObservedCache, ObservedContainer, ObservedPod, PodEvent, RuntimeState, SyncEvent, WorkResult};
 use crate::probes::Probes;
 use crate::rt;
+use crate::sorted::SortedMap;
+use crate::sorted::SortedSet;
 
 pub(crate) use state::State;
 pub(crate) use worker::{Identity, Kind, Worker};
 
 pub(crate) struct PodWorkers {
-    workers: HashMap<PodUid, Entry>,
+    workers: SortedMap<PodUid, Entry>,
     /// Workers to look at in this round.
-    touched: BTreeSet<PodUid>,
+    touched: SortedSet<PodUid>,
     backoff: RestartBackoff,
     /// Pods that the runtime has and that could not be looked at, as it lists them.
     unseen: Vec<ObservedPod>,
@@ -96,8 +97,8 @@ impl PodWorkers {
         inbox: Sender<SyncEvent>,
     ) -> Self {
         Self {
-            workers: HashMap::new(),
-            touched: BTreeSet::new(),
+            workers: SortedMap::new(),
+            touched: SortedSet::new(),
             backoff: RestartBackoff::new(longest_restart_wait),
             unseen: Vec::new(),
             runtime,

@@ -4,10 +4,10 @@
 //! limit. A container that has run for more than twice the limit since its last start begins anew. Only the exit's
 //! moment as seen here counts, never the wall clock, which a board may have wrong.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::api::PodUid;
+use crate::sorted::SortedMap;
 
 const FIRST: Duration = Duration::from_secs(10);
 /// The longest wait a node may set; what "ran for long" is measured by.
@@ -16,11 +16,11 @@ const LONGEST: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub(crate) struct RestartBackoff {
     limit: Duration,
-    entries: HashMap<Key, Entry>,
+    entries: SortedMap<Key, Entry>,
 }
 
 /// A container of a pod. Another image or other resources are another container: they begin anew.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) pod: PodUid,
     pub(crate) container: String,
@@ -38,7 +38,7 @@ struct Entry {
 
 impl RestartBackoff {
     pub(crate) fn new(limit: Duration) -> Self {
-        Self { limit, entries: HashMap::new() }
+        Self { limit, entries: SortedMap::new() }
     }
 
     /// The moment before which the container must not start again; `instance` is the id of what has ended.

@@ -1,6 +1,5 @@
 //! From a pod and what is seen of it to the plan of its next sync. Pure: the moment is an argument.
 
-use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
@@ -9,11 +8,12 @@ use crate::kuberuntime::{self, Action, Health, Plan, Resize, Situation, Wanted};
 use crate::pod_workers::restart_backoff::{Key, RestartBackoff};
 use crate::pods::{ObservedContainer, ObservedPod};
 use crate::probes::Probed;
+use crate::sorted::SortedMap;
 
 /// What else is known of a pod beside its spec.
 pub(crate) struct Known<'a> {
     pub(crate) observed: Option<&'a ObservedPod>,
-    pub(crate) probed: &'a BTreeMap<String, Probed>,
+    pub(crate) probed: &'a SortedMap<String, Probed>,
     /// When a container that could not be started is tried again.
     pub(crate) held_until: &'a dyn Fn(&str) -> Option<Instant>,
     /// How one that runs has to change for its resources.

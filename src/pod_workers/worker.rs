@@ -1,6 +1,5 @@
 //! One pod's worker: what is wanted, where it stands, and which work is next. Pure: the moment is an argument.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,6 +9,7 @@ use crate::kuberuntime::{Garbage, Plan};
 use crate::objects::volumes_follow;
 use crate::pod_workers::state::{Input, State};
 use crate::pods::{ObservedPod, Waiting};
+use crate::sorted::SortedMap;
 use crate::time::Backoff;
 
 /// Whose worker it is.
@@ -33,9 +33,9 @@ pub(crate) struct Worker {
     /// The work under way.
     pub(crate) busy: Option<Kind>,
     /// Why containers wait, from the last try to start them.
-    pub(crate) waiting: BTreeMap<String, Waiting>,
+    pub(crate) waiting: SortedMap<String, Waiting>,
     /// Containers that could not be started, and when they are tried again.
-    holds: BTreeMap<String, Hold>,
+    holds: SortedMap<String, Hold>,
     /// What has ended could not be removed, and when that is tried again.
     collecting: Option<Hold>,
     freshness: Freshness,
@@ -177,8 +177,8 @@ impl Worker {
             state,
             successor: None,
             busy: None,
-            waiting: BTreeMap::new(),
-            holds: BTreeMap::new(),
+            waiting: SortedMap::new(),
+            holds: SortedMap::new(),
             collecting: None,
             freshness: Freshness::default(),
             remake: Remake { until: None, wait: Backoff::new(RETRY_FIRST, RETRY_LONGEST) },

@@ -1,19 +1,20 @@
 //! The newest observation of each pod. Pure.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
 use crate::api::PodUid;
 use crate::pods::ObservedPod;
+use crate::sorted::SortedMap;
 
 /// Keeps what was last seen of each pod: what an older look saw never replaces what a newer one did, also when that saw
 /// nothing any more.
 #[derive(Debug, Default)]
 pub(crate) struct ObservedCache {
-    pods: HashMap<PodUid, Seen>,
+    pods: SortedMap<PodUid, Seen>,
     /// Pods that this look did not see any more. Kept as long as an older look is under way.
-    gone: HashMap<PodUid, u64>,
+    gone: SortedMap<PodUid, u64>,
     /// How many looks have begun.
     begun: u64,
     under_way: VecDeque<(u64, Weak<()>)>,

@@ -1,10 +1,10 @@
 //! What a node has too little of, as its conditions tell it, and the pods that are ended for it. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::api::{EventKind, PodUid, Reason, Time};
 use crate::pods::NodeEvent;
+use crate::sorted::{SortedMap, SortedSet};
 
 /// A condition of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,7 +17,7 @@ pub(crate) enum Pressure {
 /// What came of a look at what the node has left.
 #[derive(Debug, Default)]
 pub(crate) struct PressureLook {
-    pub(crate) pressures: BTreeSet<Pressure>,
+    pub(crate) pressures: SortedSet<Pressure>,
     /// What is being reclaimed, when that is news.
     pub(crate) events: Vec<NodeEvent>,
     pub(crate) evictions: Vec<PodEviction>,
@@ -42,7 +42,7 @@ pub(crate) struct PodEviction {
 /// Which of them hold, and since when: what the node's status is made from.
 #[derive(Debug, Default)]
 pub(crate) struct NodePressures {
-    since: BTreeMap<Pressure, (bool, Time)>,
+    since: SortedMap<Pressure, (bool, Time)>,
 }
 
 /// One condition in the words of a node's status.
@@ -95,12 +95,12 @@ impl Pressure {
 
 impl NodePressures {
     /// Those that hold now.
-    pub(crate) fn held(&self) -> BTreeSet<Pressure> {
+    pub(crate) fn held(&self) -> SortedSet<Pressure> {
         self.since.iter().filter(|(_, (holds, _))| *holds).map(|(pressure, _)| *pressure).collect()
     }
 
     /// What was found out; gives the events of those that have changed.
-    pub(crate) fn set(&mut self, held: &BTreeSet<Pressure>, node: &str, now: Time) -> Vec<NodeEvent> {
+    pub(crate) fn set(&mut self, held: &SortedSet<Pressure>, node: &str, now: Time) -> Vec<NodeEvent> {
         let mut events = Vec::new();
         for pressure in Pressure::ALL {
             let holds = held.contains(&pressure);
@@ -145,7 +145,7 @@ mod tests {
         assert!(told(&[Pressure::Memory]).is_empty());
         let both = ["Node n status is now: NodeHasSufficientMemory", "Node n status is now: NodeHasDiskPressure"];
         assert_eq!(told(&[Pressure::Disk]), both);
-        assert_eq!(pressures.held(), BTreeSet::from([Pressure::Disk]));
+        assert_eq!(pressures.held(), SortedSet::from([Pressure::Disk]));
         let shown: Vec<_> = pressures.conditions().map(|c| (c.pressure.as_str(), c.holds, c.reason)).collect();
         let expected = [
             ("MemoryPressure", false, Reason::KUBELET_HAS_SUFFICIENT_MEMORY),

@@ -9,11 +9,11 @@
 //!
 //! Only what runs is asked. A result is about one instance of a container; the next instance begins anew.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::api::{Container, PodSpec, Probe};
 use crate::pods::{ObservedContainer, ObservedPod, ProbeKind, ProbeResult};
+use crate::sorted::SortedMap;
 
 /// What is known of a running container that has probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,11 +48,11 @@ pub(super) struct Found {
 #[derive(Debug, Default)]
 pub(super) struct Book {
     /// By the container's name.
-    probed: BTreeMap<String, Probed>,
+    probed: SortedMap<String, Probed>,
 }
 
 impl Book {
-    pub(super) fn probed(&self) -> &BTreeMap<String, Probed> {
+    pub(super) fn probed(&self) -> &SortedMap<String, Probed> {
         &self.probed
     }
 

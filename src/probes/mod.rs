@@ -13,7 +13,6 @@ mod task;
 mod tcp;
 mod timing;
 
-use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,6 +30,7 @@ use crate::probes::book::{Book, Found, container_at, probe_of, with_probes};
 use crate::probes::prober::Prober;
 use crate::probes::task::Assignment;
 use crate::rt;
+use crate::sorted::SortedMap;
 
 pub(crate) use book::Probed;
 
@@ -40,7 +40,7 @@ pub(crate) struct Probes {
     /// Where pods on the node's network are asked.
     node_ip: IpAddr,
     began: Instant,
-    pods: HashMap<PodUid, PodProbes>,
+    pods: SortedMap<PodUid, PodProbes>,
 }
 
 struct PodProbes {
@@ -64,16 +64,16 @@ struct Running {
 /// A container that has run for this long before the agent began is one that it has found (kubelet: the same).
 const SLACK: Duration = Duration::from_secs(10);
 
-static NONE: BTreeMap<String, Probed> = BTreeMap::new();
+static NONE: SortedMap<String, Probed> = SortedMap::new();
 
 impl Probes {
     pub(crate) fn new(cri: RuntimeService, dialer: Dialer, node_ip: IpAddr, inbox: Sender<SyncEvent>) -> Self {
         let prober = Rc::new(Prober::new(cri, dialer, inbox));
-        Self { prober, node_ip, began: Instant::now(), pods: HashMap::new() }
+        Self { prober, node_ip, began: Instant::now(), pods: SortedMap::new() }
     }
 
     /// What was found of the pod's containers that run and have probes.
-    pub(crate) fn probed(&self, uid: &PodUid) -> &BTreeMap<String, Probed> {
+    pub(crate) fn probed(&self, uid: &PodUid) -> &SortedMap<String, Probed> {
         self.pods.get(uid).map_or(&NONE, |pod| pod.book.probed())
     }
 

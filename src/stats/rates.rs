@@ -1,13 +1,13 @@
 //! How much of a processor somebody uses, from this look and the one before. Pure: the moment is an argument.
 
-use std::collections::HashMap;
+use crate::sorted::SortedMap;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 /// Keeps a few words for whom the last look saw, and nothing for anybody else.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
-    kept: HashMap<u64, Kept>,
+    kept: SortedMap<u64, Kept>,
     /// Who it is, in eight bytes.
     hasher: RandomState,
     look: u32,

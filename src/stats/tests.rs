@@ -1,6 +1,5 @@
 //! The answers, held against what a kubelet 1.36 answered (`tests/data/upstream-1.36/figures`).
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use serde_json::Value;
@@ -11,6 +10,7 @@ use super::*;
 use crate::cgroups::{Bound, CpuStat, MemoryStat, Pressure, Stall, Usage};
 use crate::host::file_system::FileSystem;
 use crate::metrics::parsed::{self, Family};
+use crate::sorted::SortedSet;
 
 const SUMMARY: &str = include_str!("../../tests/data/upstream-1.36/figures/stats-summary.json");
 const CADVISOR: &str = include_str!("../../tests/data/upstream-1.36/figures/metrics-cadvisor.txt");
@@ -113,7 +113,7 @@ fn look() -> Look {
 }
 
 /// The paths of all fields, as `pods[].cpu.time`.
-fn fields(value: &Value, path: &str, into: &mut BTreeSet<String>) {
+fn fields(value: &Value, path: &str, into: &mut SortedSet<String>) {
     match value {
         Value::Object(object) => object.iter().for_each(|(key, value)| fields(value, &format!("{path}.{key}"), into)),
         Value::Array(list) => list.iter().for_each(|value| fields(value, &format!("{path}[]"), into)),
@@ -121,8 +121,8 @@ fn fields(value: &Value, path: &str, into: &mut BTreeSet<String>) {
     }
 }
 
-fn all_fields(text: &[u8]) -> BTreeSet<String> {
-    let mut all = BTreeSet::new();
+fn all_fields(text: &[u8]) -> SortedSet<String> {
+    let mut all = SortedSet::new();
     fields(&serde_json::from_slice(text).unwrap(), "", &mut all);
     all
 }
@@ -180,7 +180,7 @@ fn check_family(name: &str, ours: &Family, upstream: &Family) {
     assert_eq!((&ours.help, &ours.kind), (&upstream.help, &upstream.kind), "{name}");
     let missing: Vec<_> = upstream.label_names().difference(&ours.label_names()).cloned().collect();
     assert!(missing.is_empty(), "{name} without {missing:?}, with {:?}", ours.label_names());
-    let timed = |family: &Family| family.samples.iter().map(|sample| sample.3.is_some()).collect::<BTreeSet<_>>();
+    let timed = |family: &Family| family.samples.iter().map(|sample| sample.3.is_some()).collect::<SortedSet<_>>();
     assert_eq!(timed(ours), timed(upstream), "{name}: moments");
 }
 
@@ -218,7 +218,7 @@ fn a_dashboard_finds_the_families_of_cadvisor() {
     let machine = Machine { os_image: "Debian".to_owned(), ..Machine::default() };
     let text = String::from_utf8(cadvisor::cadvisor(&look(), &machine)).unwrap();
     let (ours, upstream) = (parsed::parse(&text), parsed::parse(CADVISOR));
-    let left_out: BTreeSet<&str> = NOT_ON_THE_PAGE.iter().map(|(name, _)| *name).collect();
+    let left_out: SortedSet<&str> = NOT_ON_THE_PAGE.iter().map(|(name, _)| *name).collect();
     for (name, family) in &upstream {
         match ours.get(name) {
             Some(our) => check_family(name, our, family),

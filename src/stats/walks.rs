@@ -1,7 +1,6 @@
 //! What volumes hold: found by walking through them, which may take long, and so never while somebody waits for it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use crate::host::disk_usage::disk_usage_until;
 use crate::host::file_system::file_system;
 use crate::pods::VolumePlace;
 use crate::rt;
+use crate::sorted::SortedMap;
 
 /// A pod's uid, and its volumes.
 pub(super) type Volumes = (String, Vec<VolumePlace>);
@@ -20,7 +20,7 @@ pub(super) type Volumes = (String, Vec<VolumePlace>);
 /// A walk begins with a question, and no sooner than a minute after the one before.
 #[derive(Default)]
 pub(super) struct Walks {
-    found: Rc<RefCell<HashMap<String, Vec<VolumeSeen>>>>,
+    found: Rc<RefCell<SortedMap<String, Vec<VolumeSeen>>>>,
     began: Cell<Option<Instant>>,
     under_way: RefCell<Option<UnderWay>>,
 }
@@ -67,7 +67,7 @@ impl Walks {
     }
 }
 
-fn walk(pods: Vec<Volumes>) -> HashMap<String, Vec<VolumeSeen>> {
+fn walk(pods: Vec<Volumes>) -> SortedMap<String, Vec<VolumeSeen>> {
     let end = Instant::now() + LONGEST;
     let volume = |place: VolumePlace| {
         let disk = file_system(&place.path).ok()?;

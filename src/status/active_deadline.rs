@@ -5,16 +5,16 @@
 //! an earlier start is by the wall clock, and that is looked at once.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::Failed;
 use crate::api::{Pod, PodUid, Reason, Time};
+use crate::sorted::SortedMap;
 
 /// The pods whose time is limited or may come to be.
 #[derive(Debug, Default)]
 pub(crate) struct ActiveDeadlines {
-    pods: BTreeMap<PodUid, Active>,
+    pods: SortedMap<PodUid, Active>,
 }
 
 #[derive(Debug)]

@@ -8,10 +8,10 @@ mod log_source;
 mod patch;
 mod reported;
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::api::{PodStatus, PodUid};
+use crate::sorted::SortedMap;
 
 pub(crate) use active_deadline::{ActiveDeadlines, deadline_exceeded};
 pub(crate) use generate::{Failed, Resize, ResizeProgress, StatusInput, pod_status};
@@ -22,7 +22,7 @@ pub(crate) use reported::{reported, terminated};
 /// The newest status of each pod.
 #[derive(Debug, Default)]
 pub(crate) struct StatusBook {
-    pods: HashMap<PodUid, Rc<PodStatus>>,
+    pods: SortedMap<PodUid, Rc<PodStatus>>,
 }
 
 impl StatusBook {

@@ -3,7 +3,6 @@
 //! The names are upstream's where it has the same to tell. What of upstream's page is not here, and why, stands in
 //! `agent_page/tests.rs`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Books;
@@ -15,6 +14,7 @@ use crate::host::own_process::OwnProcess;
 use crate::metrics::{self, Exposition, Kind, Labels, Number};
 use crate::offline::OfflineStore;
 use crate::pods::{ContainerState, ObservedCache};
+use crate::sorted::SortedMap;
 
 /// What the pods' book says, at one moment.
 pub(super) struct AgentSight<'a> {
@@ -97,7 +97,7 @@ fn of_node(page: &mut Exposition, sight: &AgentSight<'_>) {
 fn of_pods(page: &mut Exposition, sight: &AgentSight<'_>) {
     let books = sight.books;
     let is_over = |uid: &PodUid| books.statuses.status(uid).is_some_and(|status| status.phase.is_terminal());
-    let (mut desired, mut active, mut working) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let (mut desired, mut active, mut working) = (SortedMap::new(), SortedMap::new(), SortedMap::new());
     let word = |pod: &Arc<Pod>| if pod.is_static() { "true" } else { "" };
     for pod in books.sources.pods().map(|source| &source.pod) {
         let is_over = is_over(books.running_uid(&pod.metadata.uid));
@@ -109,7 +109,7 @@ fn of_pods(page: &mut Exposition, sight: &AgentSight<'_>) {
     for pod in books.ending.values() {
         *working.entry(("orphan", "terminating", word(pod))).or_default() += 1;
     }
-    let mut by_source = |name, help, counts: BTreeMap<&str, u64>| {
+    let mut by_source = |name, help, counts: SortedMap<&str, u64>| {
         page.family(name, Kind::Gauge, help);
         for (is_static, count) in counts {
             page.sample(&Labels::of(&[("static", is_static)]), Number::Whole(count));
@@ -149,7 +149,7 @@ fn of_pods(page: &mut Exposition, sight: &AgentSight<'_>) {
 }
 
 fn of_containers(page: &mut Exposition, seen: &ObservedCache) {
-    let mut states = BTreeMap::new();
+    let mut states = SortedMap::new();
     for container in seen.iter().flat_map(|pod| &pod.containers) {
         let state = match container.state {
             ContainerState::Created => "created",

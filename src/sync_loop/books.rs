@@ -1,7 +1,7 @@
 //! What is known at present, as the local socket shows it.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::ready;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -29,6 +29,7 @@ use crate::server::{
     LogQuery, LogSource, NodeStatus, OfflineStatus, Page, PodAsked, PodEntry, PullStatus, RecentError, RuntimeStatus,
     SourceStatus, SyncHealth, Watchdog,
 };
+use crate::sorted::SortedMap;
 use crate::status::{StatusBook, run_to_read};
 use crate::sync_loop::figures::NodeFigures;
 use crate::sync_loop::followers::Followers;
@@ -43,9 +44,9 @@ pub(crate) struct Books {
     pub(crate) statuses: StatusBook,
     pub(crate) runtime: RuntimeState,
     /// Pods that no source has any more and that have not ended yet.
-    pub(crate) ending: BTreeMap<PodUid, Arc<Pod>>,
+    pub(crate) ending: SortedMap<PodUid, Arc<Pod>>,
     /// Pods that run under a uid that another kubelet gave them, by the uid that their manifest gives.
-    pub(crate) takeovers: BTreeMap<PodUid, PodUid>,
+    pub(crate) takeovers: SortedMap<PodUid, PodUid>,
     /// Who tells an API server of them notes in it how far it has come.
     pub(crate) events: Rc<RefCell<EventRing>>,
     pub(crate) pressures: NodePressures,
@@ -61,8 +62,8 @@ impl Books {
             sources,
             statuses: StatusBook::default(),
             runtime: RuntimeState::default(),
-            ending: BTreeMap::new(),
-            takeovers: BTreeMap::new(),
+            ending: SortedMap::new(),
+            takeovers: SortedMap::new(),
             events: Rc::default(),
             pressures: NodePressures::default(),
             followers: Followers::default(),

@@ -1,7 +1,6 @@
 //! The pages of figures: what pods there are, for who finds out what they use.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use crate::apiserver::Client;
 use crate::certificates::CertificateBook;
 use crate::kuberuntime::PodRuntime;
 use crate::server::Page;
+use crate::sorted::SortedSet;
 use crate::stats::{Question, Stats, Subject};
 
 pub(crate) struct NodeFigures {
@@ -42,7 +42,7 @@ impl NodeFigures {
         let (books, seen) = (self.books.borrow(), self.runtime.seen());
         let seen = seen.borrow();
         let wanted = books.sources.pods().map(|source| &source.pod);
-        let mut shown = HashSet::new();
+        let mut shown = SortedSet::new();
         let subject = |pod: &Arc<crate::api::Pod>| {
             let uid = books.running_uid(&pod.metadata.uid);
             let observed = Rc::clone(seen.pod(uid)?);

@@ -1,6 +1,5 @@
 //! What each event changes.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,6 +15,7 @@ use crate::pods::{
 };
 use crate::rt;
 use crate::server::Doing;
+use crate::sorted::SortedSet;
 use crate::status::{StatusInput, deadline_exceeded, pod_status};
 use crate::sync_loop::{SyncLoop, strays, takeover};
 
@@ -63,7 +63,7 @@ impl SyncLoop {
         for SourceProblem { origin, what, .. } in refused {
             log!(warn, "manifest problem", file = origin, problem = what);
         }
-        let changed: BTreeSet<ObjectKey> = changes.keys;
+        let changed: SortedSet<ObjectKey> = changes.keys;
         let refers = |pod: &Pod| !pod.is_of_cluster() && references(pod).iter().any(|key| changed.contains(key));
         self.workers.objects_changed(refers);
     }
@@ -160,7 +160,7 @@ impl SyncLoop {
     }
 
     fn on_relist(&mut self, relist: Relist, now: Instant) {
-        let listed: BTreeSet<PodUid> = relist.pods.iter().chain(&relist.unseen).map(|pod| pod.uid.clone()).collect();
+        let listed: SortedSet<PodUid> = relist.pods.iter().chain(&relist.unseen).map(|pod| pod.uid.clone()).collect();
         let gone: Vec<ObservedPod> = {
             let seen = self.seen.borrow();
             let gone = seen.iter().filter(|pod| !listed.contains(&pod.uid));

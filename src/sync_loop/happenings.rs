@@ -1,14 +1,15 @@
 //! What happens to pods, as it is told in the log: once, however often the same happens in a row.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use crate::api::{EventKind, PodUid, Reason};
 use crate::pods::PodEvent;
+use crate::sorted::SortedMap;
 
 /// The last warnings of each pod and container. Its size has the bound of the pods' own number.
 #[derive(Debug, Default)]
 pub(super) struct Happenings {
-    warned: BTreeMap<Key, VecDeque<(Reason, String)>>,
+    warned: SortedMap<Key, VecDeque<(Reason, String)>>,
 }
 
 type Key = (PodUid, Option<String>);

@@ -22,7 +22,7 @@ mod strays;
 mod takeover;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -45,6 +45,7 @@ use crate::pods::{ObservedCache, SyncEvent};
 use crate::probes::Probes;
 use crate::rt;
 use crate::server::{Doing, SyncHealth};
+use crate::sorted::{SortedMap, SortedSet};
 use crate::status::{ActiveDeadlines, Failed};
 
 pub(crate) use books::{Books, LocalBooks};
@@ -80,13 +81,13 @@ pub(crate) struct SyncLoop {
     /// The runtime was looked at as a whole: what was not seen then is not there.
     relisted: bool,
     /// Pods whose status is to be made anew in this round.
-    dirty: BTreeSet<PodUid>,
+    dirty: SortedSet<PodUid>,
     /// Why the node ends pods that their source still has.
-    failed: BTreeMap<PodUid, Failed>,
+    failed: SortedMap<PodUid, Failed>,
     deadlines: ActiveDeadlines,
     admission: Admission,
     /// The pods that have been taken and whose place nobody else has been given.
-    admitted: BTreeSet<PodUid>,
+    admitted: SortedSet<PodUid>,
     /// The removal of what earlier pods left on disk: once, when it is known which pods there are.
     strays: Option<rt::Task<()>>,
     /// Something of it could not be removed: it is tried again with the next relist.
@@ -164,11 +165,11 @@ impl SyncLoop {
             happenings: Happenings::default(),
             health,
             relisted: false,
-            dirty: BTreeSet::new(),
-            failed: BTreeMap::new(),
+            dirty: SortedSet::new(),
+            failed: SortedMap::new(),
             deadlines: ActiveDeadlines::default(),
             admission,
-            admitted: BTreeSet::new(),
+            admitted: SortedSet::new(),
             strays: None,
             strays_failed: Rc::default(),
             node_groups: None,

@@ -1,6 +1,5 @@
 //! Other resources for pods that run: given when they fit, and kept in mind until then.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,13 +7,14 @@ use crate::api::{EventKind, Pod, PodUid, QosClass, Reason, qos_class};
 use crate::container_manager::{Verdict, keep_resources, verdict};
 use crate::pod_workers::{Resizing, State};
 use crate::pods::PodEvent;
+use crate::sorted::SortedMap;
 use crate::status::{Resize, ResizeProgress};
 use crate::sync_loop::SyncLoop;
 
 /// The pods whose sources ask for other resources than they have been given.
 #[derive(Debug, Default)]
 pub(super) struct Resizes {
-    waiting: BTreeMap<PodUid, Waiting>,
+    waiting: SortedMap<PodUid, Waiting>,
 }
 
 #[derive(Debug)]

@@ -10,7 +10,6 @@
 //! a clock that may be wrong. What a crash has left is found by looking. Nothing is synced: files that a power cut has
 //! torn differ from what they should say, and are written again before a container starts.
 
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
@@ -21,6 +20,7 @@ use std::path::{Component, Path, PathBuf};
 use super::error::Problem;
 use super::payload::{Payload, PayloadFile};
 use crate::host::remove_tree::remove_tree;
+use crate::sorted::SortedSet;
 
 /// Makes `payload` what the pod sees in `volume`; `group` may read it. What is right already is not written.
 pub(super) fn write(volume: &Path, payload: &Payload, group: Option<u32>) -> Result<(), Problem> {
@@ -117,7 +117,7 @@ fn mode(file: &PayloadFile, group: Option<u32>) -> u32 {
 
 fn write_files(directory: &Path, payload: &Payload, group: Option<u32>) -> Result<(), Problem> {
     make_directory(directory, group)?;
-    let mut made: BTreeSet<&Path> = BTreeSet::new();
+    let mut made: SortedSet<&Path> = SortedSet::new();
     for (path, file) in payload {
         let above: Vec<&Path> = path.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty()).collect();
         for path in above.into_iter().rev() {
@@ -160,7 +160,7 @@ fn switch(volume: &Path, name: &str) -> io::Result<()> {
 
 /// Links to the files, and none to what is no more. What is no link of ours stays.
 fn show(volume: &Path, payload: &Payload) -> io::Result<()> {
-    let wanted: BTreeSet<&OsStr> =
+    let wanted: SortedSet<&OsStr> =
         payload.keys().filter_map(|path| path.components().next()).map(Component::as_os_str).collect();
     for name in &wanted {
         let (target, link) = (link_to(name), volume.join(name));

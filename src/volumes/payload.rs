@@ -1,6 +1,5 @@
 //! What the files of a volume say: from ConfigMaps, Secrets and the pod itself. Pure.
 
-use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 use super::SetUp;
@@ -10,9 +9,10 @@ use crate::api::{
     ProjectionSource, ServiceAccountTokenProjection, VolumeSource, metadata_field, resource_field,
 };
 use crate::objects::{ConfigObject, Lookup, ObjectKind, TokenKey};
+use crate::sorted::SortedMap;
 
 /// The files of a volume by their paths in it.
-pub(super) type Payload = BTreeMap<PathBuf, PayloadFile>;
+pub(super) type Payload = SortedMap<PathBuf, PayloadFile>;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PayloadFile {

@@ -140,7 +140,7 @@ fn after_a_reboot_without_the_server_the_pod_runs_with_everything_that_it_had() 
         assert_eq!(container.attempt(), 1, "the count goes on");
         let host = container.config.envs.iter().find(|variable| variable.key == "DB_SERVICE_HOST");
         assert_eq!(host.map(|host| &host.value[..]), Some(&b"10.0.0.7"[..]));
-        assert_eq!(container.config.labels["io.kubernetes.pod.uid"], uid);
+        assert_eq!(container.config.labels.get("io.kubernetes.pod.uid").unwrap().as_str(), uid);
         assert_eq!(joined.stored()["inUse"], true);
         // The cluster hears of it, and nothing is done twice.
         let created = joined.created();
@@ -217,7 +217,7 @@ fn of_what_the_cluster_has_changed_meanwhile_exactly_that_happens() {
     joined.wait_for_running(3);
     let of = |joined: &Joined, pod: &str| -> Vec<String> {
         let all = joined.node.fake.containers();
-        let own = all.iter().filter(|one| one.config.labels["io.kubernetes.pod.name"] == pod);
+        let own = all.iter().filter(|one| one.config.labels.get("io.kubernetes.pod.name").unwrap().as_str() == pod);
         own.filter(|one| one.state == ContainerState::Running).map(|one| one.id.clone()).collect()
     };
     let (kept, deleted, changed) = (of(&joined, "kept"), of(&joined, "deleted"), of(&joined, "changed"));

@@ -1,10 +1,11 @@
 //! Everything that the runtime knows.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Weak;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use coracle::cri::v1;
+use coracle::sorted::SortedMap;
 use coracle::wire::http2::StreamId;
 use coracle::wire::protobuf::encode;
 
@@ -168,7 +169,7 @@ impl std::fmt::Debug for World {
 pub(super) const POD_UID: &str = "io.kubernetes.pod.uid";
 
 /// Every label of the selector is there.
-pub(super) fn selects(selector: &BTreeMap<String, String>, labels: &BTreeMap<String, String>) -> bool {
+pub(super) fn selects(selector: &SortedMap<String, String>, labels: &SortedMap<String, String>) -> bool {
     selector.iter().all(|(name, value)| labels.get(name) == Some(value))
 }
 

@@ -1,11 +1,17 @@
 //! Pods from a URL whose server fails in every way: what runs is never touched.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 
 use crate::node::{Manifest, Node};
@@ -16,17 +22,51 @@ fn server(answer: &Arc<Mutex<Vec<u8>>>) -> u16 {
     let port = listener.local_addr().unwrap().port();
     let answer = Arc::clone(answer);
     thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let mut head = Vec::new();
-            let mut byte = [0];
-            while !head.ends_with(b"\r\n\r\n") && matches!(stream.read(&mut byte), Ok(1)) {
-                head.push(byte[0]);
-            }
-            let bytes = answer.lock().unwrap().clone();
-            let _ = stream.write_all(&bytes);
+        for stream in listener.incoming().flatten() {
+            serve(stream, &answer.lock().unwrap().clone());
         }
     });
     port
+}
+
+fn serve(mut stream: impl Read + Write, answer: &[u8]) {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") && matches!(stream.read(&mut byte), Ok(1)) {
+        head.push(byte[0]);
+    }
+    let _ = stream.write_all(answer).and_then(|()| stream.flush());
+}
+
+/// The same over TLS; its port, and the certificate of its authority in PEM.
+fn tls_server(answer: Vec<u8>) -> (u16, String) {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority_key = KeyPair::generate().unwrap();
+    let authority = params.self_signed(&authority_key).unwrap();
+    let issuer = Issuer::new(params, authority_key);
+    let key = KeyPair::generate().unwrap();
+    let own = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+    let secret = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![own.der().clone()], secret)
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream);
+            serve(&mut stream, &answer);
+            stream.conn.send_close_notify();
+            let _ = stream.flush();
+        }
+    });
+    let text = STANDARD.encode(authority.der());
+    (port, format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n"))
 }
 
 fn ok(body: &str) -> Vec<u8> {
@@ -91,5 +131,26 @@ fn a_url_that_fails_ends_no_pod_and_a_start_without_its_server_knows_them() {
 
     *answer.lock().unwrap() = ok("apiVersion: v1\nkind: PodList\nitems: []\n");
     node.wait_until_nothing_is_left();
+    assert_eq!(errors(&node), Vec::<String>::new());
+}
+
+#[test]
+fn a_server_is_believed_whose_authority_is_named_and_no_other() {
+    let mut node = Node::new();
+    let (port, authority) = tls_server(ok(&Manifest::new("web").container("main", "stays").text()));
+    let (_, another) = tls_server(Vec::new());
+    let named = node.folder().join("authorities.pem");
+    fs::write(&named, another).unwrap();
+    node.configure(&format!("staticPodURL: https://127.0.0.1:{port}/board.yaml\nhttpCheckFrequency: 1s\n"));
+    node.start_agent_with(|command| {
+        command.arg("--manifest-url-ca-file").arg(&named);
+    });
+    wait_for_errors(&node, |errors| errors.iter().any(|error| error.contains("invalid peer certificate")));
+    assert_eq!(node.status()["pods"], 0);
+    // The file is read anew for each question.
+    fs::write(&named, "nonsense").unwrap();
+    wait_for_errors(&node, |errors| errors.iter().any(|error| error.contains("expected certificates in PEM")));
+    fs::write(&named, authority).unwrap();
+    node.wait_until_ready("web");
     assert_eq!(errors(&node), Vec::<String>::new());
 }

@@ -1,7 +1,5 @@
 //! The lists of containers, and what every container must have. Pure.
 
-use std::collections::BTreeSet;
-
 use super::faults::Faults;
 use super::names::DNS_LABEL;
 use super::ports::HostPorts;
@@ -9,6 +7,7 @@ use super::scope::Scope;
 use super::{environment, mounts, ports, probes, resources, security};
 use crate::api::Container;
 use crate::api::decode::Path;
+use crate::sorted::SortedSet;
 
 /// More restart rules, and more exit codes in one of them, an API server does not take.
 const RESTART_RULES: usize = 20;
@@ -16,7 +15,7 @@ const EXIT_CODES: usize = 255;
 
 pub(super) fn check<'a>(scope: &Scope<'a>, path: &Path<'_>, faults: &mut Faults) {
     let spec = scope.spec;
-    let mut names = BTreeSet::new();
+    let mut names = SortedSet::new();
     let mut host_ports = HostPorts::default();
     let list = path.key("containers");
     if spec.containers.is_empty() {
@@ -47,7 +46,7 @@ pub(super) fn check<'a>(scope: &Scope<'a>, path: &Path<'_>, faults: &mut Faults)
 
 fn check_one<'a>(
     container: &'a Container,
-    names: &mut BTreeSet<&'a str>,
+    names: &mut SortedSet<&'a str>,
     scope: &Scope<'a>,
     path: &Path<'_>,
     faults: &mut Faults,

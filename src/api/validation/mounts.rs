@@ -1,19 +1,18 @@
 //! The volumes of the pod as a container sees them: mounts and block devices. Pure.
 
-use std::collections::BTreeSet;
-
 use super::faults::Faults;
 use super::file_paths;
 use super::scope::Scope;
 use crate::api::decode::Path;
 use crate::api::{Container, MountPropagation, RecursiveReadOnlyMode, VolumeDevice, VolumeMount, VolumeSource};
+use crate::sorted::SortedSet;
 
 const NO_VOLUME: &str = "no volume has this name";
 
 pub(super) fn check(container: &Container, scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {
     let privileged = container.security_context.as_ref().is_some_and(|context| context.privileged == Some(true));
-    let mut paths = BTreeSet::new();
-    let mut mounted = BTreeSet::new();
+    let mut paths = SortedSet::new();
+    let mut mounted = SortedSet::new();
     let list = path.key("volumeMounts");
     for (index, mount) in container.volume_mounts.iter().enumerate() {
         let path = list.index(index);
@@ -28,7 +27,7 @@ pub(super) fn check(container: &Container, scope: &Scope<'_>, path: &Path<'_>, f
         mounted.insert(mount.name.as_str());
     }
     let list = path.key("volumeDevices");
-    let mut devices = BTreeSet::new();
+    let mut devices = SortedSet::new();
     for (index, device) in container.volume_devices.iter().enumerate() {
         let path = list.index(index);
         check_device(device, scope, &path, faults);

@@ -8,7 +8,7 @@ use super::scope::Scope;
 use super::{containers, dns, metadata, node_affinity, resources, security, volumes};
 use crate::api::decode::Path;
 use crate::api::{ObjectMeta, PodSpec, TaintEffect, Toleration, TolerationOperator};
-use std::collections::BTreeSet;
+use crate::sorted::SortedSet;
 
 pub(super) fn check(spec: &PodSpec, meta: &ObjectMeta, path: &Path<'_>, faults: &mut Faults) {
     let scope = Scope::new(spec);
@@ -95,7 +95,7 @@ fn check_os(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
 }
 
 fn check_claims(claims: &[Value], path: &Path<'_>, faults: &mut Faults) {
-    let mut names = BTreeSet::new();
+    let mut names = SortedSet::new();
     for (index, claim) in claims.iter().enumerate() {
         let path = path.index(index);
         let text = |key: &str| claim.get(key).and_then(Value::as_str);
@@ -117,7 +117,7 @@ fn check_claims(claims: &[Value], path: &Path<'_>, faults: &mut Faults) {
 
 /// Gates hold a pod back from a scheduler; a pod that has its node is past them.
 fn check_scheduling_gates(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
-    let mut names = BTreeSet::new();
+    let mut names = SortedSet::new();
     for (index, gate) in spec.scheduling_gates.iter().enumerate() {
         let gates = path.key("schedulingGates");
         let path = gates.index(index);

@@ -1,15 +1,14 @@
 //! The ports of containers, and which of them are ports of the host. Pure.
 
-use std::collections::BTreeSet;
-
 use super::faults::Faults;
 use super::names::PORT_NAME;
 use crate::api::decode::Path;
 use crate::api::{Container, ContainerPort, IntOrString};
+use crate::sorted::SortedSet;
 
 /// The ports of one container.
 pub(super) fn check(ports: &[ContainerPort], path: &Path<'_>, faults: &mut Faults) {
-    let mut names = BTreeSet::new();
+    let mut names = SortedSet::new();
     for (index, port) in ports.iter().enumerate() {
         let path = path.index(index);
         faults.optional_name(&path.key("name"), &port.name, &PORT_NAME);
@@ -42,7 +41,7 @@ pub(super) fn check_number(number: i32, path: &Path<'_>, faults: &mut Faults) {
 
 /// The ports of the host that containers which run at the same time ask for.
 #[derive(Debug, Default)]
-pub(super) struct HostPorts<'a>(BTreeSet<(i32, &'static str, &'a str)>);
+pub(super) struct HostPorts<'a>(SortedSet<(i32, &'static str, &'a str)>);
 
 impl<'a> HostPorts<'a> {
     /// Tells which ports of `container` another one has already.

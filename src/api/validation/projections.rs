@@ -1,7 +1,5 @@
 //! Volumes whose files the kubelet writes: ConfigMaps, Secrets, fields of the pod, tokens. Pure.
 
-use std::collections::BTreeSet;
-
 use super::faults::Faults;
 use super::field_selectors::{self, Into};
 use super::file_paths;
@@ -11,6 +9,7 @@ use crate::api::{
     ConfigMapVolumeSource, DownwardApiVolumeFile, DownwardApiVolumeSource, KeyToPath, ProjectedVolumeSource,
     ProjectionSource, SecretVolumeSource, ServiceAccountTokenProjection,
 };
+use crate::sorted::SortedSet;
 
 pub(super) fn check_config_map(source: &ConfigMapVolumeSource, path: &Path<'_>, faults: &mut Faults) {
     check_object(&source.name, "name", &source.items, path, faults);
@@ -35,7 +34,7 @@ pub(super) fn check_downward_api(
 pub(super) fn check_projected(volume: &ProjectedVolumeSource, scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {
     check_mode(volume.default_mode, &path.key("defaultMode"), faults);
     // Every file that one of the sources writes.
-    let mut files = BTreeSet::new();
+    let mut files = SortedSet::new();
     let sources = path.key("sources");
     for (index, projection) in volume.sources.iter().enumerate() {
         let path = sources.index(index);
@@ -67,7 +66,7 @@ pub(super) fn check_projected(volume: &ProjectedVolumeSource, scope: &Scope<'_>,
     }
 }
 
-fn take<'a>(files: &mut BTreeSet<&'a str>, file: &'a str, path: &Path<'_>, faults: &mut Faults) {
+fn take<'a>(files: &mut SortedSet<&'a str>, file: &'a str, path: &Path<'_>, faults: &mut Faults) {
     if !file.is_empty() && !files.insert(file) {
         faults.duplicate(path, file);
     }

@@ -1,7 +1,5 @@
 //! What containers and the pod ask for, and what they may use at most. Pure.
 
-use std::collections::BTreeSet;
-
 use super::faults::Faults;
 use super::names::{self, DNS_LABEL};
 use super::scope::Scope;
@@ -10,13 +8,14 @@ use crate::api::{
     CPU, Container, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, PodSpec, Quantity, ResizeRestartPolicy,
     ResourceClaim, ResourceList, ResourceRequirements, RestartPolicy, container_requests,
 };
+use crate::sorted::SortedSet;
 
 pub(super) fn check_container(container: &Container, scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {
     let resources = path.key("resources");
     check(&container.resources, Owner::Container, &resources, faults);
     check_claims(&container.resources.claims, scope, &resources.key("claims"), faults);
     let list = path.key("resizePolicy");
-    let mut names = BTreeSet::new();
+    let mut names = SortedSet::new();
     for (index, policy) in container.resize_policy.iter().enumerate() {
         let path = list.index(index);
         let name = policy.resource_name.as_str();
@@ -172,8 +171,8 @@ fn is_whole_pages(resource: &str, quantity: Quantity) -> bool {
 }
 
 fn check_claims(claims: &[ResourceClaim], scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {
-    let mut taken = BTreeSet::new();
-    let mut taken_in_part = BTreeSet::new();
+    let mut taken = SortedSet::new();
+    let mut taken_in_part = SortedSet::new();
     for (index, claim) in claims.iter().enumerate() {
         let path = path.index(index);
         let (name, request) = (claim.name.as_str(), claim.request.as_str());

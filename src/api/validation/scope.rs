@@ -1,16 +1,15 @@
 //! What the fields of a container may refer to: the pod's volumes, containers and claims. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use crate::api::{PodSpec, VolumeSource};
+use crate::sorted::{SortedMap, SortedSet};
 
 /// Collected once for a pod: a lookup for each mount in a list of volumes would be quadratic.
 #[derive(Debug)]
 pub(super) struct Scope<'a> {
     pub(super) spec: &'a PodSpec,
-    pub(super) volumes: BTreeMap<&'a str, &'a VolumeSource>,
-    pub(super) containers: BTreeSet<&'a str>,
-    pub(super) claims: BTreeSet<&'a str>,
+    pub(super) volumes: SortedMap<&'a str, &'a VolumeSource>,
+    pub(super) containers: SortedSet<&'a str>,
+    pub(super) claims: SortedSet<&'a str>,
 }
 
 impl<'a> Scope<'a> {

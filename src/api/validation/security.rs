@@ -1,7 +1,5 @@
 //! Users, groups, sysctls and confinement. Pure.
 
-use std::collections::BTreeSet;
-
 use super::faults::Faults;
 use super::file_paths;
 use super::names::SYSCTL_NAME;
@@ -10,6 +8,7 @@ use crate::api::decode::Path;
 use crate::api::{
     PodSecurityContext, PodSpec, ProcMount, SecurityContext, SecurityProfile, SecurityProfileType, Sysctl,
 };
+use crate::sorted::SortedSet;
 
 /// The longest path that the kernel takes, without its end.
 const PROFILE: usize = 4095;
@@ -55,7 +54,7 @@ fn check_id(id: Option<i64>, path: &Path<'_>, faults: &mut Faults) {
 }
 
 fn check_sysctls(sysctls: &[Sysctl], spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
-    let mut names = BTreeSet::new();
+    let mut names = SortedSet::new();
     for (index, sysctl) in sysctls.iter().enumerate() {
         let name = sysctl.name.as_str();
         let path = path.index(index);

@@ -1,7 +1,5 @@
 //! The volumes of a pod: each has a name of its own, and what its source needs. Pure.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 
 use super::faults::Faults;
@@ -13,10 +11,11 @@ use crate::api::{
     CsiVolumeSource, EmptyDirVolumeSource, HostPathVolumeSource, NfsVolumeSource, ObjectMeta, PodSpec, Volume,
     VolumeSource,
 };
+use crate::sorted::SortedSet;
 
 pub(super) fn check(spec: &PodSpec, meta: &ObjectMeta, scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {
     let list = path.key("volumes");
-    let mut names = BTreeSet::new();
+    let mut names = SortedSet::new();
     for (index, volume) in spec.volumes.iter().enumerate() {
         let path = list.index(index);
         faults.required_name(&path.key("name"), &volume.name, &DNS_LABEL);

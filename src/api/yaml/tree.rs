@@ -1,6 +1,5 @@
 //! From the events of the YAML parser to values: anchors, aliases, merge keys, duplicates. Pure.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Tag};
@@ -11,6 +10,7 @@ use super::{
     Budget, Document, DuplicateKey, MAX_DEPTH, MAX_DUPLICATES, ParseError, Position, WEIGHT_OF_OBJECT, weight_of_key,
     weight_of_scalar,
 };
+use crate::sorted::SortedMap;
 
 pub(super) fn parse(text: &str) -> Result<Vec<Document>, ParseError> {
     let mut parser = Parser::new_from_str(text);
@@ -50,7 +50,7 @@ fn position(marker: &Marker) -> Position {
 struct Tree<'a> {
     /// The lists and objects that have begun and not ended, outermost first.
     open: Vec<Open>,
-    anchors: BTreeMap<usize, Anchored>,
+    anchors: SortedMap<usize, Anchored>,
     duplicates: Vec<DuplicateKey>,
     finished: Value,
     budget: &'a mut Budget,
@@ -87,7 +87,7 @@ struct Anchored {
 
 impl<'a> Tree<'a> {
     fn new(budget: &'a mut Budget) -> Self {
-        Self { open: Vec::new(), anchors: BTreeMap::new(), duplicates: Vec::new(), finished: Value::Null, budget }
+        Self { open: Vec::new(), anchors: SortedMap::new(), duplicates: Vec::new(), finished: Value::Null, budget }
     }
 
     fn event(&mut self, event: Event<'_>, at: &Marker) -> Result<(), String> {

@@ -1,14 +1,14 @@
 //! For whom a serving certificate is: the node, and where it is reached. Pure.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use crate::api::NodeAddress;
 use crate::certificates::request::Names;
+use crate::sorted::SortedSet;
 
 /// As the cluster's signer wants them (`addressesToHostnamesAndIPs`); nothing before there is an address to be reached at.
 pub(super) fn of_addresses(node_name: &str, addresses: &[NodeAddress]) -> Option<Names> {
-    let (mut dns_names, mut ip_addresses) = (BTreeSet::new(), BTreeSet::new());
+    let (mut dns_names, mut ip_addresses) = (SortedSet::new(), SortedSet::new());
     for NodeAddress { kind, address } in addresses.iter().filter(|known| !known.address.is_empty()) {
         let parsed: Result<IpAddr, _> = address.parse();
         match (&**kind, parsed) {

@@ -1,7 +1,5 @@
 //! Containers, and running commands in them. Pure.
 
-use std::collections::BTreeMap;
-
 use super::ContainerResources;
 use super::ContainerUser;
 use super::IdMapping;
@@ -10,6 +8,7 @@ use super::LinuxContainerResources;
 use super::LinuxContainerSecurityContext;
 use super::PodSandboxConfig;
 use super::Signal;
+use crate::sorted::SortedMap;
 use crate::wire::protobuf::{message, open_enum};
 
 open_enum! {
@@ -83,8 +82,8 @@ message! {
         6 => envs: Vec<KeyValue>,
         7 => mounts: Vec<Mount>,
         8 => devices: Vec<Device>,
-        9 => labels: BTreeMap<String, String>,
-        10 => annotations: BTreeMap<String, String>,
+        9 => labels: SortedMap<String, String>,
+        10 => annotations: SortedMap<String, String>,
         /// Relative to the sandbox's log directory.
         11 => log_path: String,
         12 => stdin: bool,
@@ -135,7 +134,7 @@ message! {
         1 => id: String,
         2 => state: Option<ContainerStateValue>,
         3 => pod_sandbox_id: String,
-        4 => label_selector: BTreeMap<String, String>,
+        4 => label_selector: SortedMap<String, String>,
     }
 
     pub struct ListContainersRequest {
@@ -150,8 +149,8 @@ message! {
         5 => image_ref: String,
         6 => state: ContainerState,
         7 => created_at: i64,
-        8 => labels: BTreeMap<String, String>,
-        9 => annotations: BTreeMap<String, String>,
+        8 => labels: SortedMap<String, String>,
+        9 => annotations: SortedMap<String, String>,
         /// Empty from runtimes older than CRI-API 0.29.
         10 => image_id: String,
     }
@@ -181,8 +180,8 @@ message! {
         /// Why it is in its state, in one CamelCase word: `OOMKilled`, `Completed`, `Error`.
         10 => reason: String,
         11 => message: String,
-        12 => labels: BTreeMap<String, String>,
-        13 => annotations: BTreeMap<String, String>,
+        12 => labels: SortedMap<String, String>,
+        13 => annotations: SortedMap<String, String>,
         14 => mounts: Vec<Mount>,
         /// Absolute.
         15 => log_path: String,
@@ -196,7 +195,7 @@ message! {
     pub struct ContainerStatusResponse {
         1 => status: Option<ContainerStatus>,
         /// Only when asked for: free words of the runtime, mostly JSON.
-        2 => info: BTreeMap<String, String>,
+        2 => info: SortedMap<String, String>,
     }
 
     pub struct ReopenContainerLogRequest {

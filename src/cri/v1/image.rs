@@ -1,9 +1,9 @@
 //! Images and the file systems that hold them. Pure.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use super::PodSandboxConfig;
+use crate::sorted::SortedMap;
 use crate::wire::protobuf::{Field, Slot, message};
 
 /// Text that no log line shows.
@@ -14,7 +14,7 @@ message! {
     pub struct ImageSpec {
         /// A reference, or the id that the runtime gave the image.
         1 => image: String,
-        2 => annotations: BTreeMap<String, String>,
+        2 => annotations: SortedMap<String, String>,
         /// The reference as the pod has it; only in a container's configuration.
         18 => user_specified_image: String,
         19 => runtime_handler: String,
@@ -55,7 +55,7 @@ message! {
     pub struct ImageStatusResponse {
         /// `None` if the runtime does not have the image.
         1 => image: Option<Image>,
-        2 => info: BTreeMap<String, String>,
+        2 => info: SortedMap<String, String>,
     }
 
     pub struct AuthConfig {

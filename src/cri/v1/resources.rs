@@ -1,7 +1,6 @@
 //! What a container or sandbox may use. Pure.
 
-use std::collections::BTreeMap;
-
+use crate::sorted::SortedMap;
 use crate::wire::protobuf::message;
 
 message! {
@@ -18,7 +17,7 @@ message! {
         7 => cpuset_mems: String,
         8 => hugepage_limits: Vec<HugepageLimit>,
         /// Files of cgroup v2 and what to write to them.
-        9 => unified: BTreeMap<String, String>,
+        9 => unified: SortedMap<String, String>,
         /// Memory and swap together.
         10 => memory_swap_limit_in_bytes: i64,
     }
@@ -36,7 +35,7 @@ message! {
     pub struct UpdateContainerResourcesRequest {
         1 => container_id: String,
         2 => linux: Option<LinuxContainerResources>,
-        4 => annotations: BTreeMap<String, String>,
+        4 => annotations: SortedMap<String, String>,
     }
 
     pub struct UpdateContainerResourcesResponse {}

@@ -1,7 +1,6 @@
 //! The runtime itself: version, conditions, features, configuration. Pure.
 
-use std::collections::BTreeMap;
-
+use crate::sorted::SortedMap;
 use crate::wire::protobuf::{message, open_enum};
 
 open_enum! {
@@ -58,7 +57,7 @@ message! {
     pub struct StatusResponse {
         1 => status: Option<RuntimeStatus>,
         /// Only when asked for: free words of the runtime, mostly JSON.
-        2 => info: BTreeMap<String, String>,
+        2 => info: SortedMap<String, String>,
         3 => runtime_handlers: Vec<RuntimeHandler>,
         4 => features: Option<RuntimeFeatures>,
     }

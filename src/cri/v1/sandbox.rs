@@ -1,11 +1,10 @@
 //! Pod sandboxes. Pure.
 
-use std::collections::BTreeMap;
-
 use super::ContainerStatus;
 use super::LinuxContainerResources;
 use super::LinuxSandboxSecurityContext;
 use super::NamespaceOption;
+use crate::sorted::SortedMap;
 use crate::wire::protobuf::{message, open_enum};
 
 open_enum! {
@@ -47,7 +46,7 @@ message! {
     pub struct LinuxPodSandboxConfig {
         1 => cgroup_parent: String,
         2 => security_context: Option<LinuxSandboxSecurityContext>,
-        3 => sysctls: BTreeMap<String, String>,
+        3 => sysctls: SortedMap<String, String>,
         4 => overhead: Option<LinuxContainerResources>,
         /// The sum over the pod's containers.
         5 => resources: Option<LinuxContainerResources>,
@@ -62,8 +61,8 @@ message! {
         /// `None`: the runtime's own.
         4 => dns_config: Option<DnsConfig>,
         5 => port_mappings: Vec<PortMapping>,
-        6 => labels: BTreeMap<String, String>,
-        7 => annotations: BTreeMap<String, String>,
+        6 => labels: SortedMap<String, String>,
+        7 => annotations: SortedMap<String, String>,
         8 => linux: Option<LinuxPodSandboxConfig>,
     }
 
@@ -118,15 +117,15 @@ message! {
         4 => created_at: i64,
         5 => network: Option<PodSandboxNetworkStatus>,
         6 => linux: Option<LinuxPodSandboxStatus>,
-        7 => labels: BTreeMap<String, String>,
-        8 => annotations: BTreeMap<String, String>,
+        7 => labels: SortedMap<String, String>,
+        8 => annotations: SortedMap<String, String>,
         9 => runtime_handler: String,
     }
 
     pub struct PodSandboxStatusResponse {
         1 => status: Option<PodSandboxStatus>,
         /// Only when asked for: free words of the runtime, mostly JSON.
-        2 => info: BTreeMap<String, String>,
+        2 => info: SortedMap<String, String>,
         /// Only from runtimes with container events.
         3 => containers_statuses: Vec<ContainerStatus>,
         /// When the statuses were taken; only with `containers_statuses`.
@@ -141,7 +140,7 @@ message! {
     pub struct PodSandboxFilter {
         1 => id: String,
         2 => state: Option<PodSandboxStateValue>,
-        3 => label_selector: BTreeMap<String, String>,
+        3 => label_selector: SortedMap<String, String>,
     }
 
     pub struct ListPodSandboxRequest {
@@ -153,8 +152,8 @@ message! {
         2 => metadata: Option<PodSandboxMetadata>,
         3 => state: PodSandboxState,
         4 => created_at: i64,
-        5 => labels: BTreeMap<String, String>,
-        6 => annotations: BTreeMap<String, String>,
+        5 => labels: SortedMap<String, String>,
+        6 => annotations: SortedMap<String, String>,
         7 => runtime_handler: String,
     }
 

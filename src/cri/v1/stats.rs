@@ -1,10 +1,9 @@
 //! What containers and sandboxes use. Pure.
 
-use std::collections::BTreeMap;
-
 use super::ContainerMetadata;
 use super::FilesystemUsage;
 use super::PodSandboxMetadata;
+use crate::sorted::SortedMap;
 use crate::wire::protobuf::message;
 
 message! {
@@ -20,7 +19,7 @@ message! {
     pub struct ContainerStatsFilter {
         1 => id: String,
         2 => pod_sandbox_id: String,
-        3 => label_selector: BTreeMap<String, String>,
+        3 => label_selector: SortedMap<String, String>,
     }
 
     pub struct ListContainerStatsRequest {
@@ -34,8 +33,8 @@ message! {
     pub struct ContainerAttributes {
         1 => id: String,
         2 => metadata: Option<ContainerMetadata>,
-        3 => labels: BTreeMap<String, String>,
-        4 => annotations: BTreeMap<String, String>,
+        3 => labels: SortedMap<String, String>,
+        4 => annotations: SortedMap<String, String>,
     }
 
     pub struct ContainerStats {
@@ -58,7 +57,7 @@ message! {
     /// A sandbox passes when every part that is set fits.
     pub struct PodSandboxStatsFilter {
         1 => id: String,
-        2 => label_selector: BTreeMap<String, String>,
+        2 => label_selector: SortedMap<String, String>,
     }
 
     pub struct ListPodSandboxStatsRequest {
@@ -72,8 +71,8 @@ message! {
     pub struct PodSandboxAttributes {
         1 => id: String,
         2 => metadata: Option<PodSandboxMetadata>,
-        3 => labels: BTreeMap<String, String>,
-        4 => annotations: BTreeMap<String, String>,
+        3 => labels: SortedMap<String, String>,
+        4 => annotations: SortedMap<String, String>,
     }
 
     pub struct PodSandboxStats {

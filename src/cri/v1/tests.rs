@@ -2,12 +2,11 @@
 //!
 //! Its proto is that of CRI-API 0.32; the vectors at the end cover what came later.
 
-use std::collections::BTreeSet;
-
 use k8s_cri::v1 as theirs;
 use serde_json::{Map, Value};
 
 use super::*;
+use crate::sorted::SortedSet;
 use crate::wire::protobuf::random::Random;
 use crate::wire::protobuf::{Message, decode, encode};
 
@@ -50,8 +49,8 @@ fn is_newer(message: &str, field: &str) -> bool {
 
 #[track_caller]
 fn check_names(message: &str, ours: &dyn Message, theirs: &Value) {
-    let ours: BTreeSet<_> = ours.fields().iter().map(|(_, name)| name.trim_start_matches("r#")).collect();
-    let theirs: BTreeSet<_> = theirs.as_object().unwrap().keys().map(String::as_str).collect();
+    let ours: SortedSet<_> = ours.fields().iter().map(|(_, name)| name.trim_start_matches("r#")).collect();
+    let theirs: SortedSet<_> = theirs.as_object().unwrap().keys().map(String::as_str).collect();
     let left_out: Vec<_> = theirs.difference(&ours).filter(|name| !LEFT_OUT.contains(name)).collect();
     assert!(left_out.is_empty(), "{message} lacks {left_out:?}");
     let newer: Vec<_> = ours.difference(&theirs).filter(|name| !is_newer(message, name)).collect();
@@ -170,8 +169,8 @@ fn every_message_is_judged() {
     ];
     let lines = sources.iter().flat_map(|source| source.lines());
     let declared = lines.filter_map(|line| line.strip_prefix("    pub struct ")?.split_once(' '));
-    let declared: BTreeSet<_> = declared.map(|(name, _)| name).collect();
-    let covered: BTreeSet<_> = JUDGED.iter().chain(&UNJUDGED).copied().collect();
+    let declared: SortedSet<_> = declared.map(|(name, _)| name).collect();
+    let covered: SortedSet<_> = JUDGED.iter().chain(&UNJUDGED).copied().collect();
     assert_eq!(declared, covered);
 }
 

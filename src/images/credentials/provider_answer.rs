@@ -1,12 +1,12 @@
 //! What a credential provider is asked, what it answers, and for how long that holds. Pure: the moment is an argument.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::keyring::Login;
 use crate::config::parse_duration;
+use crate::sorted::SortedMap;
 
 /// The question, in a version of the API.
 pub(super) fn question(api_version: &str, image: &str) -> Vec<u8> {
@@ -78,7 +78,7 @@ fn read_login(login: &Value) -> Option<Login> {
 /// Answers that still hold.
 #[derive(Debug, Default)]
 pub(super) struct AnswerCache {
-    answers: HashMap<String, (Vec<(String, Login)>, Instant)>,
+    answers: SortedMap<String, (Vec<(String, Login)>, Instant)>,
 }
 
 impl AnswerCache {

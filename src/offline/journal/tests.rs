@@ -1,8 +1,8 @@
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::offline::seal::{Key, SHORTEST};
+use crate::sorted::SortedSet;
 
 /// Files in memory that forget what was not synced when the power goes, in the middle of any operation.
 #[derive(Clone, Default)]
@@ -11,11 +11,11 @@ struct Memory(Arc<Mutex<Disk>>);
 #[derive(Clone, Default)]
 struct Disk {
     /// As a process sees them.
-    seen: BTreeMap<String, Vec<u8>>,
+    seen: SortedMap<String, Vec<u8>>,
     /// Contents that were synced, by the name that the file had then or has been given since.
-    durable: BTreeMap<String, Vec<u8>>,
+    durable: SortedMap<String, Vec<u8>>,
     /// Files whose content was not synced since it changed.
-    dirty: BTreeSet<String>,
+    dirty: SortedSet<String>,
     /// Names that were changed since the folder was synced, with what they stood for before.
     unsure: Vec<Step>,
     /// Operations until the power goes; `None`: it stays.
@@ -68,7 +68,7 @@ impl Memory {
                 }
             }
         }
-        let disk = |files: BTreeMap<String, Vec<u8>>| Disk { seen: files.clone(), durable: files, ..Disk::default() };
+        let disk = |files: SortedMap<String, Vec<u8>>| Disk { seen: files.clone(), durable: files, ..Disk::default() };
         states.into_iter().map(|files| Self(Arc::new(Mutex::new(disk(files))))).collect()
     }
 
@@ -96,7 +96,7 @@ impl Memory {
     }
 }
 
-fn apply(files: &mut BTreeMap<String, Vec<u8>>, (from, to): &Step) {
+fn apply(files: &mut SortedMap<String, Vec<u8>>, (from, to): &Step) {
     if let Some(bytes) = files.remove(from) {
         files.insert(to.clone(), bytes);
     }
@@ -184,12 +184,12 @@ fn batch(changes: &[(&str, Option<&str>)]) -> Batch {
     changes.iter().map(owned).collect()
 }
 
-fn contents(files: &Memory) -> BTreeMap<String, String> {
+fn contents(files: &Memory) -> SortedMap<String, String> {
     let found = open(&files.copy()).1;
     found.contents.into_iter().map(|(name, bytes)| (name, String::from_utf8(bytes).unwrap())).collect()
 }
 
-fn said(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+fn said(pairs: &[(&str, &str)]) -> SortedMap<String, String> {
     pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
 }
 
@@ -372,7 +372,7 @@ fn what_another_version_wrote_is_set_aside_and_no_more_than_two_files_of_it() {
         assert_eq!((found.faults.other_format, found.faults.damaged, found.contents.len()), (1, 0, 3));
         assert_eq!(open(&files).1.faults, Faults::default());
     }
-    let names: BTreeSet<String> = files.0.lock().unwrap().seen.keys().cloned().collect();
+    let names: SortedSet<String> = files.0.lock().unwrap().seen.keys().cloned().collect();
     assert_eq!(names, [JOURNAL, ASIDE[0], ASIDE[1]].map(str::to_owned).into());
 }
 

@@ -1,6 +1,5 @@
 //! What the node's own pods are, and whether a manifest may become one of them. Pure: the moment is an argument.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -9,12 +8,13 @@ use crate::api::Time;
 use crate::pod_sources::static_pod::Origin;
 use crate::pod_sources::whole_manifest::WholeManifest;
 use crate::pods::{Put, SourceName, SourcePod, SourceProblem, SourceUpdate};
+use crate::sorted::SortedMap;
 
 /// The pods by the names of their files.
 #[derive(Debug)]
 pub(super) struct Book {
     node_name: String,
-    pods: BTreeMap<String, Entry>,
+    pods: SortedMap<String, Entry>,
     /// The directory could not be read.
     problem: Option<SourceProblem>,
     /// The directory was read once.
@@ -42,7 +42,7 @@ pub(super) struct Verdict {
 
 impl Book {
     pub(super) fn new(node_name: String) -> Self {
-        Self { node_name, pods: BTreeMap::new(), problem: None, loaded: false, told: Vec::new() }
+        Self { node_name, pods: SortedMap::new(), problem: None, loaded: false, told: Vec::new() }
     }
 
     /// Takes in what the files hold; `seen` is the moment as pods note it.

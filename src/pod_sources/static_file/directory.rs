@@ -1,6 +1,5 @@
 //! Lists a manifest directory and reads files of it. Blocks: for the blocking pool.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -13,6 +12,7 @@ use crate::api::yaml::MAX_BYTES;
 use crate::host::clock;
 use crate::pod_sources::static_pod::{Origin, read_manifest};
 use crate::pods::SourceName;
+use crate::sorted::SortedMap;
 
 /// The manifests at `path`: of a directory, or the one that it is itself.
 ///
@@ -27,7 +27,7 @@ pub(super) fn list(path: &Path, was_file: bool) -> io::Result<Listing> {
 }
 
 fn list_directory(path: &Path, metadata: &Metadata) -> io::Result<Listing> {
-    let mut files = BTreeMap::new();
+    let mut files = SortedMap::new();
     for entry in fs::read_dir(path)? {
         let entry = entry?;
         let name = entry.file_name();
@@ -49,7 +49,7 @@ fn list_directory(path: &Path, metadata: &Metadata) -> io::Result<Listing> {
 
 fn list_single(path: &Path, metadata: Option<&Metadata>) -> io::Result<Listing> {
     let directory = fs::metadata(path.parent().unwrap_or(Path::new("/")))?;
-    let mut files = BTreeMap::new();
+    let mut files = SortedMap::new();
     if let (Some(metadata), Some(name)) = (metadata, path.file_name()) {
         if !metadata.is_file() {
             return Err(io::Error::other("it is neither a directory nor a file"));

@@ -12,7 +12,6 @@
 //!
 //! For ConfigMaps and Secrets the same holds as for pods.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +24,7 @@ use crate::objects::SourceObject;
 use crate::pod_sources::merge::same_content;
 use crate::pod_sources::static_pod::{ManifestObject, Object};
 use crate::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
+use crate::sorted::{SortedMap, SortedSet};
 
 /// The book of a manifest directory, or of a single manifest.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) struct Files {
     path: PathBuf,
     /// The path is that of a manifest, not of a directory.
     single: bool,
-    files: BTreeMap<OsString, File>,
+    files: SortedMap<OsString, File>,
     /// The directory of the last good listing.
     directory: Option<DirectoryId>,
     /// It could not be listed since then: what is there next is another one.
@@ -44,11 +44,11 @@ pub(super) struct Files {
     /// It was empty at first, and the machine was starting.
     doubted: bool,
     /// Files whose writer has closed them, or which were moved in whole.
-    closed: BTreeSet<OsString>,
+    closed: SortedSet<OsString>,
     /// When a file that is open for writing was written to last.
-    writing: BTreeMap<OsString, Instant>,
+    writing: SortedMap<OsString, Instant>,
     /// Changed files of which no event says that they are whole, as they were first seen so.
-    settling: BTreeMap<OsString, (Stamp, Instant)>,
+    settling: SortedMap<OsString, (Stamp, Instant)>,
     /// What is wrong with the directory itself.
     problem: Option<SourceProblem>,
 }
@@ -95,7 +95,7 @@ pub(super) struct Listing {
     /// The source is one file, and the directory is the one that it stands in.
     pub(super) single: bool,
     /// A file that is there and cannot be looked at has no stamp.
-    pub(super) files: BTreeMap<OsString, Result<Stamp, String>>,
+    pub(super) files: SortedMap<OsString, Result<Stamp, String>>,
 }
 
 /// What has happened to a file of the directory.
@@ -153,13 +153,13 @@ impl Files {
             boot_over,
             doubted: false,
             single: false,
-            files: BTreeMap::new(),
+            files: SortedMap::new(),
             directory: None,
             lost: false,
             replaced: None,
-            closed: BTreeSet::new(),
-            writing: BTreeMap::new(),
-            settling: BTreeMap::new(),
+            closed: SortedSet::new(),
+            writing: SortedMap::new(),
+            settling: SortedMap::new(),
             problem: None,
         }
     }

@@ -1,7 +1,5 @@
 //! What the cluster is asked about who asks the node, and how its answers read. Pure.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value, json};
 
 use super::user::User;
@@ -45,9 +43,8 @@ pub(super) fn access_review(user: &User, verb: &str, node: &str, part: &str) -> 
     put("user", json!(user.name), user.name.is_empty());
     put("uid", json!(user.uid), user.uid.is_empty());
     put("groups", json!(user.groups), user.groups.is_empty());
-    let extra: BTreeMap<String, &Vec<String>> =
-        user.extra.iter().map(|(key, values)| (key.to_lowercase(), values)).collect();
-    put("extra", json!(extra), extra.is_empty());
+    let extra: Map<_, _> = user.extra.iter().map(|(key, values)| (key.to_lowercase(), json!(values))).collect();
+    put("extra", Value::Object(extra), user.extra.is_empty());
     json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {}, "spec": spec})
 }
 
@@ -69,6 +66,7 @@ fn texts(value: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sorted::SortedMap;
 
     #[test]
     fn a_review_tells_whose_a_token_is() {
@@ -91,7 +89,7 @@ mod tests {
         let user = User {
             name: "a".to_owned(),
             groups: vec!["g".to_owned()],
-            extra: BTreeMap::from([("Key".to_owned(), vec!["v".to_owned()])]),
+            extra: SortedMap::from([("Key".to_owned(), vec!["v".to_owned()])]),
             ..User::default()
         };
         let expected = json!({

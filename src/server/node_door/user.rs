@@ -1,9 +1,8 @@
 //! Who asks the node, as Kubernetes tells users apart. Pure.
 
-use std::collections::BTreeMap;
-
 use ring::digest;
 
+use crate::sorted::SortedMap;
 use crate::wire::x509::Certificate;
 
 /// v1.UserInfo of `authentication.k8s.io`.
@@ -12,7 +11,7 @@ pub(super) struct User {
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) groups: Vec<String>,
-    pub(super) extra: BTreeMap<String, Vec<String>>,
+    pub(super) extra: SortedMap<String, Vec<String>>,
 }
 
 impl User {
@@ -33,7 +32,7 @@ impl User {
             name: certificate.common_name.clone(),
             uid: String::new(),
             groups: certificate.organizations.clone(),
-            extra: BTreeMap::from([id]),
+            extra: SortedMap::from([id]),
         };
         Some(user.authenticated())
     }

@@ -1,15 +1,15 @@
 //! What the cluster has said of tokens and of who may do what, for as long as it is good. Pure.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use crate::sorted::SortedMap;
 use ring::digest;
 
 /// A bounded number of answers, each until its own end. What they are about is kept as a digest: it may be a secret.
 #[derive(Debug)]
 pub(super) struct Verdicts<V> {
     most: usize,
-    known: BTreeMap<Key, (Instant, V)>,
+    known: SortedMap<Key, (Instant, V)>,
 }
 
 /// A digest of what was asked.
@@ -24,7 +24,7 @@ pub(super) fn key(salt: &[u8], asked: &[u8]) -> Key {
 
 impl<V: Clone> Verdicts<V> {
     pub(super) const fn new(most: usize) -> Self {
-        Self { most, known: BTreeMap::new() }
+        Self { most, known: SortedMap::new() }
     }
 
     pub(super) fn get(&self, key: &Key, now: Instant) -> Option<V> {

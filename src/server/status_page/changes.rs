@@ -1,6 +1,6 @@
 //! What watchers are told: blocks of server-sent events, and of a list only what has changed. Pure.
 
-use std::collections::BTreeMap;
+use crate::sorted::SortedMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Server-sent events that belong together.
@@ -33,13 +33,13 @@ pub(super) struct Changes {
     /// Its data is the key.
     gone: &'static str,
     /// By key: the digest of what was told, and when it was seen last.
-    known: BTreeMap<String, (u64, u32)>,
+    known: SortedMap<String, (u64, u32)>,
     round: u32,
 }
 
 impl Changes {
     pub(super) fn new(kind: &'static str, gone: &'static str) -> Self {
-        Self { kind, gone, known: BTreeMap::new(), round: 0 }
+        Self { kind, gone, known: SortedMap::new(), round: 0 }
     }
 
     /// An item of this round; told where it is news.

@@ -102,7 +102,7 @@ fn live(recording: &Recording, pod: &mut Pod, recorded: &ObservedPod, expected: 
 
     let nothing = ObservedPod::new(recorded.uid.clone(), &recorded.namespace, &recorded.name);
     let running = all_running(recorded, expected);
-    let none = BTreeMap::new();
+    let none = SortedMap::new();
     let mut previous: Option<PodStatus> = None;
     for (step, observed) in [&nothing, &running, recorded, recorded].into_iter().enumerate() {
         let last = step >= 2;
@@ -158,7 +158,7 @@ fn recorded_pod(name: &str) -> (Pod, PodStatus) {
 }
 
 /// Why containers waited for a start that had not come off.
-fn recorded_waiting(expected: &PodStatus) -> BTreeMap<String, Waiting> {
+fn recorded_waiting(expected: &PodStatus) -> SortedMap<String, Waiting> {
     let defaults = [Reason::CONTAINER_CREATING, Reason::POD_INITIALIZING, Reason::CRASH_LOOP_BACK_OFF];
     let of = |status: &ContainerStatus| match &status.state {
         Some(ContainerState::Waiting(state)) if !defaults.contains(&state.reason) => {

@@ -11,13 +11,13 @@ mod phase;
 mod resources;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::api::{self, Pod, PodPhase, PodStatus, Reason, Time};
 use crate::pods::{ObservedPod, Waiting};
 use crate::probes::Probed;
+use crate::sorted::SortedMap;
 
 use conditions::Facts;
 pub(super) use conditions::is_own;
@@ -33,11 +33,11 @@ pub(crate) struct StatusInput<'a> {
     /// The status that was generated last.
     pub(crate) previous: Option<&'a PodStatus>,
     /// Why containers wait, from the last try to start them.
-    pub(crate) waiting: &'a BTreeMap<String, Waiting>,
+    pub(crate) waiting: &'a SortedMap<String, Waiting>,
     /// The containers in crash-loop back-off, and how long that is.
     pub(crate) backing_off: &'a [(String, Duration)],
     /// What probes have found; a container that none is about is started and ready once it runs.
-    pub(crate) probed: &'a BTreeMap<String, Probed>,
+    pub(crate) probed: &'a SortedMap<String, Probed>,
     /// One address, or one of each family, the node's main one first.
     pub(crate) host_ips: &'a [IpAddr],
     /// The scheme of container ids, as `containerd`.

@@ -26,8 +26,8 @@ const EVERY: [Seen; 6] = [Seen::Nothing, Seen::Created, Seen::Running, Seen::Exi
 struct Life {
     pod: Pod,
     status: Option<PodStatus>,
-    waiting: BTreeMap<String, Waiting>,
-    probed: BTreeMap<String, Probed>,
+    waiting: SortedMap<String, Waiting>,
+    probed: SortedMap<String, Probed>,
     host_ips: Vec<IpAddr>,
     sandbox: Option<ObservedSandbox>,
     second: i64,
@@ -53,8 +53,8 @@ impl Life {
         Self {
             pod,
             status: None,
-            waiting: BTreeMap::new(),
-            probed: BTreeMap::new(),
+            waiting: SortedMap::new(),
+            probed: SortedMap::new(),
             host_ips: vec!["10.77.0.1".parse().unwrap()],
             sandbox: Some(sandbox),
             second: 0,
@@ -366,7 +366,7 @@ fn the_messages_of_ended_containers_share_their_room_and_no_character_is_cut() {
     long.state = pods::ContainerState::Exited(Box::new(Exit { code: 1, message, ..Exit::default() }));
     observed.containers.push(long);
     life.host_ips.clear();
-    let nothing = BTreeMap::new();
+    let nothing = SortedMap::new();
     let status = pod_status(&StatusInput {
         pod: &life.pod,
         observed: &observed,
@@ -556,9 +556,9 @@ fn a_resize_that_is_outstanding_is_a_condition_until_it_is_done() {
             pod: &pod,
             observed: &observed,
             previous: None,
-            waiting: &BTreeMap::new(),
+            waiting: &SortedMap::new(),
             backing_off: &[],
-            probed: &BTreeMap::new(),
+            probed: &SortedMap::new(),
             host_ips: &[],
             runtime_name: "cri-o",
             now: second(1),

@@ -1,7 +1,6 @@
-use std::collections::BTreeMap;
-
 use super::*;
 use crate::host::mounts::unmount_below;
+use crate::sorted::SortedMap;
 
 struct Scratch(PathBuf);
 
@@ -25,8 +24,8 @@ fn payload(files: &[(&str, &str)]) -> Payload {
 }
 
 /// Everything in a directory: files with their texts, links with their targets, directories.
-fn tree(top: &Path) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
+fn tree(top: &Path) -> SortedMap<String, String> {
+    let mut found = SortedMap::new();
     let mut folders = vec![top.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).unwrap() {

@@ -1,10 +1,10 @@
 //! How each Rust type of a field is put, and where it is read to. Pure.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use super::encode;
 use super::{Message, OpenEnum};
+use crate::sorted::SortedMap;
 
 /// A Rust type that can be a field of a message.
 pub trait Field {
@@ -35,7 +35,7 @@ pub enum Slot<'a> {
     WrappedU64(&'a mut u64),
     I32s(&'a mut Vec<i32>),
     I64s(&'a mut Vec<i64>),
-    Map(&'a mut BTreeMap<String, String>),
+    Map(&'a mut SortedMap<String, String>),
 }
 
 impl fmt::Debug for Slot<'_> {
@@ -217,7 +217,7 @@ packed! {
     i64, I64s;
 }
 
-impl Field for BTreeMap<String, String> {
+impl Field for SortedMap<String, String> {
     fn put(&self, number: u32, out: &mut Vec<u8>) {
         for (key, value) in self {
             encode::put_nested(number, out, &|out| {

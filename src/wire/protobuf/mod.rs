@@ -12,7 +12,7 @@
 //! | enum | an enum made with [`open_enum!`] |
 //! | message `M` | `Option<M>` |
 //! | `repeated` | `Vec`, of messages, strings, `i32` or `i64` |
-//! | `map<string, string>` | `BTreeMap<String, String>` |
+//! | `map<string, string>` | `SortedMap<String, String>` |
 
 mod decode;
 mod encode;

@@ -1,7 +1,6 @@
-use std::collections::BTreeMap;
-
 use super::random::Random;
 use super::*;
+use crate::sorted::SortedMap;
 
 open_enum! {
     pub(super) enum Colour {
@@ -18,7 +17,7 @@ message! {
         3 => inner: Option<Inner>,
         4 => numbers: Vec<i32>,
         5 => long_numbers: Vec<i64>,
-        6 => map: BTreeMap<String, String>,
+        6 => map: SortedMap<String, String>,
         7 => colour: Colour,
         8 => wrapped: Option<i64>,
         9 => wrapped_unsigned: Option<u64>,

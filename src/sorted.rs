@@ -1,0 +1,423 @@
+//! Small maps and sets, sorted by key, in one piece of memory. Pure.
+//!
+//! What the node keeps is counted in tens: a tree has room for eleven entries in each node and a few kilobytes of program for
+//! each kind of entry, both of which a vector does without. Searching is by halves; inserting moves what comes behind.
+
+use std::borrow::Borrow;
+use std::{fmt, mem, slice, vec};
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SortedMap<K, V>(Vec<(K, V)>);
+
+impl<K, V> SortedMap<K, V> {
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// In the order of the keys, as all iterators are.
+    pub fn iter(&self) -> Iter<'_, K, V> {
+        self.0.iter().map(|(key, value)| (key, value))
+    }
+
+    pub fn iter_mut(&mut self) -> IterMut<'_, K, V> {
+        self.0.iter_mut().map(|(key, value)| (&*key, value))
+    }
+
+    pub fn keys(&self) -> impl DoubleEndedIterator<Item = &K> + ExactSizeIterator + Clone {
+        self.0.iter().map(|(key, _)| key)
+    }
+
+    pub fn into_keys(self) -> impl DoubleEndedIterator<Item = K> + ExactSizeIterator {
+        self.0.into_iter().map(|(key, _)| key)
+    }
+
+    pub fn values(&self) -> impl DoubleEndedIterator<Item = &V> + ExactSizeIterator + Clone {
+        self.0.iter().map(|(_, value)| value)
+    }
+
+    pub fn values_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut V> + ExactSizeIterator {
+        self.0.iter_mut().map(|(_, value)| value)
+    }
+
+    pub fn into_values(self) -> impl DoubleEndedIterator<Item = V> + ExactSizeIterator {
+        self.0.into_iter().map(|(_, value)| value)
+    }
+
+    pub fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) {
+        self.0.retain_mut(|(key, value)| keep(key, value));
+    }
+}
+
+impl<K: Ord, V> SortedMap<K, V> {
+    pub fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+    {
+        self.0.get(self.position(key).ok()?).map(|(_, value)| value)
+    }
+
+    pub fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+    {
+        let position = self.position(key).ok()?;
+        self.0.get_mut(position).map(|(_, value)| value)
+    }
+
+    pub fn contains_key<Q: Ord + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.position(key).is_ok()
+    }
+
+    /// Sets `key` to `value`; the value it had before is given back.
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+        match self.position(&key) {
+            Ok(position) => self.0.get_mut(position).map(|(_, old)| mem::replace(old, value)),
+            Err(position) => {
+                self.0.insert(position, (key, value));
+                None
+            }
+        }
+    }
+
+    pub fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        let position = self.position(key).ok()?;
+        Some(self.0.remove(position).1)
+    }
+
+    pub fn entry(&mut self, key: K) -> Entry<'_, K, V> {
+        match self.position(&key) {
+            Ok(position) => Entry { entries: &mut self.0, position, key: None },
+            Err(position) => Entry { entries: &mut self.0, position, key: Some(key) },
+        }
+    }
+
+    fn position<Q: Ord + ?Sized>(&self, key: &Q) -> Result<usize, usize>
+    where
+        K: Borrow<Q>,
+    {
+        self.0.binary_search_by(|(other, _)| other.borrow().cmp(key))
+    }
+}
+
+/// The place of a key, whether something is there or not.
+#[derive(Debug)]
+pub struct Entry<'a, K, V> {
+    entries: &'a mut Vec<(K, V)>,
+    position: usize,
+    /// Of an entry that is not there yet.
+    key: Option<K>,
+}
+
+impl<'a, K, V> Entry<'a, K, V> {
+    pub fn and_modify(self, change: impl FnOnce(&mut V)) -> Self {
+        if let (None, Some((_, value))) = (&self.key, self.entries.get_mut(self.position)) {
+            change(value);
+        }
+        self
+    }
+
+    pub fn or_insert(self, value: V) -> &'a mut V {
+        self.or_insert_with(|| value)
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "the position was found in these entries, or has just been filled")]
+    pub fn or_insert_with(self, value: impl FnOnce() -> V) -> &'a mut V {
+        if let Some(key) = self.key {
+            self.entries.insert(self.position, (key, value()));
+        }
+        &mut self.entries[self.position].1
+    }
+
+    pub fn or_default(self) -> &'a mut V
+    where
+        V: Default,
+    {
+        self.or_insert_with(V::default)
+    }
+}
+
+pub(crate) type Iter<'a, K, V> = std::iter::Map<slice::Iter<'a, (K, V)>, fn(&'a (K, V)) -> (&'a K, &'a V)>;
+pub(crate) type IterMut<'a, K, V> =
+    std::iter::Map<slice::IterMut<'a, (K, V)>, fn(&'a mut (K, V)) -> (&'a K, &'a mut V)>;
+
+impl<K, V> Default for SortedMap<K, V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for SortedMap<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self).finish()
+    }
+}
+
+/// Of two entries with one key the later counts.
+impl<K: Ord, V> FromIterator<(K, V)> for SortedMap<K, V> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        let mut entries: Vec<_> = entries.into_iter().collect();
+        entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+        entries.dedup_by(|later, kept| {
+            let same = later.0 == kept.0;
+            if same {
+                mem::swap(later, kept);
+            }
+            same
+        });
+        entries.shrink_to_fit();
+        Self(entries)
+    }
+}
+
+impl<K: Ord, V, const N: usize> From<[(K, V); N]> for SortedMap<K, V> {
+    fn from(entries: [(K, V); N]) -> Self {
+        entries.into_iter().collect()
+    }
+}
+
+impl<K: Ord, V> Extend<(K, V)> for SortedMap<K, V> {
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
+        for (key, value) in entries {
+            self.insert(key, value);
+        }
+    }
+}
+
+/// In tests only: elsewhere what is looked for may not be there.
+#[cfg(test)]
+impl<K: Borrow<Q> + Ord, V, Q: Ord + ?Sized> std::ops::Index<&Q> for SortedMap<K, V> {
+    type Output = V;
+
+    fn index(&self, key: &Q) -> &V {
+        self.get(key).unwrap()
+    }
+}
+
+impl<K, V> IntoIterator for SortedMap<K, V> {
+    type Item = (K, V);
+    type IntoIter = vec::IntoIter<(K, V)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'a, K, V> IntoIterator for &'a SortedMap<K, V> {
+    type Item = (&'a K, &'a V);
+    type IntoIter = Iter<'a, K, V>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'a, K, V> IntoIterator for &'a mut SortedMap<K, V> {
+    type Item = (&'a K, &'a mut V);
+    type IntoIter = IterMut<'a, K, V>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter_mut()
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SortedSet<T>(Vec<T>);
+
+impl<T> SortedSet<T> {
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub fn iter(&self) -> slice::Iter<'_, T> {
+        self.0.iter()
+    }
+
+    pub fn first(&self) -> Option<&T> {
+        self.0.first()
+    }
+
+    pub fn pop_first(&mut self) -> Option<T> {
+        (!self.0.is_empty()).then(|| self.0.remove(0))
+    }
+
+    pub fn retain(&mut self, keep: impl FnMut(&T) -> bool) {
+        self.0.retain(keep);
+    }
+}
+
+impl<T: Ord> SortedSet<T> {
+    pub fn contains<Q: Ord + ?Sized>(&self, value: &Q) -> bool
+    where
+        T: Borrow<Q>,
+    {
+        self.position(value).is_ok()
+    }
+
+    /// Whether it was not there before.
+    pub fn insert(&mut self, value: T) -> bool {
+        let Err(position) = self.position(&value) else { return false };
+        self.0.insert(position, value);
+        true
+    }
+
+    /// Whether it was there.
+    pub fn remove<Q: Ord + ?Sized>(&mut self, value: &Q) -> bool
+    where
+        T: Borrow<Q>,
+    {
+        self.position(value).is_ok_and(|position| {
+            self.0.remove(position);
+            true
+        })
+    }
+
+    /// What is here and not there.
+    pub fn difference<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a T> {
+        self.0.iter().filter(|value| other.position(*value).is_err())
+    }
+
+    fn position<Q: Ord + ?Sized>(&self, value: &Q) -> Result<usize, usize>
+    where
+        T: Borrow<Q>,
+    {
+        self.0.binary_search_by(|other| other.borrow().cmp(value))
+    }
+}
+
+impl<T> Default for SortedSet<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for SortedSet<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(&self.0).finish()
+    }
+}
+
+impl<T: Ord> FromIterator<T> for SortedSet<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
+        let mut values: Vec<_> = values.into_iter().collect();
+        values.sort();
+        values.dedup();
+        values.shrink_to_fit();
+        Self(values)
+    }
+}
+
+impl<T: Ord, const N: usize> From<[T; N]> for SortedSet<T> {
+    fn from(values: [T; N]) -> Self {
+        values.into_iter().collect()
+    }
+}
+
+impl<T: Ord> Extend<T> for SortedSet<T> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
+        for value in values {
+            self.insert(value);
+        }
+    }
+}
+
+impl<T> IntoIterator for SortedSet<T> {
+    type Item = T;
+    type IntoIter = vec::IntoIter<T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a SortedSet<T> {
+    type Item = &'a T;
+    type IntoIter = slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    #[test]
+    fn a_map_answers_like_a_tree_whatever_is_done_to_both() {
+        let mut ours = SortedMap::new();
+        let mut tree = BTreeMap::new();
+        let mut state = 1_u32;
+        for round in 0..5000_u32 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let key = (state >> 16) % 40;
+            match (state >> 8) % 6 {
+                0 | 1 => assert_eq!(ours.insert(key, round), tree.insert(key, round)),
+                2 => assert_eq!(ours.remove(&key), tree.remove(&key)),
+                3 => assert_eq!(ours.entry(key).or_insert(round), tree.entry(key).or_insert(round)),
+                4 => {
+                    *ours.entry(key).and_modify(|value| *value /= 2).or_default() += 1;
+                    *tree.entry(key).and_modify(|value| *value /= 2).or_default() += 1;
+                }
+                _ if round % 50 == 0 => {
+                    ours.retain(|key, value| (*key ^ *value) % 3 != 0);
+                    tree.retain(|key, value| (*key ^ *value) % 3 != 0);
+                }
+                _ => assert_eq!(ours.get_mut(&key), tree.get_mut(&key)),
+            }
+            assert!(ours.iter().eq(&tree));
+            assert_eq!((ours.len(), ours.contains_key(&key)), (tree.len(), tree.contains_key(&key)));
+        }
+    }
+
+    #[test]
+    fn of_entries_with_one_key_the_last_counts() {
+        let entries = [(2, "b"), (1, "a"), (2, "c"), (1, "d"), (2, "e")];
+        assert!(SortedMap::from(entries).into_iter().eq(BTreeMap::from(entries)));
+    }
+
+    #[test]
+    fn a_set_answers_like_a_tree() {
+        let (mut ours, mut tree) = (SortedSet::from([3, 1, 3]), BTreeSet::from([3, 1, 3]));
+        for value in [2, 3, 0, 9, 2] {
+            assert_eq!(ours.insert(value), tree.insert(value));
+        }
+        for value in [3, 4] {
+            assert_eq!(ours.remove(&value), tree.remove(&value));
+        }
+        assert!(ours.iter().eq(&tree));
+        assert!(ours.difference(&SortedSet::from([1, 9])).eq(&[0, 2]));
+        assert_eq!((ours.pop_first(), ours.first(), ours.contains(&9)), (Some(0), Some(&1), true));
+    }
+}
