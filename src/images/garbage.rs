@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 use crate::config::ImageGc;
 use crate::cri::v1::Image;
 use crate::host::file_system::Room;
-use crate::sorted::SortedMap;
-use crate::sorted::SortedSet;
+use crate::sorted::{SortedMap, SortedSet};
 
 /// What is remembered of the images that there are. Only of this process' time, as upstream does it.
 #[derive(Debug)]

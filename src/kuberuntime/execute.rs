@@ -82,10 +82,13 @@ impl PodRuntime {
                         sandbox = Some(created);
                         Ok(())
                     }
-                    Err(failure) => {
+                    Err((reason, failure)) => {
                         metrics::count(Count::StartedPodsErrors, &[]);
-                        let message = format!("Failed to create pod sandbox: {failure}");
-                        let reason = Reason::FAILED_CREATE_POD_SANDBOX;
+                        let what = match &reason {
+                            reason if *reason == Reason::FAILED_POD_SANDBOX_STATUS => "get pod sandbox status",
+                            _ => "create pod sandbox",
+                        };
+                        let message = format!("Failed to {what}: {failure}");
                         self.tell_of_pod(&pod.metadata.uid, EventKind::Warning, reason, message);
                         Err(failure)
                     }
@@ -175,22 +178,26 @@ impl PodRuntime {
         Ok((config, dns))
     }
 
-    async fn create_sandbox(&self, pod: &Pod, attempt: u32) -> Result<Sandbox, String> {
-        let (config, dns) = self.sandbox_config(pod, attempt).await?;
+    /// An error comes with the reason of the event that tells of it.
+    async fn create_sandbox(&self, pod: &Pod, attempt: u32) -> Result<Sandbox, (Reason, String)> {
+        let not_made = |failure| (Reason::FAILED_CREATE_POD_SANDBOX, failure);
+        let (config, dns) = self.sandbox_config(pod, attempt).await.map_err(not_made)?;
         for warning in dns.warnings {
             self.tell_of_pod(&pod.metadata.uid, EventKind::Warning, warning.reason, warning.message);
         }
         if let Some(message) = dns.of_node {
             self.tell_of_node(EventKind::Warning, Reason::CHECK_LIMITS_FOR_RESOLV_CONF, message);
         }
-        let handler = self.handler(pod)?;
+        let handler = self.handler(pod).map_err(not_made)?;
         let begun = Instant::now();
-        let id = self.cri.run_pod_sandbox(&config, &handler).await.map_err(|error| words_with_code(&error))?;
+        let made = self.cri.run_pod_sandbox(&config, &handler).await;
+        let id = made.map_err(|error| not_made(words_with_code(&error)))?;
         metrics::took(Timed::Sandboxes, &[&handler], begun.elapsed());
         let ips = if pod.spec.host_network {
             self.node.node_ips.clone()
         } else {
-            self.sandbox_ips(&id).await.map_err(|error| one_line(&error))?
+            let ips = self.sandbox_ips(&id).await;
+            ips.map_err(|error| (Reason::FAILED_POD_SANDBOX_STATUS, words_with_code(&error)))?
         };
         Ok(Sandbox { id, config, ips })
     }

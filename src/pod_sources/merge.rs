@@ -40,6 +40,8 @@ pub(crate) struct Changes {
     pub(crate) updated: Vec<Arc<Pod>>,
     /// The same content with another status: somebody else has written there.
     pub(crate) reconciled: Vec<Arc<Pod>>,
+    /// Pods that do not count since now: why, and where they are from.
+    pub(crate) ignored: Vec<(Arc<Pod>, SourceProblem)>,
 }
 
 /// One source as the local socket shows it.
@@ -91,9 +93,9 @@ impl Sources {
 
     /// What has changed since the last call. `runs` tells which pods the runtime has.
     pub(crate) fn changes(&mut self, runs: impl Fn(&PodUid) -> bool) -> Changes {
-        let wanted = self.merge(runs);
-        self.merged = true;
         let mut changes = Changes::default();
+        let wanted = self.merge(runs, &mut changes.ignored);
+        self.merged = true;
         for uid in self.wanted.keys() {
             if !wanted.contains_key(uid) {
                 changes.removed.push(uid.clone());
@@ -148,12 +150,18 @@ impl Sources {
     /// Of two pods with one full name or one uid only one counts: the one that is wanted already or whose manifest's pod
     /// is, else the one that runs, else the first. The other is a problem of its source. Pods of the cluster and of
     /// manifests do not share names: where they meet, one waits for the other.
-    fn merge(&mut self, runs: impl Fn(&PodUid) -> bool) -> SortedMap<PodUid, SourcePod> {
+    /// What was no such problem before goes to `ignored`.
+    fn merge(
+        &mut self,
+        runs: impl Fn(&PodUid) -> bool,
+        ignored: &mut Vec<(Arc<Pod>, SourceProblem)>,
+    ) -> SortedMap<PodUid, SourcePod> {
         let before: SortedSet<(String, Arc<str>)> =
             self.wanted.values().map(|pod| (pod.pod.full_name(), Arc::clone(&pod.origin))).collect();
         let mut pods: Vec<(Standing, SourceName, SourcePod)> = Vec::new();
+        let mut known = Vec::new();
         for (name, source) in &mut self.sources {
-            source.duplicates.clear();
+            known.append(&mut source.duplicates);
             for pod in &source.pods {
                 let uid = &pod.pod.metadata.uid;
                 let standing = if self.wanted.contains_key(uid) {
@@ -178,6 +186,9 @@ impl Sources {
             let other = wanted.get(uid).map(|other| &other.origin).or(names.get(&name));
             if let Some(other) = other {
                 let problem = duplicate(&pod, other);
+                if !known.iter().any(|one| (&one.origin, &one.what) == (&problem.origin, &problem.what)) {
+                    ignored.push((Arc::clone(&pod.pod), problem.clone()));
+                }
                 self.sources.entry(source).or_default().duplicates.push(problem);
             } else {
                 names.insert(name, Arc::clone(&pod.origin));

@@ -5,6 +5,7 @@
 //! what arrives meanwhile changes the worker, and so its next piece.
 
 mod clean_up_pod;
+mod ending;
 mod look_at_pod;
 mod on_request;
 mod pace;
@@ -33,8 +34,7 @@ use crate::pod_workers::worker::{Next, Work};
 use crate::pods::{ObservedCache, ObservedContainer, ObservedPod, PodEvent, RuntimeState, SyncEvent, WorkResult};
 use crate::probes::Probes;
 use crate::rt;
-use crate::sorted::SortedMap;
-use crate::sorted::SortedSet;
+use crate::sorted::{SortedMap, SortedSet};
 
 pub(crate) use state::State;
 pub(crate) use worker::{Identity, Kind, Worker};
@@ -71,6 +71,8 @@ struct Entry {
     asked: Vec<String>,
     /// Pods that end to make room for this one, which begins when they have.
     waits_for: Vec<PodUid>,
+    /// Tells of a pod that does not end in time, unless it has ended.
+    overdue: Option<rt::Task<()>>,
     pace: Pace,
 }
 
@@ -167,23 +169,7 @@ impl PodWorkers {
     /// No source has this pod any more.
     pub(crate) fn unwanted(&mut self, uid: &PodUid) {
         let Some(entry) = self.workers.get_mut(uid) else { return };
-        let grace = entry.worker.pod.as_ref().map_or(DEFAULT_GRACE, |pod| pod.spec.termination_grace());
-        if entry.worker.unwanted(grace) {
-            entry.cancel();
-        }
-        self.touch(uid);
-    }
-
-    /// The pod shall end although its source has it: its time is over.
-    pub(crate) fn end(&mut self, uid: &PodUid) {
-        self.end_within(uid, Duration::MAX);
-    }
-
-    /// The same, with so much time to stop at most.
-    pub(crate) fn end_within(&mut self, uid: &PodUid, most: Duration) {
-        let Some(entry) = self.workers.get_mut(uid) else { return };
-        let grace = entry.worker.pod.as_ref().map_or(DEFAULT_GRACE, |pod| pod.spec.termination_grace()).min(most);
-        if entry.worker.terminate(grace) {
+        if entry.worker.unwanted(entry.grace()) {
             entry.cancel();
         }
         self.touch(uid);
@@ -308,7 +294,10 @@ impl PodWorkers {
                     false => entry.worker.not_collected(now, stretch),
                 }
             }
-            WorkResult::Stopped => entry.worker.succeeded(kind, false, now),
+            WorkResult::Stopped => {
+                entry.overdue = None;
+                entry.worker.succeeded(kind, false, now);
+            }
             WorkResult::Cleaned { purged } => entry.worker.succeeded(kind, *purged, now),
             WorkResult::Failed { failure } => entry.worker.failed(failure.clone(), now, stretch),
         }
@@ -518,6 +507,7 @@ impl Entry {
             groupless: None,
             asked: Vec::new(),
             waits_for: Vec::new(),
+            overdue: None,
             pace: Pace::new(Instant::now()),
         }
     }

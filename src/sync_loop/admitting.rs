@@ -1,7 +1,7 @@
 //! Pods that come are taken or refused.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::admission::Rejection;
 use crate::api::{EventKind, Pod, PodUid, Reason};
@@ -99,7 +99,7 @@ impl SyncLoop {
             let (message, disruption) = (PREEMPTED.into(), Some(DISRUPTED.into()));
             self.failed.insert(victim.clone(), Failed { reason: Reason::PREEMPTING, message, disruption });
             self.admitted.remove(victim);
-            self.workers.end(victim);
+            self.workers.kill(victim, Duration::MAX);
             self.dirty.insert(victim.clone());
         }
         self.workers.wait_for(uid, victims);

@@ -216,7 +216,7 @@ impl SyncLoop {
         let disruption = is_disruption.then(|| message.clone().into());
         self.failed.insert(uid.clone(), Failed { reason: Reason::EVICTED, message: message.into(), disruption });
         self.admitted.remove(&uid);
-        self.workers.end_within(&uid, grace);
+        self.workers.kill(&uid, grace);
         self.dirty.insert(uid.clone());
         Some(uid)
     }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::api::{EventKind, ObjectKind, Pod, PodUid, Reason};
+use crate::api::{EventKind, ObjectKind, ObjectMeta, Pod, PodUid, Reason};
 use crate::host::clock;
 use crate::logs::{KeptLog, link_name};
 use crate::objects::{ObjectKey, references};
@@ -97,6 +97,9 @@ impl SyncLoop {
             let runs = |uid: &PodUid| seen.pod(uid).is_some() || self.workers.is_unseen(uid);
             self.books.borrow_mut().sources.changes(runs)
         };
+        for (pod, problem) in &changes.ignored {
+            self.tell_of_ignored(pod, problem, now);
+        }
         for uid in &changes.removed {
             let uid = self.books.borrow_mut().takeovers.remove(uid).unwrap_or_else(|| uid.clone());
             self.workers.unwanted(&uid);
@@ -251,6 +254,16 @@ impl SyncLoop {
         let told =
             Told::of_pod(EventObject { kind: ObjectKind::Pod, namespace, name, uid }, worker.pod.as_deref(), event);
         self.note_event(told, now);
+    }
+
+    /// The pod has no worker: it never counted.
+    fn tell_of_ignored(&self, pod: &Pod, problem: &SourceProblem, now: Instant) {
+        log!(warn, "manifest problem", file = problem.origin, problem = problem.what);
+        let ObjectMeta { uid, namespace, name, .. } = &pod.metadata;
+        let object =
+            EventObject { kind: ObjectKind::Pod, namespace: namespace.clone(), name: name.clone(), uid: uid.clone() };
+        let event = PodEvent::of_pod(uid, EventKind::Warning, Reason::FAILED_VALIDATION, problem.what.as_str());
+        self.note_event(Told::of_pod(object, Some(pod), event), now);
     }
 
     pub(super) fn on_node_happened(&mut self, event: NodeEvent, now: Instant) {

@@ -67,6 +67,48 @@ fn a_sandbox_that_fails_is_told_in_the_runtimes_words() {
 }
 
 #[test]
+fn a_sandbox_whose_status_cannot_be_had_is_told_apart_from_one_that_was_not_made() {
+    let mut node = Node::new();
+    node.fake.on("PodSandboxStatus").fail(Code::Unknown, "lost it").times(1);
+    node.apply(&Manifest::new("web").container("main", ""));
+    node.start_agent();
+    node.wait_until_ready("web");
+    let message = "Failed to get pod sandbox status: rpc error: code = Unknown desc = lost it";
+    let events = node.wait_for_events("web", |events| events.find("FailedPodSandBoxStatus", message).is_some());
+    assert!(events.find("FailedCreatePodSandBox", "").is_none());
+}
+
+#[test]
+fn a_pod_that_does_not_make_room_in_time_is_told_of() {
+    let mut node = Node::new();
+    node.configure("maxPods: 1\n");
+    node.apply(
+        &Manifest::new("low").container("main", "").spec("priority: 100").spec("terminationGracePeriodSeconds: 1"),
+    );
+    node.start_agent();
+    node.wait_until_ready("low");
+    node.fake.on("StopContainer").hold();
+    node.apply(&Manifest::new("high").container("main", "").spec("priority: 1000"));
+    let message = "Container runtime did not kill the pod within specified grace period.";
+    node.wait_for_events("low", |events| events.find("ExceededGracePeriod", message).is_some());
+    node.fake.release("StopContainer");
+    node.wait_until_ready("high");
+}
+
+#[test]
+fn of_two_manifests_with_one_pod_the_later_is_told_of() {
+    let mut node = Node::new();
+    let pod = Manifest::new("web").container("main", "");
+    node.write_manifest("1", &pod.text());
+    node.write_manifest("2", &pod.text());
+    node.start_agent();
+    node.wait_until_ready("web");
+    let is_told = |events: &Events| events.find("FailedValidation", "pod default/web-node-a is ignored: ").is_some();
+    node.wait_for_events("web", is_told);
+    assert_eq!(node.fake.calls().iter().filter(|call| call.method == "RunPodSandbox").count(), 1);
+}
+
+#[test]
 fn a_container_that_cannot_be_created_is_told_with_why() {
     let mut node = Node::new();
     node.fake.on("CreateContainer").fail(Code::Unknown, "no space left on device").times(1);

@@ -132,9 +132,12 @@ fn an_unchanged_pod_stays_the_same_object_whatever_this_node_notes_on_it() {
 fn of_two_pods_of_one_name_the_later_is_ignored_and_told() {
     let mut sources = sources();
     sources.receive(update(vec![pod("1", "a"), pod("2", "a")]));
-    assert_eq!(sources.changes(|_| false).added.len(), 1);
+    let changes = sources.changes(|_| false);
+    assert_eq!((changes.added.len(), changes.ignored.len()), (1, 1));
     let view = sources.views().next().expect("one source");
     assert_eq!(view.pods, 1);
+    assert_eq!(view.problems, [changes.ignored[0].1.clone()]);
+    assert!(sources.changes(|_| false).ignored.is_empty(), "it is told once");
     assert_eq!(
         view.problems[0].to_string(),
         "/etc/kubernetes/manifests/2.yaml: pod default/a is ignored: \

@@ -1,0 +1,65 @@
+//! Pods that end although a source has them.
+
+use std::time::Duration;
+
+use super::{DEFAULT_GRACE, Entry, PodWorkers};
+use crate::api::{EventKind, PodUid, Reason};
+use crate::pods::{PodEvent, SyncEvent};
+use crate::rt;
+
+const OVERDUE: &str = "Container runtime did not kill the pod within specified grace period.";
+/// The shortest time after which it is told of (kubelet: `killPodNow`).
+const LEAST_PATIENCE: Duration = Duration::from_secs(10);
+
+impl PodWorkers {
+    /// The pod shall end although its source has it: its time is over.
+    pub(crate) fn end(&mut self, uid: &PodUid) {
+        self.end_within(uid, Duration::MAX);
+    }
+
+    /// The same, with so much time to stop at most.
+    pub(crate) fn end_within(&mut self, uid: &PodUid, most: Duration) {
+        let Some(entry) = self.workers.get_mut(uid) else { return };
+        if entry.worker.terminate(entry.grace().min(most)) {
+            entry.cancel();
+        }
+        self.touch(uid);
+    }
+
+    /// The same, so that others have room: it is told of when the pod does not end in time.
+    pub(crate) fn kill(&mut self, uid: &PodUid, most: Duration) {
+        self.end_within(uid, most);
+        let Some(entry) = self.workers.get_mut(uid) else { return };
+        let patience = patience(entry.grace().min(most));
+        let overdue = PodEvent::of_pod(uid, EventKind::Warning, Reason::EXCEEDED_GRACE_PERIOD, OVERDUE);
+        let inbox = self.inbox.clone();
+        entry.overdue = Some(rt::spawn(async move {
+            rt::sleep(patience).await;
+            // Who has ended the inbox ends with it.
+            let _ = inbox.send(SyncEvent::Happened(overdue)).await;
+        }));
+    }
+}
+
+impl Entry {
+    /// What the pod is given to stop by its spec.
+    pub(super) fn grace(&self) -> Duration {
+        self.worker.pod.as_ref().map_or(DEFAULT_GRACE, |pod| pod.spec.termination_grace())
+    }
+}
+
+fn patience(grace: Duration) -> Duration {
+    grace.saturating_add(grace / 2).max(LEAST_PATIENCE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_has_half_of_its_grace_more_and_ten_seconds_at_least() {
+        let seconds = |grace| patience(Duration::from_secs(grace)).as_secs();
+        assert_eq!((seconds(1), seconds(6), seconds(30)), (10, 10, 45));
+        assert_eq!(patience(Duration::MAX), Duration::MAX);
+    }
+}
