@@ -18,6 +18,8 @@ pub(crate) struct CertificateEntry {
     pub(crate) standing: Option<Standing>,
     /// Why there is none, or none that is newer; one line.
     pub(crate) fault: Option<String>,
+    /// How often a newer one was not to be had.
+    pub(crate) failures: u64,
 }
 
 /// Which of the two.
@@ -46,8 +48,18 @@ impl CertificateBook {
         self.cell(which).borrow().clone().unwrap_or_default()
     }
 
-    pub(super) fn note(&self, which: Which, entry: CertificateEntry) {
-        self.cell(which).replace(Some(entry));
+    /// Failures are counted here alone.
+    pub(crate) fn note(&self, which: Which, entry: CertificateEntry) {
+        let mut cell = self.cell(which).borrow_mut();
+        let failures = cell.as_ref().map_or(0, |before| before.failures);
+        *cell = Some(CertificateEntry { failures, ..entry });
+    }
+
+    pub(crate) fn failed(&self, which: Which, fault: String) {
+        let mut cell = self.cell(which).borrow_mut();
+        let entry = cell.get_or_insert_default();
+        entry.fault = Some(fault);
+        entry.failures = entry.failures.saturating_add(1);
     }
 
     fn cell(&self, which: Which) -> &RefCell<Option<CertificateEntry>> {

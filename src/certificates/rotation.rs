@@ -111,6 +111,13 @@ impl Held {
     }
 }
 
+/// How near the end is, for who is told that a newer certificate is not to be had: with each step he is told once more.
+pub(crate) fn nearness(left: Seconds) -> Option<&'static str> {
+    const DAY: Seconds = 24 * 3600;
+    let steps = [(1, ", in less than a day"), (7, ", in less than 7 days"), (30, ", in less than 30 days")];
+    steps.into_iter().find(|(days, _)| left < days * DAY).map(|(_, words)| words)
+}
+
 /// From 70 to 90 percent, evenly.
 fn share(random: u16) -> u16 {
     const LEAST: u32 = 65536 * 7 / 10;

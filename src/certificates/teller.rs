@@ -7,7 +7,7 @@ use async_channel::Sender;
 
 use super::book::{CertificateBook, CertificateEntry, Which};
 use super::pursuit::Fault;
-use super::rotation::{Present, Seconds, Standing, wait};
+use super::rotation::{Present, Seconds, Standing, nearness, wait};
 use crate::api::{EventKind, Reason, Time};
 use crate::pods::{NodeEvent, SyncEvent};
 use crate::rt;
@@ -43,8 +43,13 @@ impl Teller {
         let (which, why) = (self.which.name(), fault.to_string());
         let message = match leaf {
             Some(leaf) => {
-                let ends = if present.now() > leaf.not_after { "it expired" } else { "it is good until" };
-                format!("no new {which} certificate: {why} ({ends} {})", date(leaf.not_after))
+                let (left, end) = (leaf.not_after.saturating_sub(present.now()), date(leaf.not_after));
+                let (ends, soon) = match nearness(left) {
+                    _ if left < 0 => ("it expired", ""),
+                    Some(soon) => ("it is good until", soon),
+                    None => ("it is good until", ""),
+                };
+                format!("no new {which} certificate: {why} ({ends} {end}{soon})")
             }
             None => format!("no {which} certificate: {why}"),
         };
@@ -52,9 +57,7 @@ impl Teller {
             self.tell(EventKind::Warning, Reason::CERTIFICATE_REQUEST_FAILED, message.clone());
             self.told = message;
         }
-        let mut entry = self.book.entry(self.which);
-        entry.fault = Some(why);
-        self.book.note(self.which, entry);
+        self.book.failed(self.which, why);
         let random = u16::try_from(rt::random() >> 16).unwrap_or_default();
         wait(self.failures, fault.failure(), random)
     }

@@ -9,7 +9,8 @@ use super::Books;
 use super::figures::NodeFigures;
 use crate::api::{KUBERNETES_VERSION, Pod, PodUid};
 use crate::apiserver::Client;
-use crate::certificates::CertificateBook;
+use crate::certificates::{CertificateBook, Which};
+use crate::host::clock;
 use crate::host::own_process::OwnProcess;
 use crate::metrics::{self, Exposition, Kind, Labels, Number};
 use crate::offline::OfflineStore;
@@ -241,12 +242,35 @@ fn of_coracle(page: &mut Exposition, sight: &AgentSight<'_>) {
             page.sample(&Labels::default(), Number::Whole(value));
         }
     }
+    of_certificates(sight.certificates, page);
+}
+
+/// As existing alerts have it, and the date itself, which says the same whatever the clock shows.
+fn of_certificates(certificates: &CertificateBook, page: &mut Exposition) {
+    let now = clock::now().unix_seconds();
+    for (which, entry) in certificates.entries() {
+        let (ttl, errors) = match which {
+            Which::Client => (
+                "kubelet_certificate_manager_client_ttl_seconds",
+                "kubelet_certificate_manager_client_expiration_renew_errors",
+            ),
+            Which::Serving => {
+                ("kubelet_certificate_manager_server_ttl_seconds", "kubelet_server_expiration_renew_errors")
+            }
+        };
+        page.family(ttl, Kind::Gauge, "[ALPHA] Seconds until the certificate expires, negative when it has.");
+        if let Some(moment) = entry.not_after {
+            page.sample(&Labels::default(), Number::Signed(moment.saturating_sub(now)));
+        }
+        page.family(errors, Kind::Counter, "[ALPHA] How often a newer certificate was not to be had.");
+        page.sample(&Labels::default(), Number::Whole(entry.failures));
+    }
     page.family(
         "coracle_certificate_expiration_timestamp_seconds",
         Kind::Gauge,
         "When the node's own certificates expire, in seconds since 1970.",
     );
-    for (which, entry) in sight.certificates.entries() {
+    for (which, entry) in certificates.entries() {
         if let Some(moment) = entry.not_after {
             page.sample(&Labels::of(&[("certificate", which.name())]), Number::Signed(moment));
         }

@@ -176,3 +176,14 @@ fn what_has_just_been_issued_is_kept_for_a_while_whatever_its_dates_say() {
     check(short(1), at(MADE + 7200), "good");
     check(short(36), at(MADE + 7200), "expired");
 }
+
+#[test]
+fn who_waits_for_a_newer_one_is_told_again_30_7_and_1_days_before_the_end() {
+    let steps: Vec<_> = (0..40 * 24).rev().map(|hours| nearness(hours * 3600)).collect();
+    let mut told: Vec<_> = steps.clone();
+    told.dedup();
+    let words = [None, Some(", in less than 30 days"), Some(", in less than 7 days"), Some(", in less than a day")];
+    assert_eq!(told, words);
+    let since = |words| steps.iter().filter(|step| **step == words).count();
+    assert_eq!((since(words[1]), since(words[2]), since(words[3])), (23 * 24, 6 * 24, 24));
+}

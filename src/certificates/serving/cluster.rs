@@ -136,6 +136,7 @@ impl Keeper {
             not_after: leaf.map(|leaf| leaf.not_after),
             standing: leaf.map(|leaf| self.held(leaf).standing(present)),
             fault,
+            ..CertificateEntry::default()
         });
     }
 }

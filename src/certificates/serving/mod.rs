@@ -94,5 +94,5 @@ pub(crate) async fn run(settings: ServingCertificate) {
 fn entry(pair: &Pair, clock: i64) -> CertificateEntry {
     let not_after = pair.leaf.not_after;
     let standing = if clock > not_after { Standing::Expired } else { Standing::Good { until: not_after } };
-    CertificateEntry { not_after: Some(not_after), standing: Some(standing), fault: None }
+    CertificateEntry { not_after: Some(not_after), standing: Some(standing), ..CertificateEntry::default() }
 }

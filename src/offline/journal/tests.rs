@@ -444,7 +444,11 @@ fn count_in(found: &Found, name: &str) -> Option<u64> {
 #[test]
 fn a_process_that_is_killed_while_it_writes_leaves_what_it_has_written() {
     use std::io::{BufRead as _, BufReader};
+    use std::os::unix::process::CommandExt as _;
     use std::process::{Command, Stdio};
+
+    use nix::sys::signal::{Signal, killpg};
+    use nix::unistd::Pid;
 
     if let Some(folder) = std::env::var_os(PLACE) {
         write_for_ever(folder.into());
@@ -455,12 +459,13 @@ fn a_process_that_is_killed_while_it_writes_leaves_what_it_has_written() {
     for round in 0..40_u64 {
         let mut writer = Command::new(std::env::current_exe().unwrap());
         writer.args(["--exact", name, "--nocapture"]).env(PLACE, &folder).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut writer = writer.spawn().unwrap();
+        // Where a panic aborts, the harness has a process of its own for the test.
+        let mut writer = writer.process_group(0).spawn().unwrap();
         let mut said = BufReader::new(writer.stdout.take().unwrap()).lines().map_while(Result::ok);
         let count = |line: &String| line.strip_prefix("wrote ").and_then(|count| count.parse::<u64>().ok());
         let first = said.by_ref().find_map(|line| count(&line)).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(round % 13));
-        writer.kill().unwrap();
+        killpg(Pid::from_raw(writer.id().try_into().unwrap()), Signal::SIGKILL).unwrap();
         writer.wait().unwrap();
         let last = said.filter_map(|line| count(&line)).last().unwrap_or(first);
         let (_, found) = Journal::open(Box::new(crate::offline::files::Folder(folder.clone())), key());

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::certificates::CertificateEntry;
 use crate::metrics::parsed;
 use crate::metrics::{Count, Timed};
 use crate::pod_sources::merge::Sources;
@@ -156,4 +157,23 @@ fn probes_have_upstreams_page() {
         assert_eq!((&ours[name].help, &ours[name].kind), (&family.help, &family.kind), "{name}");
         assert_eq!(ours[name].label_names(), family.label_names(), "{name}");
     }
+}
+
+#[test]
+fn certificates_are_told_under_the_names_that_alerts_have_and_by_their_dates() {
+    let (books, certificates, seen) =
+        (Books::new(Sources::new(&[SourceName::File])), CertificateBook::default(), ObservedCache::default());
+    certificates
+        .note(Which::Client, CertificateEntry { not_after: Some(4_000_000_000), ..CertificateEntry::default() });
+    certificates.failed(Which::Client, "no server".to_owned());
+    certificates.failed(Which::Serving, "no server".to_owned());
+    let ours = parsed::parse(&text(page(&sight(&books, &seen, &certificates))));
+    let left = ours["kubelet_certificate_manager_client_ttl_seconds"].value(&[]);
+    assert!((1e9..3e9).contains(&left), "{left}");
+    assert_eq!(ours["kubelet_certificate_manager_client_expiration_renew_errors"].value(&[]), 1.0);
+    assert_eq!(ours["kubelet_server_expiration_renew_errors"].value(&[]), 1.0);
+    let dates = &ours["coracle_certificate_expiration_timestamp_seconds"];
+    assert_eq!(dates.value(&[("certificate", "client")]), 4e9);
+    assert_eq!(dates.samples.len(), 1);
+    assert!(!ours.contains_key("kubelet_certificate_manager_server_ttl_seconds"), "there is no such certificate");
 }
