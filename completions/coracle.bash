@@ -21,7 +21,7 @@ _coracle() {
             --container-runtime-endpoint | --image-service-endpoint | --image-credential-provider-config | --kubeconfig | --bootstrap-kubeconfig | \
             --tls-cert-file | --tls-private-key-file | --client-ca-file)
             mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
-        --config-dir | --root-dir | --cert-dir | --kubernetes-dir | --image-credential-provider-bin-dir) mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
+        --config-dir | --root-dir | --cert-dir | --kubernetes-dir | --image-archives | --image-credential-provider-bin-dir) mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
         --filename) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
         --address | --token | --discovery-token-ca-cert-hash | --node-name | --timeout) return ;;
         -c | --container | --tail | --since | --limit-bytes | -n | --namespace | --file-check-frequency | --manifest-url | --manifest-url-header | --http-check-frequency | --max-pods | --node-labels | --pod-max-pids | --runtime-request-timeout | --registry-qps | \
@@ -46,7 +46,8 @@ _coracle() {
             delete) words='--wait -n --namespace --local-socket -h --help' ;;
             restart) words='-c --container --wait -n --namespace --local-socket -h --help' ;;
             completion) words='-h --help'; [[ $current == -* ]] || words='bash zsh fish' ;;
-            images) words='-o --output --local-socket -h --help'; [[ $current == -* ]] || words='remove' ;;
+            images) words='-o --output --local-socket -h --help'; [[ $current == -* ]] || words='import remove'
+                [[ " ${COMP_WORDS[*]} " != *' import '* || $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; } ;;
             attach | exec) words='-i --stdin -t --tty -c --container -n --namespace --local-socket -h --help' ;;
             port-forward) words='--address -n --namespace --local-socket -h --help' ;;
             describe) words='-n --namespace --local-socket -h --help' ;;
@@ -73,7 +74,7 @@ _coracle() {
                     --manifest-public-key --http-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default
                     --container-runtime-endpoint --image-service-endpoint --runtime-request-timeout --serialize-image-pulls
                     --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir
-                    --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft
+                    --image-archives --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft
                     --eviction-soft-grace-period --evict-static-pods --hostname-override --node-ip --register-node --register-with-taints
                     --node-status-max-images --cloud-provider --cluster-dns --cluster-domain
                     --leave-kernel-parameters --resolv-conf --kubeconfig --bootstrap-kubeconfig --rotate-certificates --cert-dir --enable-server

@@ -34,7 +34,7 @@ _coracle() {
                 _arguments '2:shell:(bash zsh fish)' '(-h --help)'{-h,--help}
                 return ;;
             images)
-                _arguments '2:: :(remove)' '(-o --output)'{-o,--output}'[how they are shown]:output:(wide json)' $socket '(-h --help)'{-h,--help} '*:image:'
+                _arguments '2:: :(import remove)' '(-o --output)'{-o,--output}'[how they are shown]:output:(wide json)' $socket '(-h --help)'{-h,--help} '*:image:_files'
                 return ;;
             port-forward)
                 _arguments '2::pod:_coracle_pods' '--address[where to listen]:address:' \
@@ -134,6 +134,7 @@ _coracle() {
         '--registry-burst[pulls at once]:number:'
         '--image-credential-provider-config[programs that give credentials]:path:_files'
         '--image-credential-provider-bin-dir[where these programs are]:directory:_files -/'
+        '--image-archives[archives whose images the runtime is to have]:directory:_files -/'
         '--strict-image-pull-policy[no image without its registry]'
         '--image-gc-high-threshold[percent of the disk from which images are removed]:number:'
         '--image-gc-low-threshold[percent of the disk down to which images are removed]:number:'

@@ -20,7 +20,7 @@ use crate::container_manager::{ContainerManager, Settings, kernel_parameters};
 use crate::cri::{ImageService, RuntimeService};
 use crate::error::ErrorChain;
 use crate::host::{file, signals};
-use crate::images::Images;
+use crate::images::{ImageArchives, Images, Importer};
 use crate::kuberuntime::PodRuntime;
 use crate::net::{Dialer, Url};
 use crate::node::{Facts, Machine, NodeKeeper, NodeNews, NodeProfile, NodeSettings};
@@ -77,7 +77,19 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     // The inbox is empty yet.
     let _ = sender.try_send(SyncEvent::NodeHappened(starting));
     let (runtime_service, image_service) = runtime_services(&config);
-    let images = Images::new(image_service.clone(), &config, sender.clone());
+    let archive_record = config.root_dir.join("coracle/image-archives.json");
+    let (archives, woken) = ImageArchives::open(&archive_record).await;
+    let importer = Importer {
+        directory: config.image_archives.clone(),
+        record: archive_record,
+        endpoint: config.image_endpoint.clone(),
+        images: image_service.clone(),
+        runtime: runtime_service.clone(),
+        archives: archives.clone(),
+        woken,
+        inbox: sender.clone(),
+    };
+    let images = Images::new(image_service.clone(), &config, sender.clone()).with_archives(archives);
     let runtime = PodRuntime::new(runtime_service, images, node, Rc::default(), sender.clone());
     let runtime = Rc::new(runtime);
     let dialer = runtime.dialer();
@@ -186,6 +198,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let writer = store.clone().map(|store| rt::spawn(store.run()));
     let keep = |client| client_certificate(&config, client, dialer, certificates, sender.clone());
     tasks.extend(cluster.map(keep));
+    tasks.push(rt::spawn(importer.run()));
     tasks.extend(file_source(&config, sender.clone()));
     tasks.extend(url_pods.map(|pods| rt::spawn(url_pods::run(pods, url_dialer, sender.clone()))));
     let directory = config.root_dir.join("coracle/pods");

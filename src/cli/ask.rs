@@ -160,7 +160,8 @@ mod tests {
     use crate::pods::{PodAnswer, PodChange};
     use crate::rt::{block_on, blocking, either};
     use crate::server::{
-        Absent, Found, ImageEntry, LocalApi, LocalServer, LogQuery, LogSource, NodeStatus, Page, PodAsked, PodEntry,
+        Absent, Found, ImageEntry, LocalApi, LocalServer, LogQuery, LogSource, MissingImage, NodeStatus, Page,
+        PodAsked, PodEntry,
     };
 
     struct Empty;
@@ -182,6 +183,10 @@ mod tests {
 
         fn images(&self) -> Found<Vec<ImageEntry>> {
             Box::pin(async { Ok(vec![ImageEntry { id: "a".to_owned(), ..ImageEntry::default() }]) })
+        }
+
+        fn missing_images(&self) -> Found<Vec<MissingImage>> {
+            Box::pin(async { Ok(vec![MissingImage { image: "a:1".to_owned(), pods: Vec::new() }]) })
         }
 
         fn remove_image(&self, name: String) -> Found<String> {
@@ -217,7 +222,8 @@ mod tests {
         let client = blocking(move || (ask::<NodeStatus>(&here, "/status"), ask::<NodeStatus>(&here, "/x")));
         let (status, refused) = block_on(either(serve, client));
         std::fs::remove_dir_all(socket.parent().unwrap()).unwrap();
-        assert_eq!(status.unwrap(), Empty.status());
+        let missing = vec![MissingImage { image: "a:1".to_owned(), pods: Vec::new() }];
+        assert_eq!(status.unwrap(), NodeStatus { missing_images: Some(missing), ..Empty.status() });
         let line = format!("{} answers 404 Not Found", socket.display());
         assert_eq!(ErrorChain(&refused.unwrap_err()).to_string(), line);
     }

@@ -234,9 +234,9 @@ pub(super) struct Events {
 
 #[derive(Debug, PartialEq, FromArgs)]
 #[argh(subcommand, name = "images")]
-/// Show the images of this node, or remove some.
+/// Show the images of this node, bring some from archives, or remove some.
 pub(super) struct ListImages {
-    /// nothing, or: remove IMAGE...
+    /// nothing, or: import FILE..., remove IMAGE...
     #[argh(positional)]
     pub(super) words: Vec<String>,
     /// table (the default), wide or json
@@ -434,7 +434,7 @@ fn command(arguments: &[String]) -> Result<Asked, String> {
             Err("exec: expected a command behind --, as in: coracle exec web -- ls /".to_owned())
         }
         Ok(Coracle { command: Command::Images(images) }) if !is_about_images(&images.words) => {
-            Err("images: expected nothing, or: remove IMAGE...".to_owned())
+            Err("images: expected nothing, or: import FILE..., or: remove IMAGE...".to_owned())
         }
         Ok(Coracle { command: Command::PortForward(forward) }) if forward.ports.is_empty() => {
             Err("port-forward: expected [LOCAL:]REMOTE, as in: coracle port-forward web 8080:80".to_owned())
@@ -456,7 +456,7 @@ fn command(arguments: &[String]) -> Result<Asked, String> {
 }
 
 fn is_about_images(words: &[String]) -> bool {
-    words.first().is_none_or(|first| first == "remove" && words.len() > 1)
+    words.first().is_none_or(|first| matches!(first.as_str(), "import" | "remove") && words.len() > 1)
 }
 
 /// `--name=value`, `-nvalue` and `-it` as the two arguments that argh knows.
@@ -566,7 +566,8 @@ mod tests {
             ),
             (&["validate"], "validate: expected a FILE, found nothing"),
             (&["apply"], "apply: expected -f FILE, found nothing; -f - reads the standard input"),
-            (&["images", "remove"], "images: expected nothing, or: remove IMAGE..."),
+            (&["images", "remove"], "images: expected nothing, or: import FILE..., or: remove IMAGE..."),
+            (&["images", "import"], "images: expected nothing, or: import FILE..., or: remove IMAGE..."),
             (&["exec", "web", "ls"], "exec: expected a command behind --, as in: coracle exec web -- ls /"),
             (
                 &["port-forward", "web"],

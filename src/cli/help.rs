@@ -173,14 +173,20 @@ Example: coracle events web
 
 const IMAGES: &str = "\
 Usage: coracle images [-o wide|json]
+       coracle images import FILE...
        coracle images remove IMAGE...
 
 The images that the runtime has: their names, sizes, and the pods that need them. An image that no pod needs can be removed.
 
+import puts archives (docker save, an OCI layout as a tar, also packed by gzip or zstd) into the directory from which coracle
+imports images without a registry (--image-archives), waits until that has been done, and tells their names. They stay for as
+long as the archive lies there. A file of the same file system is linked there and not copied.
+
   -o, --output wide|json        with digests and every pod; or all that is known
   --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
 
-Example: coracle images remove docker.io/library/nginx:1.27
+Examples: coracle images import nginx.tar.zst
+          coracle images remove docker.io/library/nginx:1.27
 ";
 
 const JOIN: &str = "\
@@ -333,6 +339,8 @@ Runtime and images:
   --registry-qps N, --registry-burst N  pulls per second; 0: no limit  [5, 10]
   --image-credential-provider-config PATH, --image-credential-provider-bin-dir DIR
                                         programs that give credentials for registries  [none]
+  --image-archives DIR                  images without a registry: each archive in it is imported and kept
+                                        [coracle/images, in the state]
   --strict-image-pull-policy            Always fails while the registry is away, whatever is present
   --image-gc-high-threshold N, --image-gc-low-threshold N
                                         percent of the disk: remove unused images from, down to  [85, 80]

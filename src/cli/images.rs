@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use super::ask::{ask, remove};
 use super::commands::{ImagesOutput, ListImages};
+use super::import_archives::import_archives;
 use super::table::table;
 use super::{failed, print};
 use crate::error::ErrorChain;
@@ -14,6 +15,7 @@ use crate::wire::http1::push_escaped;
 pub(super) fn run(command: &ListImages) -> ExitCode {
     let done = match command.words.split_first() {
         None => list(&command.local_socket, command.output),
+        Some((word, files)) if word == "import" => import_archives(&command.local_socket, files),
         // The parser takes nothing else.
         Some((_, names)) => names.iter().map(|name| remove_one(&command.local_socket, name)).collect(),
     };

@@ -14,6 +14,7 @@ mod events;
 mod find_pod;
 mod help;
 mod images;
+mod import_archives;
 mod join;
 mod layout;
 mod leave;

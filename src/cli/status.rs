@@ -11,8 +11,8 @@ use super::{failed, print};
 use crate::api::to_yaml;
 use crate::error::ErrorChain;
 use crate::server::{
-    ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, NodeStatus, OfflineStatus, RuntimeStatus,
-    Stall, WatchdogStatus,
+    ApiServerStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus, NodeStatus, OfflineStatus,
+    RuntimeStatus, Stall, WatchdogStatus,
 };
 
 pub(super) fn run(command: &Status) -> ExitCode {
@@ -60,6 +60,12 @@ fn text(status: &NodeStatus) -> String {
             format!("  {} for {}: {what} {since}", pull.image, pull.pod)
         }));
     }
+    archives(&status.image_archives, &mut lines);
+    let missing = status.missing_images.as_deref().unwrap_or_default();
+    if !missing.is_empty() {
+        lines.push("Missing images:".to_owned());
+        lines.extend(missing.iter().map(|missing| format!("  {} for {}", missing.image, missing.pods.join(", "))));
+    }
     if !status.certificates.is_empty() {
         lines.push("Certificates:".to_owned());
         lines.extend(status.certificates.iter().map(|certificate| format!("  {}", certificate_line(certificate))));
@@ -74,6 +80,20 @@ fn text(status: &NodeStatus) -> String {
         lines.push("  <none>".to_owned());
     }
     lines.join("\n") + "\n"
+}
+
+/// Nothing, where there are none.
+fn archives(archives: &ArchivesStatus, lines: &mut Vec<String>) {
+    let ArchivesStatus { directory, files, message } = archives;
+    if files.is_empty() && message.is_empty() {
+        return;
+    }
+    let why = if message.is_empty() { String::new() } else { format!(" cannot be read: {message}") };
+    lines.push(format!("Image archives in {directory}:{why}"));
+    lines.extend(files.iter().map(|archive| {
+        let what = if archive.message.is_empty() { archive.images.join(", ") } else { archive.message.clone() };
+        format!("  {}: {} {what}", archive.file, archive.state).trim_end().to_owned()
+    }));
 }
 
 fn runtime(runtime: &RuntimeStatus) -> String {
@@ -172,7 +192,7 @@ fn or_none(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::{DeviceStatus, PullStatus, RecentError, SourceStatus};
+    use crate::server::{ArchiveStatus, DeviceStatus, MissingImage, PullStatus, RecentError, SourceStatus};
 
     #[test]
     fn the_page_names_node_runtime_sources_and_errors() {
@@ -209,6 +229,8 @@ mod tests {
             }],
             pods: 2,
             pulls: Vec::new(),
+            image_archives: ArchivesStatus::default(),
+            missing_images: None,
             api_server: None,
             offline: None,
             certificates: Vec::new(),
@@ -252,6 +274,36 @@ Last errors:
         let pulls =
             "Pulls:\n  a:1 for web_default: under way for 75s\n  b:1 for web_default: waits for its turn since 75s\n";
         assert!(page.contains(pulls), "{page}");
+    }
+
+    #[test]
+    fn archives_are_told_with_their_images_or_what_is_wrong_and_so_are_images_that_nobody_has() {
+        let archive = |file: &str, state: &str, images: &[&str], message: &str| ArchiveStatus {
+            file: file.to_owned(),
+            state: state.to_owned(),
+            images: images.iter().map(|&image| image.to_owned()).collect(),
+            message: message.to_owned(),
+            ..ArchiveStatus::default()
+        };
+        let files = vec![
+            archive("a.tar", "imported", &["x:1", "y:1"], ""),
+            archive("b.tar", "refused", &["x:1"], "it is cut short"),
+            archive("c.tar", "waiting", &[], ""),
+        ];
+        let missing = MissingImage { image: "z:1".to_owned(), pods: vec!["x/a".to_owned(), "x/b".to_owned()] };
+        let mut status = NodeStatus { missing_images: Some(vec![missing]), ..NodeStatus::default() };
+        status.image_archives = ArchivesStatus { directory: "/images".to_owned(), files, message: String::new() };
+        let lines = "\
+Image archives in /images:
+  a.tar: imported x:1, y:1
+  b.tar: refused it is cut short
+  c.tar: waiting
+Missing images:
+  z:1 for x/a, x/b
+";
+        assert!(text(&status).contains(lines), "{}", text(&status));
+        status.image_archives.message = "Not a directory".to_owned();
+        assert!(text(&status).contains("Image archives in /images: cannot be read: Not a directory\n"));
     }
 
     #[test]

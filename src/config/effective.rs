@@ -35,6 +35,8 @@ pub(crate) struct Config {
     pub(crate) watchdog_device: Option<PathBuf>,
     /// The key for what is secret in the offline store.
     pub(crate) offline_key_file: PathBuf,
+    /// Archives whose images the runtime is to have.
+    pub(crate) image_archives: PathBuf,
     /// Without a key it is stored in plain.
     pub(crate) offline_plain_secrets: bool,
 
@@ -186,6 +188,7 @@ impl Default for Config {
             lock_file: None,
             watchdog_device: None,
             offline_key_file: PathBuf::from("/var/lib/kubelet/coracle/store-key"),
+            image_archives: PathBuf::from("/var/lib/kubelet/coracle/images"),
             offline_plain_secrets: false,
             node_name: String::new(),
             node_ips: Vec::new(),
@@ -294,6 +297,7 @@ impl Config {
             config.local_socket = path;
         }
         config.offline_key_file = given.offline_key_file.unwrap_or_else(|| config.root_dir.join("coracle/store-key"));
+        config.image_archives = given.image_archives.unwrap_or_else(|| config.root_dir.join("coracle/images"));
         config.cert_dir = given.cert_dir.unwrap_or_else(|| config.root_dir.join("pki"));
         config.take_places(&fields);
         config.take_images(&fields)?;

@@ -28,6 +28,7 @@ pub(super) enum Own {
     EvictStaticPods,
     Help,
     HostnameOverride,
+    ImageArchives,
     ImageCredentialProviderBinDir,
     ImageCredentialProviderConfig,
     Kubeconfig,
@@ -72,6 +73,7 @@ impl Own {
             | Self::CertDir
             | Self::Config
             | Self::ConfigDir
+            | Self::ImageArchives
             | Self::ImageCredentialProviderBinDir
             | Self::ImageCredentialProviderConfig
             | Self::Kubeconfig
@@ -144,6 +146,7 @@ pub(super) const FLAGS: &[(&str, Meaning)] = &[
     ("help", Meaning::Own(Own::Help)),
     ("hostname-override", Meaning::Own(Own::HostnameOverride)),
     ("http-check-frequency", Meaning::Field("httpCheckFrequency")),
+    ("image-archives", Meaning::Own(Own::ImageArchives)),
     ("image-credential-provider-bin-dir", Meaning::Own(Own::ImageCredentialProviderBinDir)),
     ("image-credential-provider-config", Meaning::Own(Own::ImageCredentialProviderConfig)),
     ("image-gc-high-threshold", Meaning::Field("imageGCHighThresholdPercent")),

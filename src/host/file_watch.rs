@@ -17,6 +17,8 @@ pub(crate) struct FileWatch {
     inotify: rt::Async<Inotify>,
     /// The names in the watched directories that matter.
     names: SortedSet<OsString>,
+    /// Every name matters.
+    all: bool,
 }
 
 impl FileWatch {
@@ -32,7 +34,18 @@ impl FileWatch {
                 }
             }
         }
-        Ok(Self { inotify: rt::Async::new(inotify)?, names })
+        Ok(Self { inotify: rt::Async::new(inotify)?, names, all: false })
+    }
+
+    /// The same for whatever is in a directory; for the directory itself while there is none.
+    pub(crate) fn of_directory(path: &Path) -> io::Result<Self> {
+        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
+        let mut names = SortedSet::new();
+        let all = inotify.add_watch(path, CHANGES).is_ok();
+        if !all {
+            names.insert(watch_nearest(&inotify, path)?.to_owned());
+        }
+        Ok(Self { inotify: rt::Async::new(inotify)?, names, all })
     }
 
     /// Returns when something has happened. Only once: what is watched then may be something else.
@@ -50,7 +63,7 @@ impl FileWatch {
     /// Without a name it is the directory itself, or more than the kernel could tell. `..data` is what the kubelet turns
     /// round when it changes the files of a volume.
     fn concerns(&self, name: Option<&OsStr>) -> bool {
-        name.is_none_or(|name| name == "..data" || self.names.contains(name))
+        self.all || name.is_none_or(|name| name == "..data" || self.names.contains(name))
     }
 }
 
@@ -124,6 +137,21 @@ mod tests {
         assert!(is_told(&file, || fs::rename(&other, &file).unwrap()));
         assert!(is_told(&file, || fs::remove_file(&file).unwrap()));
         assert!(is_not_told(&file, || ()));
+    }
+
+    #[test]
+    fn whatever_happens_in_a_directory_is_told_also_when_the_directory_comes_later() {
+        let folder = Folder::new("directory");
+        let (inner, file) = (folder.0.join("inner"), folder.0.join("inner/a"));
+        let tells = |act: &dyn Fn()| {
+            let watch = FileWatch::of_directory(&inner).unwrap();
+            act();
+            rt::block_on(rt::deadline(Duration::from_secs(20), watch.changed())).is_ok()
+        };
+        assert!(tells(&|| fs::create_dir(&inner).unwrap()));
+        assert!(tells(&|| fs::write(&file, "1").unwrap()));
+        assert!(tells(&|| fs::remove_file(&file).unwrap()));
+        assert!(tells(&|| fs::remove_dir(&inner).unwrap()));
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Running a program of the node to its end: given its input, within a time, with a bound on what it may say.
 
 use std::fmt;
+use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::pin::Pin;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
@@ -31,28 +32,57 @@ pub(crate) enum ProgramError {
 }
 
 /// Runs `command` with `input`. When the time is up, or nobody waits any more, everything that it has started is killed.
-pub(crate) async fn run(mut command: Command, input: Vec<u8>, limit: Duration) -> Result<Ended, ProgramError> {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+pub(crate) async fn run(command: Command, input: Vec<u8>, limit: Duration) -> Result<Ended, ProgramError> {
+    let give = |stdin: Option<ChildStdin>| -> Part<'static> {
+        Box::pin(async move {
+            let Some(stdin) = stdin else { return Ok(Vec::new()) };
+            // A program may know enough before it has read all.
+            match rt::Async::new(stdin)?.write_all(&input).await {
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+                Ok(()) | Err(_) => Ok(Vec::new()),
+            }
+        })
+    };
+    run_given(command, Stdio::piped(), Box::new(give), limit).await
+}
+
+/// The same with a file as its input.
+pub(crate) async fn run_on(command: Command, input: File, limit: Duration) -> Result<Ended, ProgramError> {
+    let nothing = |_| -> Part<'static> { Box::pin(std::future::ready(Ok(Vec::new()))) };
+    run_given(command, Stdio::from(input), Box::new(nothing), limit).await
+}
+
+/// The same with an input that `feed` writes, in the blocking pool: to its end, or until the program takes no more.
+pub(crate) async fn run_fed(
+    command: Command,
+    feed: impl FnOnce(ChildStdin) + Send + 'static,
+    limit: Duration,
+) -> Result<Ended, ProgramError> {
+    let give = |stdin: Option<ChildStdin>| -> Part<'static> {
+        Box::pin(async move {
+            rt::blocking(move || stdin.map_or((), feed)).await;
+            Ok(Vec::new())
+        })
+    };
+    run_given(command, Stdio::piped(), Box::new(give), limit).await
+}
+
+type Give = Box<dyn FnOnce(Option<ChildStdin>) -> Part<'static>>;
+
+async fn run_given(mut command: Command, stdin: Stdio, give: Give, limit: Duration) -> Result<Ended, ProgramError> {
+    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let child = rt::blocking(move || command.spawn()).await.map_err(ProgramError::Start)?;
     let mut group = Group(Some(child));
     let Some(child) = &mut group.0 else { return Err(ProgramError::TooMuch) };
-    let ended = rt::deadline(limit, talk(child, &input)).await.map_err(|_| ProgramError::Late(limit))?;
+    let ended = rt::deadline(limit, talk(child, give)).await.map_err(|_| ProgramError::Late(limit))?;
     if ended.is_ok() {
         group.0 = None;
     }
     ended
 }
 
-async fn talk(child: &mut Child, input: &[u8]) -> Result<Ended, ProgramError> {
-    let stdin = child.stdin.take();
-    let given: Part<'_> = Box::pin(async move {
-        let Some(stdin) = stdin else { return Ok(Vec::new()) };
-        // A program may know enough before it has read all.
-        match rt::Async::new(stdin)?.write_all(input).await {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
-            Ok(()) | Err(_) => Ok(Vec::new()),
-        }
-    });
+async fn talk(child: &mut Child, give: Give) -> Result<Ended, ProgramError> {
+    let given = give(child.stdin.take());
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let said: Part<'_> = Box::pin(async move { read(stdout).await });
     let complained: Part<'_> = Box::pin(async move { read(stderr).await });
@@ -138,6 +168,18 @@ mod tests {
         let ended = shell("cat; echo complaint >&2; exit 3", b"question", PATIENCE).unwrap();
         assert_eq!((ended.stdout, ended.stderr), (b"question".to_vec(), b"complaint\n".to_vec()));
         assert_eq!(ended.status.code(), Some(3));
+    }
+
+    #[test]
+    fn a_program_can_be_fed_more_than_its_pipe_holds() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "wc -c"]);
+        let feed = |mut stdin: ChildStdin| {
+            use std::io::Write as _;
+            (0..10).for_each(|_| stdin.write_all(&[b'x'; 100_000]).unwrap());
+        };
+        let ended = rt::block_on(run_fed(command, feed, PATIENCE)).unwrap();
+        assert_eq!(String::from_utf8(ended.stdout).unwrap().trim(), "1000000");
     }
 
     #[test]

@@ -63,7 +63,11 @@ impl<S: Service> Images<S> {
     pub(super) async fn bring(&self, order: &Order<'_>) -> Result<PresentImage, Waiting> {
         let image = order.image();
         if pull_policy::looks_first(order.policy) {
-            if let Some(present) = self.present(order).await? {
+            let mut present = self.present(order).await?;
+            if present.is_none() && self.archives.missed().await {
+                present = self.present(order).await?;
+            }
+            if let Some(present) = present {
                 self.tell_present(order);
                 return Ok(present);
             }

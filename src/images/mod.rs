@@ -4,6 +4,7 @@
 //! waited for a turn looks again, so that what another pod has brought meanwhile is not pulled twice. What is remembered
 //! is only what cannot be seen: the failures of late.
 
+mod archives;
 mod bring;
 mod collect;
 mod credentials;
@@ -34,6 +35,7 @@ use crate::pods::{PodEvent, SyncEvent, Waiting};
 use crate::rt;
 use crate::time::TokenBucket;
 
+pub(crate) use archives::{ArchiveView, ImageArchives, Importer, Stamp, stamp};
 pub(crate) use collect::CollectError;
 pub(crate) use credentials::PullSecrets;
 pub(crate) use garbage::InUse;
@@ -62,6 +64,7 @@ pub(crate) struct Images<S = ImageService> {
     /// `Always` fails while the registry cannot be reached, whatever is present.
     strict: bool,
     under_way: PullsUnderWay,
+    archives: ImageArchives,
     gc: ImageGc,
     book: RefCell<ImageBook>,
     /// Images have come of late.
@@ -145,6 +148,7 @@ impl<S: Service> Images<S> {
             records: PullRecords::new(&config.root_dir),
             strict: config.strict_image_pull_policy,
             under_way: PullsUnderWay::default(),
+            archives: ImageArchives::nothing().0,
             gc: config.image_gc,
             book: RefCell::new(ImageBook::new(Instant::now())),
             pulled: Cell::new(false),
@@ -152,6 +156,15 @@ impl<S: Service> Images<S> {
             disks: RefCell::default(),
             inbox,
         }
+    }
+
+    /// With archives, whose images stay.
+    pub(crate) fn with_archives(self, archives: ImageArchives) -> Self {
+        Self { archives, ..self }
+    }
+
+    pub(crate) fn archives(&self) -> &ImageArchives {
+        &self.archives
     }
 
     /// An image that `pod` runs or mounts, brought to this node if the pull policy wants it, with what its `secrets` or

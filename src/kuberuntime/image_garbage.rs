@@ -63,8 +63,10 @@ impl PodRuntime {
             in_use.add(container.image.unwrap_or_default().image);
         }
         let sandbox_image = self.cri.status(true).await.map_err(|error| failed(&error))?.sandbox_image();
+        let pinned = self.images.archives().pinned();
+        let pinned = pinned.iter().map(|(image, _)| image.as_str());
         let names: SortedSet<&str> =
-            pods.iter().flat_map(|pod| images_of(pod)).chain(sandbox_image.as_deref()).collect();
+            pods.iter().flat_map(|pod| images_of(pod)).chain(sandbox_image.as_deref()).chain(pinned).collect();
         for name in names {
             if let Some(id) = self.images.id_of(name).await? {
                 in_use.add(id);

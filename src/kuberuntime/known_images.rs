@@ -7,7 +7,7 @@ use super::labels::pod_of;
 use crate::api::Pod;
 use crate::cri::v1::Image;
 use crate::error::ErrorChain;
-use crate::images::CollectError;
+use crate::images::{CollectError, ImageArchives};
 use crate::kuberuntime::PodRuntime;
 use crate::sorted::{SortedMap, SortedSet};
 
@@ -33,12 +33,9 @@ impl PodRuntime {
                 users.add(key, &user);
             }
         }
-        let mut named: SortedMap<String, Vec<String>> = SortedMap::new();
-        for pod in pods {
-            for name in images_of(pod) {
-                let user = [&*pod.metadata.namespace, "/", &*pod.metadata.name].concat();
-                named.entry(name.to_owned()).or_default().push(user);
-            }
+        let mut named = named_by(pods);
+        for (image, file) in self.images.archives().pinned() {
+            named.entry(image).or_default().push(format!("(archive {file})"));
         }
         if let Some(sandbox_image) = self.cri.status(true).await.map_err(failed)?.sandbox_image() {
             named.entry(sandbox_image).or_default().push(SANDBOXES.to_owned());
@@ -49,6 +46,22 @@ impl PodRuntime {
             }
         }
         Ok(self.images.list().await?.into_iter().map(|image| users.of(image)).collect())
+    }
+
+    /// The images that the runtime does not have, each with the pods that need it.
+    pub(crate) async fn missing_images(&self, pods: &[Arc<Pod>]) -> Result<Vec<(String, Vec<String>)>, CollectError> {
+        let mut missing = Vec::new();
+        for (name, by) in named_by(pods) {
+            if self.images.id_of(&name).await?.is_none() {
+                missing.push((name, by));
+            }
+        }
+        Ok(missing)
+    }
+
+    /// The archives, and what has become of them.
+    pub(crate) fn image_archives(&self) -> &ImageArchives {
+        self.images.archives()
     }
 
     /// Removes the image of this name; its id, or one line about why it stays.
@@ -62,6 +75,21 @@ impl PodRuntime {
         self.images.remove_one(&found.image).await.map_err(told)?;
         Ok(found.image.id.clone())
     }
+}
+
+/// The images that pods name, each with these pods.
+fn named_by(pods: &[Arc<Pod>]) -> SortedMap<String, Vec<String>> {
+    let mut named: SortedMap<String, Vec<String>> = SortedMap::new();
+    for pod in pods {
+        let user = [&*pod.metadata.namespace, "/", &*pod.metadata.name].concat();
+        for name in images_of(pod) {
+            let users = named.entry(name.to_owned()).or_default();
+            if !users.contains(&user) {
+                users.push(user.clone());
+            }
+        }
+    }
+    named
 }
 
 impl KnownImage {

@@ -38,6 +38,8 @@ pub(crate) enum SyncEvent {
     PressureLooked(PressureLook),
     /// Something was heard of an object that pods need.
     Object(ObjectNews),
+    /// Archives have brought images, which pods may wait for.
+    ImagesCame,
     /// The API server was told of a pod.
     Reported(ReportDone),
     /// The mirror of one of the node's own pods was made or removed.

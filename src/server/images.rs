@@ -1,10 +1,13 @@
 //! The images of the node at the local door: which there are, and the removal of one.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::connections::Reply;
 use super::http::{Response, Status};
 use super::local::LocalApi;
+use crate::rt;
 use crate::wire::http1::Request;
 
 /// One image of `/images`.
@@ -26,6 +29,51 @@ pub(crate) struct ImageEntry {
 pub(crate) struct Images {
     pub(crate) images: Vec<ImageEntry>,
 }
+
+/// An archive of images.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ArchiveStatus {
+    pub(crate) file: String,
+    pub(crate) size_bytes: u64,
+    /// When it was written, in nanoseconds since 1970.
+    pub(crate) modified_nanos: i64,
+    /// `waiting`, `importing`, `imported`, `refused` or `failed`.
+    pub(crate) state: String,
+    /// What it has given; they stay.
+    pub(crate) images: Vec<String>,
+    /// Why it was not imported.
+    pub(crate) message: String,
+}
+
+/// The archives of images.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ArchivesStatus {
+    pub(crate) directory: String,
+    pub(crate) files: Vec<ArchiveStatus>,
+    /// Why the directory cannot be read.
+    pub(crate) message: String,
+}
+
+/// An image that pods need and that the runtime does not have.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct MissingImage {
+    pub(crate) image: String,
+    pub(crate) pods: Vec<String>,
+}
+
+/// The status with what only the runtime knows: not at all if it takes its time.
+pub(super) fn status(api: &dyn LocalApi) -> Reply {
+    let (mut status, missing) = (api.status(), api.missing_images());
+    Reply::Later(Box::pin(async move {
+        status.missing_images = rt::deadline(RUNTIME_PATIENCE, missing).await.ok().and_then(Result::ok);
+        Response::json(serde_json::to_vec(&status).unwrap_or_default())
+    }))
+}
+
+const RUNTIME_PATIENCE: Duration = Duration::from_secs(1);
 
 /// `None`: the request is about something else.
 pub(super) fn images(request: &Request, api: &dyn LocalApi) -> Option<Reply> {

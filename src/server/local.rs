@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 use super::connections::{Answering, Answers, Connections, FEW, Reply, Standing, answer};
 use super::container_logs::container_logs;
 use super::http::{Response, Status};
-use super::images::{ImageEntry, images};
+use super::images::{self, ArchivesStatus, ImageEntry, MissingImage, images};
 use super::local_socket::{LocalError, LocalSocket, is_trusted};
 use super::log_query::LogQuery;
 use super::page::Page;
@@ -68,6 +68,9 @@ pub(crate) trait LocalApi {
 
     /// Every image of the runtime; an error is one line.
     fn images(&self) -> Found<Vec<ImageEntry>>;
+
+    /// The images that known pods need and the runtime does not have; an error is one line.
+    fn missing_images(&self) -> Found<Vec<MissingImage>>;
 
     /// Removes the image of this name: its id, or one line about why it stays.
     fn remove_image(&self, name: String) -> Found<String>;
@@ -140,6 +143,10 @@ pub(crate) struct NodeStatus {
     pub(crate) pods: u64,
     /// Images on their way, in the order in which they were asked for.
     pub(crate) pulls: Vec<PullStatus>,
+    pub(crate) image_archives: ArchivesStatus,
+    /// None if the runtime did not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) missing_images: Option<Vec<MissingImage>>,
     /// None without a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) api_server: Option<ApiServerStatus>,
@@ -383,6 +390,9 @@ pub(super) fn reply_to_change(asked: Result<PodChange, Response>, api: &dyn Loca
 fn respond(path: &str, query: &str, api: &dyn LocalApi) -> Reply {
     if let Some(page) = Page::of(path, query) {
         return page_of(page, api);
+    }
+    if path == "/status" {
+        return images::status(api);
     }
     container_logs(path, query, api).unwrap_or_else(|| Reply::Whole(respond_whole(path, api)))
 }

@@ -21,7 +21,7 @@ mod watchdog;
 
 pub(crate) use health::SyncHealth;
 pub(crate) use http::parse_response;
-pub(crate) use images::{ImageEntry, Images};
+pub(crate) use images::{ArchiveStatus, ArchivesStatus, ImageEntry, Images, MissingImage};
 pub(crate) use local::{
     Absent, ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, Found, LocalApi, LocalServer,
     LogSource, NodeStatus, OfflineStatus, PodAsked, PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus,

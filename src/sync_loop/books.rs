@@ -15,7 +15,7 @@ use crate::api::{self, Event, Pod, PodStatus, PodUid, Time};
 use crate::apiserver::Client;
 use crate::certificates::{CertificateBook, CertificateEntry, Standing, Which};
 use crate::config::Config;
-use crate::images::{PullUnderWay, PullsUnderWay};
+use crate::images::{ArchiveView, PullUnderWay, PullsUnderWay};
 use crate::kuberuntime::KnownImage;
 use crate::offline::OfflineStore;
 use crate::pod_sources::local_pods::LocalPods;
@@ -25,9 +25,9 @@ use crate::pods::{
     PressureCondition, RestartAsked, RuntimeState, SourcePod, SyncEvent,
 };
 use crate::server::{
-    Absent, ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, Found, ImageEntry, LocalApi,
-    LogQuery, LogSource, NodeStatus, OfflineStatus, Page, PodAsked, PodEntry, PullStatus, RecentError, RuntimeStatus,
-    SourceStatus, SyncHealth, Watchdog,
+    Absent, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus,
+    Found, ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, OfflineStatus, Page, PodAsked,
+    PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus, SyncHealth, Watchdog,
 };
 use crate::sorted::SortedMap;
 use crate::status::{StatusBook, run_to_read};
@@ -159,6 +159,8 @@ impl LocalApi for LocalBooks {
             sources: books.sources.views().map(source_status).collect(),
             pods: u64::try_from(books.sources.pods().count()).unwrap_or(u64::MAX),
             pulls: self.pulls.list().iter().map(pull_status).collect(),
+            image_archives: self.archives_status(),
+            missing_images: None,
             api_server: self.cluster.as_ref().map(api_server_status),
             offline: books.store.as_ref().map(offline_status),
             certificates: self.certificates.entries().map(certificate_status).collect(),
@@ -193,6 +195,18 @@ impl LocalApi for LocalBooks {
         Box::pin(async move {
             let known = runtime.known_images(&pods).await.map_err(|error| error.to_string())?;
             Ok(known.into_iter().map(image_entry).collect())
+        })
+    }
+
+    fn missing_images(&self) -> Found<Vec<MissingImage>> {
+        let (runtime, books) = (Rc::clone(&self.figures.runtime), self.books.borrow());
+        // What has ended needs none any more.
+        let is_over = |uid: &PodUid| books.statuses.status(uid).is_some_and(|status| status.phase.is_terminal());
+        let pods = books.sources.pods().filter(|source| !is_over(books.running_uid(&source.pod.metadata.uid)));
+        let pods: Vec<Arc<Pod>> = pods.map(|source| Arc::clone(&source.pod)).collect();
+        Box::pin(async move {
+            let missing = runtime.missing_images(&pods).await.map_err(|error| error.to_string())?;
+            Ok(missing.into_iter().map(|(image, pods)| MissingImage { image, pods }).collect())
         })
     }
 
@@ -273,6 +287,23 @@ impl LocalApi for LocalBooks {
 }
 
 impl LocalBooks {
+    fn archives_status(&self) -> ArchivesStatus {
+        let archives = self.figures.runtime.image_archives();
+        let file = |ArchiveView { file, stamp, state, images, message }| ArchiveStatus {
+            file,
+            size_bytes: stamp.size,
+            modified_nanos: stamp.modified,
+            state: state.to_owned(),
+            images,
+            message,
+        };
+        ArchivesStatus {
+            directory: self.config.image_archives.display().to_string(),
+            files: archives.views().into_iter().map(file).collect(),
+            message: archives.problem(),
+        }
+    }
+
     /// Which containers of the pod are to begin anew. It goes by its name on the node or that in its manifest.
     fn restart(&self, change: &PodChange, container: Option<&str>) -> Result<RestartAsked, PodAnswer> {
         let PodChange { namespace, name, .. } = change;

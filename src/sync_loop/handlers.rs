@@ -41,6 +41,7 @@ impl SyncLoop {
             SyncEvent::MemoryStalled => self.node_watch.stalled(),
             SyncEvent::PressureLooked(look) => self.on_pressure_looked(look, now),
             SyncEvent::Object(news) => self.on_object(news),
+            SyncEvent::ImagesCame => self.on_images_came(now),
             SyncEvent::Reported(done) => self.on_reported(&done, now),
             SyncEvent::Mirrored(done) => self.on_mirrored(done, now),
             SyncEvent::RestartAsked(asked) => self.workers.restart(asked),
@@ -490,7 +491,9 @@ fn doing(event: &SyncEvent) -> Doing {
         | SyncEvent::MemoryStalled
         | SyncEvent::PressureLooked(_)
         | SyncEvent::Groupless(..) => Doing::Happened,
-        SyncEvent::Object(_) | SyncEvent::Reported(_) | SyncEvent::Mirrored(_) => Doing::Happened,
+        SyncEvent::Object(_) | SyncEvent::ImagesCame | SyncEvent::Reported(_) | SyncEvent::Mirrored(_) => {
+            Doing::Happened
+        }
         SyncEvent::RestartAsked(_) | SyncEvent::NodeShutsDown(_) => Doing::Happened,
         SyncEvent::Beat => Doing::Waiting,
     }

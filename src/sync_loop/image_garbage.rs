@@ -29,6 +29,12 @@ impl ImageGarbage {
 }
 
 impl SyncLoop {
+    /// Whoever waits for an image looks again, and there may be less room than before.
+    pub(super) fn on_images_came(&mut self, now: Instant) {
+        self.image_garbage.asked.get_or_insert(now);
+        self.workers.objects_changed(|_| true);
+    }
+
     pub(super) fn collect_images(&mut self, now: Instant) {
         let garbage = &mut self.image_garbage;
         if self.runtime.has_pulled_images() {

@@ -18,6 +18,7 @@ mod exec;
 mod figures;
 mod golden;
 mod hooks;
+mod image_archives;
 mod images;
 mod local_pods;
 mod logs;

@@ -62,6 +62,10 @@ impl LocalApi for TwoPods {
         Box::pin(async { Ok(vec![ImageEntry { id: "a".to_owned(), ..ImageEntry::default() }]) })
     }
 
+    fn missing_images(&self) -> Found<Vec<MissingImage>> {
+        Box::pin(async { Ok(vec![MissingImage { image: "a:1".to_owned(), pods: Vec::new() }]) })
+    }
+
     fn remove_image(&self, name: String) -> Found<String> {
         Box::pin(async move { Err(format!("image {name} stays")) })
     }
@@ -119,7 +123,9 @@ fn status_and_pods_are_answered_in_json() {
     });
     let (line, body) = parse_response(&status).unwrap();
     assert_eq!(line, "200 OK");
-    assert_eq!(serde_json::from_slice::<NodeStatus>(body).unwrap(), TwoPods.status());
+    let missing = vec![MissingImage { image: "a:1".to_owned(), pods: Vec::new() }];
+    let expected = NodeStatus { missing_images: Some(missing), ..TwoPods.status() };
+    assert_eq!(serde_json::from_slice::<NodeStatus>(body).unwrap(), expected);
     let (_, body) = parse_response(&pods).unwrap();
     assert_eq!(
         serde_json::from_slice::<serde_json::Value>(body).unwrap(),

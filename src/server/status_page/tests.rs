@@ -15,7 +15,7 @@ use crate::pods::{PodAnswer, PodChange};
 use crate::rt::{TcpListener, block_on, blocking, either};
 use crate::server::connections::Text as _;
 use crate::server::page::Page;
-use crate::server::{Absent, Found, ImageEntry, LogQuery, LogSource, NodeStatus, PodAsked, PodEntry};
+use crate::server::{Absent, Found, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, PodAsked, PodEntry};
 
 /// A node with one pod, which counts how often it is asked for anything.
 #[derive(Clone, Default)]
@@ -62,6 +62,10 @@ impl LocalApi for Asked {
 
     fn images(&self) -> Found<Vec<ImageEntry>> {
         Box::pin(async { Err("no images are shown".to_owned()) })
+    }
+
+    fn missing_images(&self) -> Found<Vec<MissingImage>> {
+        Box::pin(async { Ok(vec![MissingImage { image: "a:1".to_owned(), pods: Vec::new() }]) })
     }
 
     fn remove_image(&self, _name: String) -> Found<String> {

@@ -1,0 +1,123 @@
+//! `coracle images import`: archives go where the agent imports them from.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::ask::ask;
+use super::delete::LOOK_AGAIN;
+use crate::error::ErrorChain;
+use crate::images::{Stamp, stamp};
+use crate::server::{ArchiveStatus, NodeStatus};
+
+/// A line for each image that has come, or one about what is wrong.
+pub(super) fn import_archives(socket: &Path, files: &[String]) -> Result<String, String> {
+    let status = status(socket)?;
+    let directory = PathBuf::from(&status.image_archives.directory);
+    let mut placed = Vec::new();
+    for file in files {
+        placed.push(place(Path::new(file), &directory).map_err(|error| format!("{file}: {error}"))?);
+    }
+    let mut told = String::new();
+    for (name, stamp) in placed {
+        for image in wait(socket, &name, stamp)? {
+            told += &format!("{image}\n");
+        }
+    }
+    Ok(told)
+}
+
+fn status(socket: &Path) -> Result<NodeStatus, String> {
+    ask(socket, "/status").map_err(|error| ErrorChain(&error).to_string())
+}
+
+/// Until the agent is through with the archive: its images.
+fn wait(socket: &Path, name: &str, stamp: Stamp) -> Result<Vec<String>, String> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let status = status(socket)?;
+        let is_it = |archive: &&ArchiveStatus| {
+            archive.file == name && Stamp { size: archive.size_bytes, modified: archive.modified_nanos } == stamp
+        };
+        match status.image_archives.files.into_iter().find(|archive| is_it(&archive)) {
+            Some(archive) if archive.state == "imported" => return Ok(archive.images),
+            Some(archive) if !archive.message.is_empty() => return Err(format!("{name}: {}", archive.message)),
+            None if Instant::now() >= end => {
+                return Err(format!("{name} is in its place, but coracle does not see it: coracle status shows why"));
+            }
+            Some(_) | None => thread::sleep(LOOK_AGAIN),
+        }
+    }
+}
+
+/// It is seen at once, unless something is wrong; the import takes as long as it takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Puts the file into the directory, whole and for good; its name there, and what it is told by. One that is there already
+/// stays as it is.
+fn place(file: &Path, directory: &Path) -> io::Result<(String, Stamp)> {
+    let found = fs::metadata(file)?;
+    let name = file.file_name().and_then(|name| name.to_str()).filter(|name| !name.starts_with('.'));
+    let (true, Some(name)) = (found.is_file(), name) else {
+        return Err(io::Error::other("expected a file whose name is text and begins with no dot"));
+    };
+    let target = directory.join(name);
+    let is_there = fs::metadata(&target).is_ok_and(|there| stamp(&there) == stamp(&found));
+    if !is_there {
+        // What somebody else has left there half done is replaced.
+        let unfinished = directory.join(format!(".{name}.part"));
+        let _ = fs::remove_file(&unfinished);
+        let source = fs::canonicalize(file)?;
+        if fs::hard_link(&source, &unfinished).is_err() {
+            copy(&source, &unfinished)?;
+        }
+        fs::rename(&unfinished, &target)?;
+        File::open(directory)?.sync_all()?;
+    }
+    Ok((name.to_owned(), stamp(&fs::metadata(&target)?)))
+}
+
+/// With the moment of its last change, so that the same file is the same archive the next time.
+fn copy(source: &Path, target: &Path) -> io::Result<()> {
+    let (mut from, mut to) = (File::open(source)?, File::create(target)?);
+    let copied = io::copy(&mut from, &mut to).and_then(|_| {
+        to.set_modified(from.metadata()?.modified()?)?;
+        to.sync_all()
+    });
+    if copied.is_err() {
+        let _ = fs::remove_file(target);
+    }
+    copied
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_put_into_the_directory_once_and_whole() {
+        let top = std::env::temp_dir().join(format!("coracle-place-{}", std::process::id()));
+        let directory = top.join("images");
+        fs::create_dir_all(&directory).unwrap();
+        let (file, hidden) = (top.join("a.tar"), top.join(".a.tar"));
+        fs::write(&file, "1").unwrap();
+        fs::write(&hidden, "1").unwrap();
+        let first = place(&file, &directory).unwrap();
+        let again = place(&file, &directory).unwrap();
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, "22").unwrap();
+        let changed = place(&file, &directory).unwrap();
+        let refused = [place(&hidden, &directory), place(&top, &directory), place(&top.join("no"), &directory)];
+        copy(&file, &directory.join("b.tar")).unwrap();
+        let copied = stamp(&fs::metadata(directory.join("b.tar")).unwrap());
+        let text = fs::read_to_string(directory.join("a.tar"));
+        let left = fs::read_dir(&directory).unwrap().count();
+        fs::remove_dir_all(&top).unwrap();
+        assert_eq!((&*first.0, first.1.size, again), ("a.tar", 1, first.clone()));
+        assert_eq!((changed.1.size, text.unwrap().as_str(), left), (2, "22", 2));
+        assert_eq!(copied, changed.1);
+        assert!(refused.iter().all(Result::is_err));
+    }
+}

@@ -1,0 +1,307 @@
+//! Which archives lie in the directory, what has become of each, and what is next. Pure: the moment is an argument.
+//!
+//! ```text
+//!            unchanged for a while                     whole
+//!   Settling ---------------------> Ready -> Importing ------> Imported: its images stay
+//!      ^                                       |   |
+//!      | it has changed                        |   | the runtime or its tool failed
+//!      |                              no image |   +--------> Failed: tried again, ever less often
+//!      +------------------------- Refused <----+
+//! ```
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use crate::sorted::SortedMap;
+use crate::time::Backoff;
+
+/// What tells a file from its changed self, without what a reboot or a move may change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub(crate) size: u64,
+    /// In nanoseconds since 1970.
+    pub(crate) modified: i64,
+}
+
+/// A file that nobody has closed for sure must stay as it is for so long.
+const SETTLED: Duration = Duration::from_secs(2);
+/// Between two tries, at first and at most.
+const RETRY_FIRST: Duration = Duration::from_secs(30);
+const RETRY_LONGEST: Duration = Duration::from_secs(30 * 60);
+/// What has failed so often is left until the file changes, or the agent starts anew.
+const MOST_TRIES: u32 = 6;
+
+/// The archives by the names of their files.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    files: SortedMap<String, Archive>,
+    /// The directory was listed once.
+    looked: bool,
+    /// Why the directory cannot be read.
+    problem: String,
+}
+
+#[derive(Debug)]
+pub(super) struct Archive {
+    pub(super) stamp: Stamp,
+    pub(super) state: State,
+    /// What it gave last. They stay for as long as the file does.
+    pub(super) images: Vec<String>,
+    retry: Backoff,
+    tries: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Unchanged since then.
+    Settling(Instant),
+    Ready,
+    Importing,
+    Imported,
+    /// There is something wrong with it.
+    Refused(String),
+    /// The import did not work; the next try, if there is one.
+    Failed(String, Option<Instant>),
+}
+
+impl Archive {
+    fn new(stamp: Stamp, state: State, images: Vec<String>) -> Self {
+        Self { stamp, state, images, retry: Backoff::new(RETRY_FIRST, RETRY_LONGEST), tries: 0 }
+    }
+
+    /// When it has waited for long enough.
+    fn due(&self) -> Option<Instant> {
+        match self.state {
+            State::Settling(since) => Some(since + SETTLED),
+            State::Failed(_, again) => again,
+            State::Ready | State::Importing | State::Imported | State::Refused(_) => None,
+        }
+    }
+}
+
+impl Book {
+    /// Takes over what was known when the process before this one ended.
+    pub(super) fn load(&mut self, record: &[u8]) {
+        let record: Value = serde_json::from_slice(record).unwrap_or_default();
+        for (file, known) in record.as_object().into_iter().flatten() {
+            let images = known.get("images").and_then(Value::as_array).into_iter().flatten();
+            let images: Vec<String> = images.filter_map(Value::as_str).map(str::to_owned).collect();
+            let size = known.get("size").and_then(Value::as_u64);
+            let modified = known.get("modified").and_then(Value::as_i64);
+            if let (Some(size), Some(modified)) = (size, modified) {
+                let archive = Archive::new(Stamp { size, modified }, State::Imported, images);
+                self.files.insert(file.clone(), archive);
+            }
+        }
+    }
+
+    /// What the next process is to know: of each archive that gave images.
+    pub(super) fn record(&self) -> Vec<u8> {
+        let given = self.files.iter().filter(|(_, archive)| archive.state == State::Imported);
+        let entry = |(file, archive): (&String, &Archive)| {
+            let Stamp { size, modified } = archive.stamp;
+            (file.clone(), json!({ "size": size, "modified": modified, "images": archive.images }))
+        };
+        let mut text = Value::Object(given.map(entry).collect::<Map<_, _>>()).to_string().into_bytes();
+        text.push(b'\n');
+        text
+    }
+
+    /// Takes a listing in.
+    pub(super) fn look(&mut self, listing: &SortedMap<String, Stamp>, now: Instant) {
+        self.problem.clear();
+        // What is there at first was not put there just now.
+        let first = !std::mem::replace(&mut self.looked, true);
+        self.files.retain(|file, _| listing.contains_key(file));
+        for (file, stamp) in listing {
+            let unsettled = if first { State::Ready } else { State::Settling(now) };
+            match self.files.get_mut(file) {
+                None => drop(self.files.insert(file.clone(), Archive::new(*stamp, unsettled, Vec::new()))),
+                Some(archive) if archive.stamp != *stamp => {
+                    let images = std::mem::take(&mut archive.images);
+                    *archive = Archive::new(*stamp, unsettled, images);
+                }
+                Some(_) => {}
+            }
+        }
+        for archive in self.files.values_mut() {
+            if archive.due().is_some_and(|due| due <= now) {
+                archive.state = State::Ready;
+            }
+        }
+    }
+
+    /// When to look again, if nothing happens.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.files.values().filter_map(Archive::due).min()
+    }
+
+    /// The directory cannot be read: what is known stays.
+    pub(super) fn unlisted(&mut self, problem: String) {
+        self.problem = problem;
+    }
+
+    pub(super) fn problem(&self) -> &str {
+        &self.problem
+    }
+
+    pub(super) fn has_ready(&self) -> bool {
+        self.files.values().any(|archive| archive.state == State::Ready)
+    }
+
+    /// The next one to be imported.
+    pub(super) fn begin(&mut self) -> Option<String> {
+        let (file, archive) = self.files.iter_mut().find(|(_, archive)| archive.state == State::Ready)?;
+        archive.state = State::Importing;
+        Some(file.clone())
+    }
+
+    /// What has come of it. What it has become since the next look tells.
+    pub(super) fn ended(&mut self, file: &str, outcome: Result<Vec<String>, Failure>, now: Instant) {
+        let Some(archive) = self.files.get_mut(file) else { return };
+        archive.state = match outcome {
+            Ok(images) => {
+                archive.images = images;
+                State::Imported
+            }
+            Err(Failure::Refused(why)) => State::Refused(why),
+            Err(Failure::Failed(why)) => {
+                archive.tries += 1;
+                let again = (archive.tries < MOST_TRIES).then(|| now + archive.retry.next_wait());
+                State::Failed(why, again)
+            }
+        };
+    }
+
+    /// The runtime has not all of its images any more.
+    pub(super) fn lost(&mut self, file: &str) {
+        if let Some(archive) = self.files.get_mut(file) {
+            archive.state = State::Ready;
+        }
+    }
+
+    /// What has given images, with them.
+    pub(super) fn imported(&self) -> Vec<(String, Vec<String>)> {
+        let imported = self.files.iter().filter(|(_, archive)| archive.state == State::Imported);
+        imported.map(|(file, archive)| (file.clone(), archive.images.clone())).collect()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Archive)> {
+        self.files.iter()
+    }
+}
+
+/// Why an archive gave no images.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// For what it is: nothing but another file helps.
+    Refused(String),
+    Failed(String),
+}
+
+/// Whether a file of this name may be an archive; what is hidden or has yet to be moved in place is none.
+pub(super) fn is_archive(name: &str) -> bool {
+    let unfinished = [".part", ".partial", ".filepart", ".tmp", ".new", "~"];
+    !name.starts_with('.') && !unfinished.iter().any(|end| name.ends_with(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listing(files: &[(&str, u64)]) -> SortedMap<String, Stamp> {
+        files.iter().map(|(file, size)| ((*file).to_owned(), Stamp { size: *size, modified: 1 })).collect()
+    }
+
+    fn state<'a>(book: &'a Book, file: &str) -> &'a State {
+        &book.files.get(file).expect("it is known").state
+    }
+
+    fn images(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    #[test]
+    fn what_is_there_at_first_is_imported_at_once_and_what_comes_later_when_it_has_settled() {
+        let (mut book, start) = (Book::default(), Instant::now());
+        book.look(&listing(&[("b", 1), ("a", 1)]), start);
+        assert_eq!(book.next_due(), None);
+        assert_eq!([book.begin(), book.begin(), book.begin()], [Some("a".to_owned()), Some("b".to_owned()), None]);
+        let all = |size| listing(&[("a", 1), ("b", 1), ("c", size)]);
+        book.look(&all(1), start);
+        assert_eq!(book.next_due(), Some(start + SETTLED));
+        // Somebody writes on.
+        let later = start + SETTLED;
+        book.look(&all(2), later);
+        assert_eq!((book.next_due(), book.has_ready()), (Some(later + SETTLED), false));
+        book.look(&all(2), later + SETTLED);
+        assert_eq!(book.begin().as_deref(), Some("c"));
+    }
+
+    #[test]
+    fn images_stay_for_as_long_as_their_file_does_also_while_it_changes() {
+        let (mut book, start) = (Book::default(), Instant::now());
+        book.look(&listing(&[("a", 1)]), start);
+        book.begin();
+        book.ended("a", Ok(images(&["x:1"])), start);
+        assert_eq!(book.imported(), [("a".to_owned(), images(&["x:1"]))]);
+        book.look(&listing(&[("a", 2)]), start);
+        let pinned = |book: &Book| book.iter().flat_map(|(_, archive)| archive.images.clone()).collect::<Vec<_>>();
+        assert_eq!(pinned(&book), ["x:1"]);
+        book.unlisted("gone".to_owned());
+        assert_eq!(pinned(&book), ["x:1"]);
+        book.look(&listing(&[]), start);
+        assert_eq!(pinned(&book), images(&[]));
+    }
+
+    #[test]
+    fn what_is_refused_is_left_until_it_changes_and_what_failed_is_tried_again_a_few_times() {
+        let (mut book, start) = (Book::default(), Instant::now());
+        let mut now = start;
+        book.look(&listing(&[("bad", 1), ("late", 1)]), now);
+        book.begin();
+        book.ended("bad", Err(Failure::Refused("no".to_owned())), now);
+        for _ in 0..MOST_TRIES {
+            assert_eq!(book.begin().as_deref(), Some("late"));
+            book.ended("late", Err(Failure::Failed("away".to_owned())), now);
+            assert!(!book.has_ready());
+            now += RETRY_LONGEST;
+            book.look(&listing(&[("bad", 1), ("late", 1)]), now);
+        }
+        assert!(!book.has_ready());
+        assert_eq!(state(&book, "late"), &State::Failed("away".to_owned(), None));
+        assert_eq!(state(&book, "bad"), &State::Refused("no".to_owned()));
+        book.look(&listing(&[("bad", 2), ("late", 1)]), now);
+        book.look(&listing(&[("bad", 2), ("late", 1)]), now + SETTLED);
+        assert_eq!(state(&book, "bad"), &State::Ready);
+    }
+
+    #[test]
+    fn a_start_knows_what_the_one_before_has_imported_and_imports_what_is_another_file_now() {
+        let (mut book, start) = (Book::default(), Instant::now());
+        book.look(&listing(&[("a", 1), ("b", 1)]), start);
+        for name in ["x:1", "y:1"] {
+            let file = book.begin().unwrap();
+            book.ended(&file, Ok(images(&[name])), start);
+        }
+        let mut next = Book::default();
+        next.load(&book.record());
+        assert_eq!(next.record(), book.record());
+        next.look(&listing(&[("a", 1), ("b", 2)]), start);
+        assert_eq!((next.begin().as_deref(), next.begin()), (Some("b"), None));
+        next.lost("a");
+        assert_eq!(next.begin().as_deref(), Some("a"));
+        let mut nothing = Book::default();
+        nothing.load(b"{\"a\": {\"images\": 7}}");
+        nothing.load(b"what");
+        assert_eq!(nothing.iter().count(), 0);
+    }
+
+    #[test]
+    fn files_that_are_on_their_way_are_no_archives() {
+        let on_their_way = [".a.tar", "a.tar.part", "a.tar.filepart", "a.tmp", "a.tar~", ".a.tar.new"];
+        assert!(!on_their_way.into_iter().any(is_archive));
+        assert!(["a.tar", "a.tar.zst", "a.tgz", "a", "-a.tar"].into_iter().all(is_archive));
+    }
+}

@@ -1,0 +1,285 @@
+//! What stands in an archive of images: its files as they go by, and the names of its images. Pure.
+//!
+//! A docker-archive has the names in `manifest.json`, an OCI layout in `index.json`; some have both.
+
+use serde_json::Value;
+
+/// How an archive is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Packing {
+    Plain,
+    /// With this program.
+    By(&'static str),
+}
+
+impl Packing {
+    /// By the first bytes of the file; `None` if it is no archive.
+    pub(super) fn of(head: &[u8]) -> Option<Self> {
+        if head.starts_with(&[0x1f, 0x8b]) {
+            Some(Self::By("gzip"))
+        } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+            Some(Self::By("zstd"))
+        } else {
+            head.get(MAGIC..).is_some_and(|rest| rest.starts_with(b"ustar")).then_some(Self::Plain)
+        }
+    }
+}
+
+/// So many bytes tell how a file is packed.
+pub(super) const HEAD: usize = BLOCK;
+
+const BLOCK: usize = 512;
+const MAGIC: usize = 257;
+/// An index may be this long.
+const MOST_INDEX: u64 = 4 << 20;
+
+/// Reads a tar as it goes by.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    /// The beginning of a block that is not whole yet.
+    header: Vec<u8>,
+    /// What is still to come of the file at hand, and what fills its last block.
+    left: u64,
+    padding: u64,
+    kept: Option<Index>,
+    ended: bool,
+    docker: Option<Vec<u8>>,
+    oci: Option<Vec<u8>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Index {
+    Docker,
+    Oci,
+}
+
+impl Contents {
+    /// Takes the next bytes in; an error is what is wrong with them.
+    pub(super) fn push(&mut self, mut bytes: &[u8]) -> Result<(), String> {
+        while !bytes.is_empty() && !self.ended {
+            if self.left > 0 {
+                let (file, rest) = take(bytes, &mut self.left);
+                if let Some(kept) = self.kept {
+                    self.index(kept).get_or_insert_default().extend_from_slice(file);
+                }
+                bytes = rest;
+            } else if self.padding > 0 {
+                bytes = take(bytes, &mut self.padding).1;
+            } else {
+                let mut wanted = u64::try_from(BLOCK.saturating_sub(self.header.len())).unwrap_or_default();
+                let (header, rest) = take(bytes, &mut wanted);
+                self.header.extend_from_slice(header);
+                bytes = rest;
+                if wanted == 0 {
+                    let header = std::mem::take(&mut self.header);
+                    self.begin(&header)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, header: &[u8]) -> Result<(), String> {
+        if header.iter().all(|byte| *byte == 0) {
+            self.ended = true;
+            return Ok(());
+        }
+        let part = |from: usize, length: usize| header.get(from..from.saturating_add(length)).unwrap_or_default();
+        if !part(MAGIC, 5).starts_with(b"ustar") {
+            return Err("it is damaged: a file in it has no header".to_owned());
+        }
+        let size = number(part(124, 12)).ok_or_else(|| "it is damaged: a file in it has no size".to_owned())?;
+        let is_file = matches!(part(156, 1), b"0" | b"\0");
+        let name = part(0, 100).split(|byte| *byte == 0).next().unwrap_or_default();
+        self.kept = match name.strip_prefix(b"./").unwrap_or(name) {
+            b"manifest.json" if is_file => Some(Index::Docker),
+            b"index.json" if is_file => Some(Index::Oci),
+            _ => None,
+        };
+        if self.kept.is_some() && size > MOST_INDEX {
+            return Err(format!("its index has more than {MOST_INDEX} bytes"));
+        }
+        if let Some(kept) = self.kept {
+            // Of several the last one counts.
+            *self.index(kept) = None;
+        }
+        self.left = size;
+        let block = u64::try_from(BLOCK).unwrap_or(u64::MAX);
+        self.padding = size.wrapping_neg() % block;
+        Ok(())
+    }
+
+    /// The end mark has gone by.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    fn index(&mut self, which: Index) -> &mut Option<Vec<u8>> {
+        match which {
+            Index::Docker => &mut self.docker,
+            Index::Oci => &mut self.oci,
+        }
+    }
+
+    /// There is no more: the names of the images, or what is wrong.
+    pub(super) fn end(self) -> Result<Named, String> {
+        if self.left > 0 || !self.header.is_empty() {
+            return Err("it is cut short".to_owned());
+        }
+        let mut images = Vec::new();
+        for manifest in list(self.docker.as_deref(), "manifest.json")?.iter().flat_map(Value::as_array).flatten() {
+            let tags = manifest.get("RepoTags").and_then(Value::as_array).into_iter().flatten();
+            images.extend(tags.filter_map(Value::as_str).map(str::to_owned));
+        }
+        let index = list(self.oci.as_deref(), "index.json")?.unwrap_or_default();
+        for manifest in index.get("manifests").and_then(Value::as_array).into_iter().flatten() {
+            images.extend(oci_name(manifest).map(str::to_owned));
+        }
+        images.sort();
+        images.dedup();
+        if images.is_empty() || images.len() > MOST_IMAGES {
+            return Err(NAMELESS.to_owned());
+        }
+        Ok(Named { images, is_docker: self.docker.is_some() })
+    }
+}
+
+/// What is known of an archive that is whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) images: Vec<String>,
+    /// It has a `manifest.json`.
+    pub(super) is_docker: bool,
+}
+
+const MOST_IMAGES: usize = 1000;
+const NAMELESS: &str = "it names no image: expected RepoTags in its manifest.json, or in its index.json \
+                        io.containerd.image.name or a whole name as org.opencontainers.image.ref.name";
+
+/// At most `count` of the bytes, and the rest; `count` is what is wanted still.
+fn take<'a>(bytes: &'a [u8], count: &mut u64) -> (&'a [u8], &'a [u8]) {
+    let taken = usize::try_from(*count).unwrap_or(usize::MAX).min(bytes.len());
+    *count -= u64::try_from(taken).unwrap_or_default();
+    bytes.split_at_checked(taken).unwrap_or((bytes, &[]))
+}
+
+/// In octal digits, or as GNU tar writes what these cannot hold.
+fn number(field: &[u8]) -> Option<u64> {
+    if let [0x80, digits @ ..] = field {
+        return digits.iter().try_fold(0, |sum: u64, digit| sum.checked_mul(256)?.checked_add(u64::from(*digit)));
+    }
+    let text = std::str::from_utf8(field).ok()?.trim_matches([' ', '\0']);
+    if text.is_empty() { Some(0) } else { u64::from_str_radix(text, 8).ok() }
+}
+
+fn list(bytes: Option<&[u8]>, name: &str) -> Result<Option<Value>, String> {
+    bytes.map(|bytes| serde_json::from_slice(bytes).map_err(|error| format!("its {name}: {error}"))).transpose()
+}
+
+/// The whole name of an image; a mere tag is none.
+fn oci_name(manifest: &Value) -> Option<&str> {
+    let annotations = manifest.get("annotations")?;
+    let of = |key| annotations.get(key).and_then(Value::as_str);
+    let whole = of("org.opencontainers.image.ref.name").filter(|name| name.contains(['/', ':', '@']));
+    of("io.containerd.image.name").or(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str, content: &[u8]) -> Vec<u8> {
+        let mut block = vec![0; BLOCK];
+        block[..name.len()].copy_from_slice(name.as_bytes());
+        block[124..136].copy_from_slice(format!("{:011o}\0", content.len()).as_bytes());
+        block[156] = b'0';
+        block[MAGIC..MAGIC + 5].copy_from_slice(b"ustar");
+        block.extend_from_slice(content);
+        block.resize(block.len().next_multiple_of(BLOCK), 0);
+        block
+    }
+
+    fn tar(entries: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut bytes: Vec<u8> = entries.iter().flat_map(|(name, content)| entry(name, content)).collect();
+        bytes.resize(bytes.len() + 2 * BLOCK, 0);
+        bytes
+    }
+
+    /// Whatever parts it comes in.
+    fn read(bytes: &[u8]) -> Result<Named, String> {
+        let of = |size: usize| {
+            let mut contents = Contents::default();
+            bytes.chunks(size).try_for_each(|part| contents.push(part))?;
+            contents.end()
+        };
+        let whole = of(usize::MAX);
+        for size in [1, 7, 511, 512, 513] {
+            assert_eq!(of(size), whole, "in parts of {size} bytes");
+        }
+        whole
+    }
+
+    const DOCKER: &[u8] =
+        br#"[{"Config":"c.json","RepoTags":["b:1","a:1"],"Layers":[]},{"RepoTags":null},{"RepoTags":["a:1"]}]"#;
+    const OCI: &[u8] = br#"{"manifests":[
+        {"annotations":{"io.containerd.image.name":"r.io/x:1","org.opencontainers.image.ref.name":"1"}},
+        {"annotations":{"org.opencontainers.image.ref.name":"r.io/y:2"}},
+        {"annotations":{"org.opencontainers.image.ref.name":"latest"}}, {}]}"#;
+
+    #[test]
+    fn both_kinds_of_archives_tell_their_images_whichever_file_comes_first() {
+        let layer = vec![7; 1300];
+        let docker = tar(&[("layer.tar", &layer), ("manifest.json", DOCKER)]);
+        assert_eq!(read(&docker), Ok(Named { images: vec!["a:1".to_owned(), "b:1".to_owned()], is_docker: true }));
+        let oci = tar(&[("oci-layout", b"{}"), ("./index.json", OCI), ("blobs/sha256/1", &layer), ("empty", b"")]);
+        assert_eq!(
+            read(&oci),
+            Ok(Named { images: vec!["r.io/x:1".to_owned(), "r.io/y:2".to_owned()], is_docker: false })
+        );
+        assert_eq!(read(&tar(&[("index.json", OCI), ("manifest.json", DOCKER)])).unwrap().images.len(), 4);
+    }
+
+    #[test]
+    fn an_archive_that_is_cut_anywhere_gives_no_name_that_it_has_not_shown() {
+        let whole = tar(&[("layer.tar", &[7; 600]), ("manifest.json", DOCKER)]);
+        let end = whole.len() - 2 * BLOCK;
+        for cut in 0..end {
+            assert!(read_at_once(&whole[..cut]).is_err() || cut + BLOCK > end, "cut at {cut}");
+        }
+        assert_eq!(read_at_once(&whole[..BLOCK + 10]), Err("it is cut short".to_owned()));
+    }
+
+    fn read_at_once(bytes: &[u8]) -> Result<Named, String> {
+        let mut contents = Contents::default();
+        contents.push(bytes)?;
+        contents.end()
+    }
+
+    #[test]
+    fn what_is_wrong_is_told() {
+        for (bytes, what) in [
+            (tar(&[("a", b"b")]), "it names no image: "),
+            (tar(&[("manifest.json", b"[")]), "its manifest.json: EOF"),
+            (tar(&[("index.json", b"{\"manifests\": 7}")]), "it names no image: "),
+            (vec![b'x'; 600], "it is damaged: a file in it has no header"),
+        ] {
+            let told = read(&bytes).unwrap_err();
+            assert!(told.starts_with(what), "{told}");
+        }
+        let mut endless = entry("a", b"");
+        endless[124..136].copy_from_slice(b"not a number");
+        assert_eq!(read(&endless), Err("it is damaged: a file in it has no size".to_owned()));
+        endless[124..136].copy_from_slice(&[0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
+        assert_eq!(read(&endless), Err("it is cut short".to_owned()));
+        endless[..14].copy_from_slice(b"manifest.json\0");
+        assert_eq!(read(&endless), Err(format!("its index has more than {MOST_INDEX} bytes")));
+    }
+
+    #[test]
+    fn the_first_bytes_tell_how_it_is_packed() {
+        assert_eq!(Packing::of(&tar(&[("a", b"")])), Some(Packing::Plain));
+        assert_eq!(Packing::of(&[0x1f, 0x8b, 8]), Some(Packing::By("gzip")));
+        assert_eq!(Packing::of(&[0x28, 0xb5, 0x2f, 0xfd, 0]), Some(Packing::By("zstd")));
+        assert_eq!([&b""[..], b"hello", &[0; 600]].map(Packing::of), [None; 3]);
+    }
+}

@@ -1,0 +1,229 @@
+//! One archive into the runtime, by the tool that goes with it: its bytes go to the tool's standard input, so that neither
+//! its name nor a copy of it goes anywhere.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use super::book::Failure;
+use super::contents::{Contents, HEAD, Named, Packing};
+use crate::error::ErrorChain;
+use crate::host::program;
+use crate::rt;
+
+/// What puts images into a runtime.
+#[derive(Clone, Debug)]
+pub(super) enum Tool {
+    /// containerd's own, by the path of its socket.
+    Ctr(PathBuf),
+    /// For what CRI-O and Podman share.
+    Skopeo,
+}
+
+impl Tool {
+    /// The one of the runtime that calls itself so.
+    pub(super) fn of(runtime: &str, endpoint: &Path) -> Option<Self> {
+        match runtime {
+            "containerd" => Some(Self::Ctr(endpoint.to_owned())),
+            "cri-o" | "crio" => Some(Self::Skopeo),
+            _ => None,
+        }
+    }
+}
+
+/// A slow card takes minutes for a large archive.
+const LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// Imports the archive at `path`: the names of its images, as they stand in it.
+pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Failure> {
+    match tool {
+        Tool::Ctr(endpoint) => {
+            let mut command = Command::new("ctr");
+            command.arg("--address").arg(endpoint).args(["--namespace", "k8s.io", "images", "import", "-"]);
+            let (tell, told) = async_channel::bounded(1);
+            let feed = move |mut stdin: ChildStdin| {
+                // There is room for one.
+                let _ = tell.try_send(pour(&path, &mut stdin));
+            };
+            let ended = program::run_fed(command, feed, LIMIT).await;
+            match told.try_recv() {
+                // A tool that is given half of an archive fails, too.
+                Ok(Err(failure)) => Err(failure),
+                Ok(Ok(named)) => check("ctr", ended).and_then(|()| named.ok_or_else(unread)).map(|named| named.images),
+                // It could not be started, or did not end.
+                Err(_) => check("ctr", ended).and(Err(unread())),
+            }
+        }
+        Tool::Skopeo => {
+            let here = path.clone();
+            let named = rt::blocking(move || pour(&here, &mut io::sink())).await?.ok_or_else(unread)?;
+            let kind = if named.is_docker { "docker-archive" } else { "oci-archive" };
+            for image in &named.images {
+                let mut command = Command::new("skopeo");
+                let from = format!("{kind}:/dev/stdin:{image}");
+                command.args(["copy", "--quiet", &from, &format!("containers-storage:{image}")]);
+                let file = open(&path).map_err(|error| Failure::Failed(error.to_string()))?;
+                check("skopeo", program::run_on(command, file, LIMIT).await)?;
+            }
+            Ok(named.images)
+        }
+    }
+}
+
+/// The tool took less than all, and did not say why.
+fn unread() -> Failure {
+    Failure::Failed("the import tool has not read all of it".to_owned())
+}
+
+fn check(tool: &str, ended: Result<program::Ended, program::ProgramError>) -> Result<(), Failure> {
+    let why = match ended {
+        Ok(ended) if ended.status.success() => return Ok(()),
+        Ok(ended) => {
+            let said = String::from_utf8_lossy(&ended.stderr);
+            let line = said.lines().rev().find(|line| !line.trim().is_empty());
+            line.map_or_else(|| ended.status.to_string(), |line| line.trim().to_owned())
+        }
+        Err(program::ProgramError::Start(error)) if error.kind() == io::ErrorKind::NotFound => {
+            "it is not installed, and nothing else can import for this runtime".to_owned()
+        }
+        Err(error) => ErrorChain(&error).to_string(),
+    };
+    Err(Failure::Failed(format!("{tool}: {why}")))
+}
+
+fn open(path: &Path) -> io::Result<std::fs::File> {
+    // Without waiting: it may be a pipe that nobody writes to.
+    let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
+}
+
+/// Unpacks an archive into `sink`; what is in it. `None`: the sink did not take all of it. Blocks.
+fn pour(path: &Path, sink: &mut dyn Write) -> Result<Option<Named>, Failure> {
+    let unreadable = |error: io::Error| Failure::Failed(format!("cannot be read: {error}"));
+    let mut file = open(path).map_err(unreadable)?;
+    let mut head = Vec::new();
+    (&file).take(u64::try_from(HEAD).unwrap_or_default()).read_to_end(&mut head).map_err(unreadable)?;
+    file.rewind().map_err(unreadable)?;
+    let Some(packing) = Packing::of(&head) else {
+        return Err(Failure::Refused("it is no tar, nor one that gzip or zstd has packed".to_owned()));
+    };
+    let program = match packing {
+        Packing::Plain => return pour_tar(&mut file, sink),
+        Packing::By(program) => program,
+    };
+    let mut unpack = Command::new(program);
+    unpack.arg("-dc").stdin(file).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = unpack
+        .spawn()
+        .map_err(|error| Failure::Failed(format!("it is packed by {program}, and {program} cannot be run: {error}")))?;
+    // Taken: its end is the end of the program, whatever is left unread.
+    let poured = child.stdout.take().map_or(Ok(None), |mut output| pour_tar(&mut output, sink));
+    match child.wait() {
+        Ok(status) if !status.success() && !matches!(poured, Ok(None)) => {
+            Err(Failure::Refused(format!("it is cut short or damaged ({program}: {status})")))
+        }
+        _ => poured,
+    }
+}
+
+fn pour_tar(source: &mut dyn Read, sink: &mut dyn Write) -> Result<Option<Named>, Failure> {
+    let mut contents = Contents::default();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let part = match source.read(&mut buffer) {
+            Ok(0) => return contents.end().map(Some).map_err(Failure::Refused),
+            Ok(length) => buffer.get(..length).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Failure::Failed(format!("cannot be read: {error}"))),
+        };
+        contents.push(part).map_err(Failure::Refused)?;
+        // Behind the end mark nobody needs to read any further.
+        if sink.write_all(part).is_err() && !contents.has_ended() {
+            // The tool has ended, and says why.
+            return Ok(None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("coracle-import-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    fn run(line: &str, folder: &Path) {
+        let done = Command::new("sh").args(["-ec", line]).current_dir(folder).status().unwrap();
+        assert!(done.success(), "{line}");
+    }
+
+    #[test]
+    fn an_archive_is_unpacked_on_its_way_whatever_has_packed_it_and_one_that_is_cut_is_refused() {
+        let folder = folder("pour");
+        fs::write(folder.join("manifest.json"), r#"[{"RepoTags":["a:1"]}]"#).unwrap();
+        fs::write(folder.join("layer"), vec![7; 300_000]).unwrap();
+        run("tar -cf a.tar layer manifest.json; gzip -k a.tar; zstd -q a.tar", &folder);
+        let plain = fs::read(folder.join("a.tar")).unwrap();
+        let poured = ["a.tar", "a.tar.gz", "a.tar.zst"].map(|name| {
+            let mut sink = Vec::new();
+            (pour(&folder.join(name), &mut sink), sink == plain)
+        });
+        let cut = ["a.tar", "a.tar.gz", "a.tar.zst"].map(|name| {
+            let bytes = fs::read(folder.join(name)).unwrap();
+            fs::write(folder.join("cut"), &bytes[..bytes.len() * 2 / 3]).unwrap();
+            pour(&folder.join("cut"), &mut io::sink())
+        });
+        fs::write(folder.join("text"), "hello").unwrap();
+        let others = [pour(&folder.join("text"), &mut io::sink()), pour(&folder, &mut io::sink())];
+        fs::remove_dir_all(&folder).unwrap();
+        for (poured, is_same) in poured {
+            assert_eq!(poured, Ok(Some(Named { images: vec!["a:1".to_owned()], is_docker: true })));
+            assert!(is_same);
+        }
+        assert_eq!(cut[0], Err(Failure::Refused("it is cut short".to_owned())));
+        for cut in &cut[1..] {
+            assert!(
+                matches!(cut, Err(Failure::Refused(why)) if why.starts_with("it is cut short or damaged (")),
+                "{cut:?}"
+            );
+        }
+        let told = "it is no tar, nor one that gzip or zstd has packed";
+        assert_eq!(others[0], Err(Failure::Refused(told.to_owned())));
+        assert!(matches!(&others[1], Err(Failure::Failed(_))), "{others:?}");
+    }
+
+    #[test]
+    fn a_sink_that_takes_no_more_is_not_the_archives_fault() {
+        struct Closed;
+        impl Write for Closed {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let folder = folder("closed");
+        fs::write(folder.join("x"), vec![7; 300_000]).unwrap();
+        run("tar -cf a.tar x; gzip -k a.tar", &folder);
+        let poured = ["a.tar", "a.tar.gz"].map(|name| pour(&folder.join(name), &mut Closed));
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(poured, [Ok(None), Ok(None)]);
+    }
+
+    #[test]
+    fn each_runtime_has_its_tool() {
+        let of = |name| Tool::of(name, Path::new("/run/x.sock"));
+        assert!(matches!(of("containerd"), Some(Tool::Ctr(path)) if path == Path::new("/run/x.sock")));
+        assert!(matches!(of("cri-o"), Some(Tool::Skopeo)));
+        assert!(of("other").is_none());
+    }
+}

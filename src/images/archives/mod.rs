@@ -1,0 +1,356 @@
+//! Images without a registry: the archives in a directory are imported into the runtime, and their images stay for as long
+//! as they lie there.
+//!
+//! ```text
+//!   inotify -> list (blocking) -> Book::look -> import -> the record (durable) -> SyncEvent::ImagesCame
+//! ```
+
+mod book;
+mod contents;
+mod import;
+
+use std::cell::RefCell;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use async_channel::{Receiver, Sender};
+
+pub(crate) use self::book::Stamp;
+use self::book::{Book, Failure, State, is_archive};
+use self::import::{Tool, import};
+use super::image_name::with_default_tag;
+use crate::cri::v1::ImageSpec;
+use crate::cri::{ImageService, RuntimeService};
+use crate::error::ErrorChain;
+use crate::host::directories;
+use crate::host::durable::{self, Found};
+use crate::host::file_watch::FileWatch;
+use crate::pods::SyncEvent;
+use crate::rt;
+use crate::sorted::SortedMap;
+use crate::time::Backoff;
+
+/// What is known of the archives, for who shows it and who keeps their images.
+#[derive(Clone, Debug)]
+pub(crate) struct ImageArchives {
+    book: Rc<RefCell<Book>>,
+    /// Closed when nothing is being imported any more.
+    busy: Rc<RefCell<Option<Receiver<()>>>>,
+    wake: Sender<()>,
+}
+
+/// An archive as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ArchiveView {
+    pub(crate) file: String,
+    pub(crate) stamp: Stamp,
+    pub(crate) state: &'static str,
+    pub(crate) images: Vec<String>,
+    /// What is wrong with it, or with its import.
+    pub(crate) message: String,
+}
+
+/// Who imports.
+pub(crate) struct Importer {
+    pub(crate) directory: PathBuf,
+    /// What is kept of what was imported.
+    pub(crate) record: PathBuf,
+    /// Where the runtime's images are asked for.
+    pub(crate) endpoint: PathBuf,
+    pub(crate) images: ImageService,
+    pub(crate) runtime: RuntimeService,
+    pub(crate) archives: ImageArchives,
+    pub(crate) woken: Receiver<()>,
+    pub(crate) inbox: Sender<SyncEvent>,
+}
+
+/// A directory that does not answer for so long is told as a problem.
+const LIST_DEADLINE: Duration = Duration::from_secs(10);
+/// More archives than anybody has.
+const MAX_FILES: usize = 256;
+const MOST_RECORD: u64 = 1 << 20;
+/// A runtime that has been given an image may take a moment to say so.
+const SHOWN: (usize, Duration) = (40, Duration::from_millis(250));
+/// Before a runtime that does not answer is asked again.
+const AWAY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+impl ImageArchives {
+    /// With what the process before this one has left at `record`. Until [`Importer::run`] has had its first look it is
+    /// not known what else there is.
+    pub(crate) async fn open(record: &Path) -> (Self, Receiver<()>) {
+        let (archives, woken) = Self::nothing();
+        let path = record.to_owned();
+        match rt::blocking(move || durable::read(&path, MOST_RECORD)).await {
+            Ok(Found::Whole(record)) => archives.book.borrow_mut().load(&record),
+            Ok(Found::Nothing) => {}
+            // All of it can be imported again.
+            Ok(Found::Damaged) => log!(warn, "record of image archives not used", file = record.display()),
+            Err(error) => log!(warn, "record of image archives not used", file = record.display(), error = error),
+        }
+        (archives, woken)
+    }
+
+    /// No archives, and nobody who imports any.
+    pub(crate) fn nothing() -> (Self, Receiver<()>) {
+        let (wake, woken) = async_channel::bounded(1);
+        (Self { book: Rc::default(), busy: Rc::default(), wake }, woken)
+    }
+
+    /// Each image that an archive has given, and the archive.
+    pub(crate) fn pinned(&self) -> Vec<(String, String)> {
+        let book = self.book.borrow();
+        let pinned = book
+            .iter()
+            .flat_map(|(file, archive)| archive.images.iter().map(move |image| (image.clone(), file.clone())));
+        pinned.collect()
+    }
+
+    pub(crate) fn views(&self) -> Vec<ArchiveView> {
+        let book = self.book.borrow();
+        let view = |(file, archive): (&String, &book::Archive)| {
+            let (state, message) = match &archive.state {
+                State::Settling(_) | State::Ready => ("waiting", String::new()),
+                State::Importing => ("importing", String::new()),
+                State::Imported => ("imported", String::new()),
+                State::Refused(why) => ("refused", why.clone()),
+                State::Failed(why, _) => ("failed", why.clone()),
+            };
+            ArchiveView { file: file.clone(), stamp: archive.stamp, state, images: archive.images.clone(), message }
+        };
+        book.iter().map(view).collect()
+    }
+
+    /// Why the directory cannot be read; empty if it can.
+    pub(crate) fn problem(&self) -> String {
+        self.book.borrow().problem().to_owned()
+    }
+
+    /// An image is missing. Waits until nothing is being imported, if something is: true if it may be there then. Else what
+    /// was imported and is lost is looked for.
+    pub(super) async fn missed(&self) -> bool {
+        let busy = self.busy.borrow().clone();
+        match busy {
+            // It is closed, and nothing is ever sent.
+            Some(busy) => drop(rt::deadline(LONGEST_WAIT, busy.recv()).await),
+            None => {
+                // Once is enough.
+                let _ = self.wake.try_send(());
+                return false;
+            }
+        }
+        true
+    }
+
+    fn begin(&self) -> Sender<()> {
+        let (done, busy) = async_channel::bounded(1);
+        *self.busy.borrow_mut() = Some(busy);
+        done
+    }
+}
+
+/// A pull does not wait longer for imports.
+const LONGEST_WAIT: Duration = Duration::from_secs(10 * 60);
+
+impl Importer {
+    /// Imports what lies in the directory, and what comes to lie there, for ever.
+    pub(crate) async fn run(self) {
+        let directory = self.directory.clone();
+        if let Err(error) = rt::blocking(move || directories::make_own(&directory, 0o700)).await {
+            log!(warn, "no directory for image archives", directory = self.directory.display(), error = error);
+        }
+        // What another process has imported may have been removed since.
+        let mut is_sure = false;
+        let mut away = Backoff::new(AWAY.0, AWAY.1);
+        let mut watch_failed = false;
+        loop {
+            let done = self.archives.begin();
+            // Before the look: nothing that happens after it is missed.
+            let watch = FileWatch::of_directory(&self.directory);
+            if let (Err(error), false) = (&watch, watch_failed) {
+                log!(warn, "image archives are not watched", error = ErrorChain(error));
+                watch_failed = true;
+            }
+            self.look().await;
+            let mut again = None;
+            match self.pass(is_sure).await {
+                Ok(()) => {
+                    is_sure = true;
+                    away.reset();
+                }
+                Err(_) => again = Some(Instant::now() + away.next_wait()),
+            }
+            // What has failed is tried again.
+            let due = self.archives.book.borrow().next_due();
+            let unwatched = watch.is_err().then(|| Instant::now() + AWAY.1);
+            let again = again.into_iter().chain(due).chain(unwatched).min();
+            drop(done);
+            self.archives.busy.borrow_mut().take();
+            let changed = async {
+                match &watch {
+                    Ok(watch) if watch.changed().await.is_ok() => {}
+                    Ok(_) | Err(_) => std::future::pending().await,
+                }
+                true
+            };
+            let woken = async { self.woken.recv().await.is_err() };
+            let due = async {
+                match again {
+                    Some(moment) => rt::sleep_until(moment).await,
+                    None => std::future::pending().await,
+                }
+                true
+            };
+            is_sure &= rt::either(rt::either(changed, woken), due).await;
+        }
+    }
+
+    /// Lists the directory.
+    async fn look(&self) {
+        let directory = self.directory.clone();
+        let listed = rt::deadline(LIST_DEADLINE, rt::blocking(move || list(&directory))).await;
+        let mut book = self.archives.book.borrow_mut();
+        let problem = match listed {
+            Ok(Ok(listing)) => return book.look(&listing, Instant::now()),
+            Ok(Err(error)) => error.to_string(),
+            Err(elapsed) => elapsed.to_string(),
+        };
+        if book.problem() != problem {
+            log!(warn, "image archives cannot be listed", directory = self.directory.display(), error = problem);
+        }
+        book.unlisted(problem);
+    }
+
+    /// Imports what is ready. An error: the runtime does not answer.
+    async fn pass(&self, is_sure: bool) -> Result<(), ()> {
+        let imported = self.archives.book.borrow().imported();
+        let has_work = self.archives.book.borrow().has_ready() || (!is_sure && !imported.is_empty());
+        if has_work {
+            let runtime = self.runtime.version().await.map_err(drop)?.runtime_name;
+            if !is_sure {
+                self.find_lost(imported).await?;
+            }
+            let mut came = false;
+            loop {
+                let next = self.archives.book.borrow_mut().begin();
+                let Some(file) = next else { break };
+                came |= self.import(&runtime, &file).await;
+            }
+            if came {
+                // It fails only when the agent ends.
+                let _ = self.inbox.send(SyncEvent::ImagesCame).await;
+            }
+        }
+        self.keep_record().await;
+        Ok(())
+    }
+
+    /// What the runtime has lost is imported again.
+    async fn find_lost(&self, imported: Vec<(String, Vec<String>)>) -> Result<(), ()> {
+        for (file, images) in imported {
+            for image in images {
+                if !self.has(&image).await.map_err(drop)? {
+                    log!(info, "an image is gone, and its archive is not", image = image, file = file);
+                    self.archives.book.borrow_mut().lost(&file);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn has(&self, image: &str) -> Result<bool, String> {
+        let image = with_default_tag(image).map_err(|error| error.to_string())?;
+        let found = self.images.image_status(&ImageSpec { image, ..ImageSpec::default() }).await;
+        found.map(|found| found.is_some()).map_err(|error| ErrorChain(&error).to_string())
+    }
+
+    /// True if images have come.
+    async fn import(&self, runtime: &str, file: &str) -> bool {
+        let began = Instant::now();
+        let outcome = match Tool::of(runtime, &self.endpoint) {
+            Some(tool) => import(&tool, self.directory.join(file)).await,
+            None => Err(Failure::Failed(format!("no tool is known that imports for the runtime {runtime}"))),
+        };
+        let outcome = match outcome {
+            Ok(images) => self.shown(images).await,
+            failed => failed,
+        };
+        match &outcome {
+            Ok(images) => {
+                let seconds = began.elapsed().as_secs();
+                log!(info, "imported images", file = file, images = images.join(" "), seconds = seconds);
+            }
+            Err(Failure::Refused(why) | Failure::Failed(why)) => {
+                log!(warn, "image archive not imported", file = file, problem = why);
+            }
+        }
+        let came = outcome.is_ok();
+        self.archives.book.borrow_mut().ended(file, outcome, Instant::now());
+        came
+    }
+
+    /// The images when the runtime shows each of them.
+    async fn shown(&self, images: Vec<String>) -> Result<Vec<String>, Failure> {
+        for image in &images {
+            let mut tries = SHOWN.0;
+            while !self.has(image).await.map_err(Failure::Failed)? {
+                tries -= 1;
+                if tries == 0 {
+                    let why = format!(
+                        "it is imported, but the runtime has no image {image}: expected a whole name, as docker.io/library/nginx:1"
+                    );
+                    return Err(Failure::Refused(why));
+                }
+                rt::sleep(SHOWN.1).await;
+            }
+        }
+        Ok(images)
+    }
+
+    /// Written only when it says something else.
+    async fn keep_record(&self) {
+        let (text, path) = (self.archives.book.borrow().record(), self.record.clone());
+        let write = move || match path.exists() || text.len() > EMPTY {
+            true => durable::write_changed(&path, &text).map(drop),
+            // There have never been any.
+            false => Ok(()),
+        };
+        if let Err(error) = rt::blocking(write).await {
+            log!(warn, "record of image archives not written", file = self.record.display(), error = error);
+        }
+    }
+}
+
+/// `{}` and the end of the line.
+const EMPTY: usize = 3;
+
+/// The archives in a directory. Blocks.
+fn list(directory: &Path) -> io::Result<SortedMap<String, Stamp>> {
+    let mut files = SortedMap::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !is_archive(&name) {
+            continue;
+        }
+        if files.len() >= MAX_FILES {
+            return Err(io::Error::other("there are too many files in it"));
+        }
+        // Through links; one that leads nowhere may yet lead somewhere.
+        match fs::metadata(entry.path()) {
+            Ok(found) if found.is_file() => drop(files.insert(name, stamp(&found))),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(files)
+}
+
+/// What a file is told by.
+pub(crate) fn stamp(found: &fs::Metadata) -> Stamp {
+    let modified = found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());
+    Stamp { size: found.size(), modified }
+}
