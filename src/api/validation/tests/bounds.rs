@@ -93,5 +93,6 @@ fn a_hundred_thousand_of_everything_takes_seconds_and_not_minutes() {
     let begin = Instant::now();
     assert_eq!(validate_static_pod(&pod), []);
     let took = begin.elapsed();
-    assert!(took < Duration::from_secs(20), "{took:?}");
+    // A second here, and three quarters of a minute on an emulated board; all with all would take a day.
+    assert!(took < Duration::from_secs(120), "{took:?}");
 }
