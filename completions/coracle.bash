@@ -17,7 +17,7 @@ _coracle() {
             --strict-image-pull-policy | --evict-static-pods | --register-node | --leave-kernel-parameters | --rotate-certificates | \
             --enable-server | --rotate-server-certificates | --anonymous-auth | --enable-debugging-handlers | --offline-plain-secrets)
             [[ $current == -* ]] || words='true false' ;;
-        --config | --lock-file | --manifest-url-ca-file | --manifest-public-key | --pod-manifest-path | --resolv-conf | --watchdog-device | --offline-key-file | --local-socket | \
+        --config | --coracle-config | --lock-file | --manifest-url-ca-file | --manifest-public-key | --pod-manifest-path | --resolv-conf | --watchdog-device | --offline-key-file | --local-socket | \
             --container-runtime-endpoint | --image-service-endpoint | --image-credential-provider-config | --kubeconfig | --bootstrap-kubeconfig | \
             --tls-cert-file | --tls-private-key-file | --client-ca-file)
             mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
@@ -57,6 +57,7 @@ _coracle() {
                 ;;
             events | pods) words='-o --output -n --namespace --local-socket -h --help' ;;
             top) words='-o --output -n --namespace -w --watch --local-socket -h --help' ;;
+            sync) words='--wait --local-socket -h --help' ;;
             status) words='-o --output --local-socket -h --help' ;;
             join)
                 words='--token --discovery-token-ca-cert-hash --discovery-token-unsafe-skip-ca-verification --node-name --no-start
@@ -68,7 +69,7 @@ _coracle() {
                 [[ $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
                 ;;
             version) words='-o --output -h --help' ;;
-            help) words='apply attach completion delete describe events exec images join leave logs pods port-forward restart status top validate version' ;;
+            help) words='apply attach completion delete describe events exec images join leave logs pods port-forward restart status sync top validate version' ;;
             *)
                 words='--pod-manifest-path --file-check-frequency --manifest-url --manifest-url-header --manifest-url-ca-file
                     --manifest-public-key --http-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default
@@ -79,10 +80,10 @@ _coracle() {
                     --node-status-max-images --cloud-provider --cluster-dns --cluster-domain
                     --leave-kernel-parameters --resolv-conf --kubeconfig --bootstrap-kubeconfig --rotate-certificates --cert-dir --enable-server
                     --address --port --tls-cert-file --tls-private-key-file --rotate-server-certificates --client-ca-file
-                    --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --config-dir
+                    --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --coracle-config --config-dir
                     --root-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device --offline-key-file --offline-plain-secrets -v --v
                     -h --help --version'
-                [[ -n $command || $current == -* ]] || words='pods describe logs exec attach port-forward events images status top apply delete restart validate join leave completion version help'
+                [[ -n $command || $current == -* ]] || words='pods describe logs exec attach port-forward events images status top apply delete restart sync validate join leave completion version help'
                 ;;
         esac
     fi

@@ -1,6 +1,6 @@
 # fish completion of coracle(8). tests/manual.rs holds it against the program's own help.
 
-set -l commands apply attach completion delete describe events exec help images join leave logs pods port-forward restart status top validate version
+set -l commands apply attach completion delete describe events exec help images join leave logs pods port-forward restart status sync top validate version
 complete -c coracle -f
 complete -c coracle -n __fish_use_subcommand -a apply -d 'Have this node keep and run pods'
 complete -c coracle -n __fish_use_subcommand -a delete -d 'End one of those'
@@ -19,12 +19,13 @@ complete -c coracle -n __fish_use_subcommand -a help -d 'What --help says'
 complete -c coracle -n __fish_use_subcommand -a pods -d 'The pods of this node'
 complete -c coracle -n __fish_use_subcommand -a restart -d 'Have containers begin anew'
 complete -c coracle -n __fish_use_subcommand -a status -d 'The node, its runtime, its manifests, what went wrong last'
+complete -c coracle -n __fish_use_subcommand -a sync -d 'Exchange everything with the cluster now'
 complete -c coracle -n __fish_use_subcommand -a top -d 'What the node and its pods use'
 complete -c coracle -n __fish_use_subcommand -a validate -d 'Check manifests before they are put in place'
 complete -c coracle -n __fish_use_subcommand -a version -d 'The version'
 
 complete -c coracle -s h -l help -d 'What there is'
-complete -c coracle -n '__fish_seen_subcommand_from help' -a 'apply attach completion delete describe events exec images join leave logs pods port-forward restart status top validate version'
+complete -c coracle -n '__fish_seen_subcommand_from help' -a 'apply attach completion delete describe events exec images join leave logs pods port-forward restart status sync top validate version'
 # The pods of this node, where it tells.
 complete -c coracle -n '__fish_seen_subcommand_from attach delete describe events exec logs port-forward restart' -a "(coracle pods 2>/dev/null | string match -rv '^(NAMESPACE|No) ' | string replace -r '^\\S+ +(\\S+).*' '\$1')"
 complete -c coracle -n '__fish_seen_subcommand_from validate' -F
@@ -37,7 +38,7 @@ complete -c coracle -n '__fish_seen_subcommand_from top version' -s o -l output 
 complete -c coracle -n '__fish_seen_subcommand_from top' -s w -l watch -d 'Again and again'
 complete -c coracle -n '__fish_seen_subcommand_from attach delete describe events exec logs pods port-forward restart top' -s n -l namespace -x -d 'Only what is in this one'
 complete -c coracle -n '__fish_seen_subcommand_from apply' -s f -l filename -r -F -d 'A manifest, or - for the standard input'
-complete -c coracle -n '__fish_seen_subcommand_from delete restart' -l wait -d 'Until it is done'
+complete -c coracle -n '__fish_seen_subcommand_from delete restart sync' -l wait -d 'Until it is done'
 complete -c coracle -n '__fish_seen_subcommand_from attach exec' -s i -l stdin -d 'Pass the input on'
 complete -c coracle -n '__fish_seen_subcommand_from attach exec' -s t -l tty -d 'On a terminal'
 complete -c coracle -n '__fish_seen_subcommand_from attach exec' -s c -l container -x -d 'The container'
@@ -122,6 +123,7 @@ complete -c coracle -n $agent -l cgroups-per-qos -a 'true false' -d 'Control gro
 complete -c coracle -n $agent -l cpu-cfs-quota -a 'true false' -d 'Keep containers to their CPU limits'
 complete -c coracle -n $agent -l fail-swap-on -a 'true false' -d 'Do not start where swap is on'
 complete -c coracle -n $agent -l config -r -F -d 'A KubeletConfiguration'
+complete -c coracle -n $agent -l coracle-config -r -F -d 'What a KubeletConfiguration has no fields for'
 complete -c coracle -n $agent -l config-dir -r -F -d 'Files laid over it'
 complete -c coracle -n $agent -l root-dir -r -F -d 'State'
 complete -c coracle -n $agent -l healthz-port -x -d 'Where /healthz is answered'

@@ -25,6 +25,9 @@ _coracle() {
                 _arguments '2::pod:_coracle_pods' '(-c --container)'{-c,--container}'[the container]:container:' '--wait[until they run again]' \
                     '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help}
                 return ;;
+            sync)
+                _arguments '2:: :' '--wait[until it is done]' $socket '(-h --help)'{-h,--help}
+                return ;;
             attach|exec)
                 _arguments '2::pod:_coracle_pods' '(-i --stdin)'{-i,--stdin}'[pass the input on]' '(-t --tty)'{-t,--tty}'[on a terminal]' \
                     '(-c --container)'{-c,--container}'[the container]:container:' \
@@ -84,7 +87,7 @@ _coracle() {
                 _arguments '2:: :' '(-o --output)'{-o,--output}'[how it is shown]:output:(json)' '(-h --help)'{-h,--help}
                 return ;;
             help)
-                _values command apply attach completion delete describe events exec images join leave logs pods port-forward restart status top validate version
+                _values command apply attach completion delete describe events exec images join leave logs pods port-forward restart status sync top validate version
                 return ;;
         esac
     fi
@@ -106,6 +109,7 @@ _coracle() {
         'pods:the pods of this node'
         'restart:have containers begin anew'
         'status:the node, its runtime, its manifests, and what went wrong last'
+        'sync:exchange everything with the cluster now'
         'top:what the node and its pods use'
         'validate:check manifests before they are put in place'
         'version:the version'
@@ -168,6 +172,7 @@ _coracle() {
         '--cpu-cfs-quota=-[keep containers to their CPU limits]::bool:(true false)'
         '--fail-swap-on=-[do not start where swap is on]::bool:(true false)'
         '--config[a KubeletConfiguration]:file:_files'
+        '--coracle-config[what a KubeletConfiguration has no fields for]:file:_files'
         '--config-dir[files laid over it]:directory:_files -/'
         '--root-dir[state]:directory:_files -/'
         $socket

@@ -9,12 +9,12 @@ use std::time::Instant;
 use async_channel::Sender;
 
 use crate::api::{CPU, EventKind, MEMORY, Reason};
-use crate::apiserver::{Client, Source};
+use crate::apiserver::{Client, Gate, Source};
 use crate::certificates::{
     self, CertificateBook, ClientCertificate, Names, Places, ServingCertificate, ServingSource, ShownCertificate, Store,
 };
 use crate::cgroups::HIERARCHY;
-use crate::cluster::EventSender;
+use crate::cluster::{EventSender, Exchanges};
 use crate::config::{Authorization, Config, KernelParameters, ServingIdentity};
 use crate::container_manager::{ContainerManager, Settings, kernel_parameters};
 use crate::cri::{ImageService, RuntimeService};
@@ -95,7 +95,9 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let dialer = runtime.dialer();
     let streaming = Streaming { cri: runtime.cri(), dialer: dialer.clone() };
     let url_dialer = dialer.clone();
-    let cluster = config.kubeconfig.clone().map(|path| Client::new(Source::Kubeconfig(path), dialer.clone()));
+    let gate = Gate::new(Exchanges::first(&config.sync.mode), config.sync.bytes_per_day);
+    let cluster = config.kubeconfig.clone().map(|path| Client::behind(gate, Source::Kubeconfig(path), dialer.clone()));
+    let exchanges = cluster.clone().map(|client| Exchanges::new(client, config.sync.mode.clone()));
     let store = match &cluster {
         Some(_) => Some(OfflineStore::open(config.root_dir.join(OFFLINE), key_places(&config)).await),
         None => None,
@@ -160,6 +162,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         watchdog: watchdog_shown,
         pulls,
         cluster: cluster.clone(),
+        exchanges: exchanges.clone(),
         certificates: Rc::clone(&certificates),
         figures: Rc::new(figures),
         local_pods,
@@ -186,6 +189,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         tasks.push(rt::spawn(page.serve()));
     }
     tasks.extend(config.healthz.map(|address| rt::spawn(health::serve(address, health))));
+    tasks.extend(exchanges.map(|exchanges| rt::spawn(exchanges.run())));
     tasks.extend(node_keeper.into_iter().flat_map(NodeKeeper::start));
     let api_source = |(client, store)| ApiSource {
         client,

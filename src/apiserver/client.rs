@@ -12,11 +12,13 @@ use super::ApiError;
 use super::access::Access;
 use super::connect::{Socket, connect};
 use super::exchange::{Exchange, Link, Ongoing, ended};
+use super::gate::{Gate, Pass};
 use super::gzip;
 use super::history;
 use super::request::{Caller, Request};
 use super::retry;
 use super::traffic::Traffic;
+use super::turns;
 use crate::api::{Decode, UriScheme, decode};
 use crate::error::ErrorChain;
 use crate::metrics::{self, Count, Timed};
@@ -42,6 +44,7 @@ struct Inner {
 struct Way {
     source: Source,
     dialer: Dialer,
+    gate: Rc<Gate>,
     traffic: Rc<Traffic>,
     /// Host and port of the last try.
     server: RefCell<String>,
@@ -69,6 +72,7 @@ pub(crate) struct Answer {
 pub(crate) struct Stream {
     ongoing: Ongoing,
     _client: Client,
+    _pass: Option<Pass>,
 }
 
 /// No answer is larger: that is some thousand pods.
@@ -85,10 +89,25 @@ const RENEW: Duration = Duration::from_secs(10);
 impl Client {
     /// Nothing is connected before the first request.
     pub(crate) fn new(source: Source, dialer: Dialer) -> Self {
+        Self::behind(Gate::none(), source, dialer)
+    }
+
+    /// Nothing is connected that the gate does not admit.
+    pub(crate) fn behind(gate: Rc<Gate>, source: Source, dialer: Dialer) -> Self {
+        Self::with(gate, Rc::default(), source, dialer)
+    }
+
+    /// One that asks with something else, behind the same gate; what it costs is counted together.
+    pub(crate) fn beside(&self, source: Source, dialer: Dialer) -> Self {
+        Self::with(Rc::clone(self.gate()), Rc::clone(&self.inner.way.traffic), source, dialer)
+    }
+
+    fn with(gate: Rc<Gate>, traffic: Rc<Traffic>, source: Source, dialer: Dialer) -> Self {
         let way = Way {
             source,
             dialer,
-            traffic: Rc::default(),
+            gate,
+            traffic,
             server: RefCell::default(),
             authorities: RefCell::default(),
             histories: Signal::default(),
@@ -99,7 +118,16 @@ impl Client {
     }
 
     /// One request, one answer, within the request's limit whatever happens. Dropping the future cancels it.
+    ///
+    /// While the gate does not admit it, it waits: that is no part of the limit.
     pub(crate) async fn send(&self, request: &Request) -> Result<Answer, ApiError> {
+        let pass = self.pass(request).await?;
+        let answer = self.send_in_time(request).await;
+        pass.ended(is_answered(&answer));
+        answer
+    }
+
+    async fn send_in_time(&self, request: &Request) -> Result<Answer, ApiError> {
         let begun = Instant::now();
         let left = || request.limit.saturating_sub(begun.elapsed());
         let mut tries = 1;
@@ -116,15 +144,32 @@ impl Client {
         }
     }
 
+    async fn pass(&self, request: &Request) -> Result<Pass, ApiError> {
+        if !request.waits && !self.gate().admits(request.rank) {
+            return Err(ApiError::Unreachable("the API server is not asked now: see sync in coracle.yaml".into()));
+        }
+        self.admitted(request.rank).await;
+        Ok(self.gate().passes(request.rank))
+    }
+
     /// Begins a request whose answer has no end. It returns when the server has taken it.
     pub(crate) async fn open(&self, request: &Request) -> Result<Stream, ApiError> {
+        let pass = self.pass(request).await?;
+        let opened = self.open_in_time(request).await;
+        pass.ended(is_answered(&opened));
+        // In an exchange everything is waited for; else it would be for ever.
+        let pass = (!self.gate().is_open()).then_some(pass);
+        opened.map(|ongoing| Stream { ongoing, _client: self.clone(), _pass: pass })
+    }
+
+    async fn open_in_time(&self, request: &Request) -> Result<Ongoing, ApiError> {
         let (mut ongoing, begun) = self.begin(request, request.limit).await?;
         let left = request.limit.saturating_sub(begun.elapsed());
         let head = rt::deadline(left, ongoing.head()).await;
         let Ok(head) = head else { return Err(self.give_up(ongoing, begun)) };
         let head = head?;
         if head.is_success() {
-            return Ok(Stream { ongoing, _client: self.clone() });
+            return Ok(ongoing);
         }
         let left = request.limit.saturating_sub(begun.elapsed());
         match rt::deadline(left, whole(&mut ongoing)).await {
@@ -158,6 +203,9 @@ impl Client {
     }
 
     async fn begin(&self, request: &Request, left: Duration) -> Result<(Ongoing, Instant), ApiError> {
+        if !self.gate().admits(request.rank) {
+            return Err(ApiError::NeverSent);
+        }
         let Ok(link) = rt::deadline(left, self.inner.link()).await else {
             return Err(self.inner.connector.failure().unwrap_or(ApiError::NeverSent));
         };
@@ -194,6 +242,11 @@ impl Client {
         if let Some(link) = self.inner.connector.connected_link() {
             link.end(ApiError::Lost("what it takes to connect has changed".into()));
         }
+        self.inner.connector.renewed();
+    }
+
+    /// What failed before says nothing of what is tried now.
+    pub(crate) fn begin_anew(&self) {
         self.inner.connector.renewed();
     }
 
@@ -235,6 +288,16 @@ impl Client {
     pub(crate) fn traffic(&self) -> &Traffic {
         &self.inner.way.traffic
     }
+
+    /// What may be asked now.
+    pub(crate) fn gate(&self) -> &Rc<Gate> {
+        &self.inner.way.gate
+    }
+}
+
+/// That something is not there, or another, is an answer.
+fn is_answered<T>(answer: &Result<T, ApiError>) -> bool {
+    answer.as_ref().map_or_else(|error| matches!(error.code(), Some(404 | 409)), |_| true)
 }
 
 async fn whole(ongoing: &mut Ongoing) -> Result<Vec<u8>, ApiError> {
@@ -317,8 +380,25 @@ fn unreachable(access: &Access, why: &dyn fmt::Display) -> ApiError {
     ApiError::Unreachable(format!("connect to the API server {}: {why}", access.url.authority()).into())
 }
 
-/// The life of one connection, from the try to the loss.
+/// The life of one connection, from the try to the loss, or until none may be held.
 async fn run(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exchange>>, way: Rc<Way>) {
+    let gate = Rc::clone(&way.gate);
+    let shut = async {
+        turns::shut(&gate).await;
+        true
+    };
+    let lived = async {
+        live_open(connector.clone(), Rc::clone(&attempt), way).await;
+        false
+    };
+    if rt::either(lived, shut).await {
+        if let Some(connector) = connector.upgrade() {
+            connector.give_up(&attempt, ApiError::Lost("no connection is held now".into()));
+        }
+    }
+}
+
+async fn live_open(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exchange>>, way: Rc<Way>) {
     if let Some(moment) = attempt.not_before {
         rt::sleep_until(moment).await;
     }

@@ -75,6 +75,10 @@ const FIRST: Duration = Duration::from_millis(800);
 const MOST: Duration = Duration::from_secs(30);
 /// The server ends a watch after so many seconds and a part more; client-go: 300.
 const WATCH: u64 = 1800;
+/// What has happened before a watch comes at once. With a bookmark the server says that this was all, and from which
+/// version on to ask the next time: two seconds before the end (`bookmarkFrequency` in k8s.io/apiserver's cacher).
+const ONCE_WITH_BOOKMARK: u64 = 3;
+const ONCE: u64 = 1;
 /// And answers that it has begun within these.
 const BEGIN: Duration = Duration::from_secs(30);
 
@@ -83,10 +87,15 @@ impl Reflection {
         Self { collection, next: Next::Begin, streams: true, initial: None, backoff: Backoff::new(FIRST, MOST) }
     }
 
-    pub(super) fn ask(&self, random: u32) -> Ask {
-        let seconds = WATCH + u64::from(random) % WATCH;
+    /// `once`: what there is now, and what has changed since; not what will.
+    pub(super) fn ask(&self, once: bool, random: u32) -> Ask {
+        let seconds = match (once, self.collection.bookmarks) {
+            (false, _) => WATCH + u64::from(random) % WATCH,
+            (true, true) => ONCE_WITH_BOOKMARK,
+            (true, false) => ONCE,
+        };
         match &self.next {
-            Next::Begin if self.streams => Ask::Watch(
+            Next::Begin if self.streams && !once => Ask::Watch(
                 self.watch(seconds)
                     .with_query("sendInitialEvents", "true")
                     .with_query("resourceVersionMatch", "NotOlderThan")

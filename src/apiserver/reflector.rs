@@ -4,6 +4,7 @@ use async_channel::Sender;
 
 use super::ApiError;
 use super::client::Client;
+use super::gate::Rank;
 use super::reflection::{Ask, Change, Collection, Reflection};
 use super::request::Request;
 use super::watch_event::Lines;
@@ -16,22 +17,29 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
     let mut reflection = Reflection::new(collection);
     let mut away = false;
     let mut history = client.histories().changes();
+    // The last exchange in which everything was heard.
+    let mut done_in = 0;
     while !listener.is_closed() {
         if std::mem::replace(&mut history, client.histories().changes()) != history {
             reflection.begin_anew();
         }
-        let done = match reflection.ask(rt::random()) {
+        let turn = client.turn(done_in).await;
+        let done = match reflection.ask(turn.is_round, rt::random()) {
             Ask::List(request) => list(&client, &request, &mut reflection, &listener).await,
             Ask::Watch(request) => {
-                let begun_anew = async {
-                    client.histories().beyond(history).await;
-                    Ok(())
+                let ended = async {
+                    rt::either(client.histories().beyond(history), client.shut_out(Rank::Intent)).await;
+                    Ok(Heard::More)
                 };
-                rt::either(begun_anew, watch(&client, &request, &mut reflection, &listener)).await
+                let watch = watch(&client, &request, &mut reflection, &listener, turn.is_round);
+                rt::either(ended, watch).await
             }
         };
         let wait = match done {
-            Ok(()) => {
+            Ok(heard) => {
+                if turn.is_round && heard == Heard::All {
+                    done_in = turn.number;
+                }
                 away = false;
                 reflection.ended()
             }
@@ -51,36 +59,51 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
     }
 }
 
+/// Whether there may be more to hear now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    All,
+    More,
+}
+
 async fn list(
     client: &Client,
     request: &Request,
     reflection: &mut Reflection,
     listener: &Sender<Change>,
-) -> Result<(), ApiError> {
+) -> Result<Heard, ApiError> {
     let answer = client.send(request).await?;
-    if let Some(change) = reflection.listed(answer.json()?)? {
-        let _ = listener.send(change).await;
-    }
-    Ok(())
+    let Some(change) = reflection.listed(answer.json()?)? else { return Ok(Heard::More) };
+    let _ = listener.send(change).await;
+    Ok(Heard::All)
 }
 
+/// In an exchange it ends when the server has said that this is all, or has had nothing to say.
 async fn watch(
     client: &Client,
     request: &Request,
     reflection: &mut Reflection,
     listener: &Sender<Change>,
-) -> Result<(), ApiError> {
+    is_round: bool,
+) -> Result<Heard, ApiError> {
     let mut stream = client.open(request).await?;
     reflection.begun();
     let mut lines = Lines::default();
+    let mut heard = Heard::All;
     while let Some(bytes) = stream.next().await? {
         lines.receive(bytes);
         while let Some(event) = lines.next()? {
+            if is_round && event.is_bookmark() {
+                reflection.watched(event);
+                return Ok(Heard::All);
+            }
             let Some(change) = reflection.watched(event) else { continue };
+            // The server's time for it may be up before it has told everything.
+            heard = Heard::More;
             if listener.send(change).await.is_err() {
-                return Ok(());
+                return Ok(heard);
             }
         }
     }
-    Ok(())
+    Ok(heard)
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::gate::Rank;
 use crate::wire::hpack::Field;
 use crate::wire::http1::push_escaped;
 
@@ -18,6 +19,9 @@ pub(crate) struct Request {
     accepts_gzip: bool,
     /// From here to the last byte of the answer, the tries of a server that asks for patience among it.
     pub(super) limit: Duration,
+    pub(super) rank: Rank,
+    /// Until it is admitted; else it fails at once.
+    pub(super) waits: bool,
 }
 
 /// How a patch is to be read.
@@ -55,7 +59,16 @@ impl Request {
     }
 
     fn new(method: &'static str, path: String, content: Option<(&'static str, Vec<u8>)>) -> Self {
-        Self { method, path, content, accept: "application/json", accepts_gzip: false, limit: LIMIT }
+        Self {
+            method,
+            path,
+            content,
+            accept: "application/json",
+            accepts_gzip: false,
+            limit: LIMIT,
+            rank: Rank::Intent,
+            waits: true,
+        }
     }
 
     pub(super) fn method(&self) -> &'static str {
@@ -92,6 +105,18 @@ impl Request {
 
     pub(crate) fn within(mut self, limit: Duration) -> Self {
         self.limit = limit;
+        self
+    }
+
+    /// Where it stands among what is exchanged; without this, it is about what the node is to run.
+    pub(crate) fn ranked(mut self, rank: Rank) -> Self {
+        self.rank = rank;
+        self
+    }
+
+    /// Somebody waits for the answer: it is of no use later.
+    pub(crate) fn at_once(mut self) -> Self {
+        self.waits = false;
         self
     }
 

@@ -2,21 +2,28 @@
 
 use std::cell::Cell;
 
+use crate::rpc::Signal;
+
 /// Bytes with what TLS adds, without the headers of TCP and below.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     sent: Cell<u64>,
     received: Cell<u64>,
     connections: Cell<u64>,
+    /// Somebody wants to know when there are so many bytes in all.
+    mark: Cell<Option<u64>>,
+    pub(crate) marked: Signal,
 }
 
 impl Traffic {
     pub(super) fn sent(&self, len: usize) {
         add(&self.sent, len);
+        self.look_at_mark();
     }
 
     pub(super) fn received(&self, len: usize) {
         add(&self.received, len);
+        self.look_at_mark();
     }
 
     pub(super) fn connected(&self) {
@@ -29,6 +36,23 @@ impl Traffic {
 
     pub(crate) fn bytes_received(&self) -> u64 {
         self.received.get()
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.sent.get().saturating_add(self.received.get())
+    }
+
+    /// [`Self::marked`] is notified once there are so many bytes in all.
+    pub(crate) fn mark(&self, bytes: Option<u64>) {
+        self.mark.set(bytes);
+        self.look_at_mark();
+    }
+
+    fn look_at_mark(&self) {
+        if self.mark.get().is_some_and(|mark| self.bytes() >= mark) {
+            self.mark.set(None);
+            self.marked.notify();
+        }
     }
 
     /// Connections that were made.

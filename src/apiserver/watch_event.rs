@@ -75,6 +75,11 @@ impl WatchEvent {
         resource_version(object)
     }
 
+    /// Everything up to its version has been told.
+    pub(super) fn is_bookmark(&self) -> bool {
+        matches!(self, Self::Bookmark(_))
+    }
+
     /// All that there was when the watch began has come.
     pub(super) fn ends_initial_events(&self) -> bool {
         let Self::Bookmark(object) = self else { return false };

@@ -189,7 +189,7 @@ impl Keeper {
         let settings = &self.settings;
         let client_with = |with: &Credentials| match (with, &settings.places.bootstrap_kubeconfig) {
             (Credentials::Bootstrap, Some(path)) => {
-                Client::new(Source::Kubeconfig(path.clone()), settings.dialer.clone())
+                settings.client.beside(Source::Kubeconfig(path.clone()), settings.dialer.clone())
             }
             _ => settings.client.clone(),
         };

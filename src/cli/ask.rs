@@ -14,7 +14,7 @@ use crate::server::parse_response;
 /// What the agent at `socket` answers for `path`.
 pub(super) fn ask<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, AskError> {
     let failed = |kind| AskError { socket: socket.to_owned(), kind };
-    let bytes = exchange(socket, "GET", path, &[]).map_err(|error| AskError::from_io(socket, error))?;
+    let bytes = exchange(socket, "GET", path, &[], PATIENCE).map_err(|error| AskError::from_io(socket, error))?;
     let (status, body) = parse_response(&bytes).ok_or_else(|| failed(Kind::CutShort))?;
     if status != "200 OK" {
         return Err(failed(Kind::Refused(status.to_owned())));
@@ -25,7 +25,7 @@ pub(super) fn ask<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, A
 /// What the agent at `socket` says of the removal of what `path` stands for.
 pub(super) fn remove(socket: &Path, path: &str) -> Result<String, AskError> {
     let failed = |kind| AskError { socket: socket.to_owned(), kind };
-    let bytes = exchange(socket, "DELETE", path, &[]).map_err(|error| AskError::from_io(socket, error))?;
+    let bytes = exchange(socket, "DELETE", path, &[], PATIENCE).map_err(|error| AskError::from_io(socket, error))?;
     let (status, body) = parse_response(&bytes).ok_or_else(|| failed(Kind::CutShort))?;
     let said = String::from_utf8_lossy(body).trim().to_owned();
     if status == "200 OK" { Ok(said) } else { Err(failed(Kind::Said(said))) }
@@ -33,8 +33,19 @@ pub(super) fn remove(socket: &Path, path: &str) -> Result<String, AskError> {
 
 /// Asks the agent at `socket` to do something about one pod: what it answers, or one line about why it does not do it.
 pub(super) fn change(socket: &Path, method: &str, path: &str, body: &[u8]) -> Result<serde_json::Value, Refused> {
+    change_within(PATIENCE, socket, method, path, body)
+}
+
+/// The same, where it takes longer.
+pub(super) fn change_within(
+    patience: Duration,
+    socket: &Path,
+    method: &str,
+    path: &str,
+    body: &[u8],
+) -> Result<serde_json::Value, Refused> {
     let failed = |kind| Refused::NotAsked(ErrorChain(&AskError { socket: socket.to_owned(), kind }).to_string());
-    let bytes = exchange(socket, method, path, body)
+    let bytes = exchange(socket, method, path, body, patience)
         .map_err(|error| Refused::NotAsked(ErrorChain(&AskError::from_io(socket, error)).to_string()))?;
     let (status, body) = parse_response(&bytes).ok_or_else(|| failed(Kind::CutShort))?;
     if !status.starts_with('2') {
@@ -74,10 +85,10 @@ pub(super) fn escaped(text: &str) -> String {
     text.bytes().map(escape).collect()
 }
 
-fn exchange(socket: &Path, method: &str, path: &str, body: &[u8]) -> io::Result<Vec<u8>> {
+fn exchange(socket: &Path, method: &str, path: &str, body: &[u8], patience: Duration) -> io::Result<Vec<u8>> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
     let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
     stream.write_all(format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{length}\r\n").as_bytes())?;
     // One that is refused is answered before all of it has been taken.
@@ -161,7 +172,7 @@ mod tests {
     use crate::rt::{block_on, blocking, either};
     use crate::server::{
         Absent, Found, ImageEntry, LocalApi, LocalServer, LogQuery, LogSource, MissingImage, NodeStatus, Page,
-        PodAsked, PodEntry,
+        PodAsked, PodEntry, SyncStatus,
     };
 
     struct Empty;
@@ -191,6 +202,10 @@ mod tests {
 
         fn remove_image(&self, name: String) -> Found<String> {
             Box::pin(async move { Err(format!("image {name} stays")) })
+        }
+
+        fn sync(&self, _wait: bool) -> Found<SyncStatus> {
+            Box::pin(async { Ok(SyncStatus::default()) })
         }
 
         fn log(&self, _asked: &LogQuery) -> Result<LogSource, String> {

@@ -47,6 +47,7 @@ pub(super) enum Command {
     Restart(Restart),
     PortForward(PortForward),
     Status(Status),
+    Sync(Sync),
     Top(Top),
     Validate(Validate),
     Version(Version),
@@ -98,6 +99,18 @@ pub(super) struct Restart {
     /// the pod's namespace
     #[argh(option, short = 'n')]
     pub(super) namespace: Option<String>,
+    /// where the agent listens (default /run/coracle/coracle.sock)
+    #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
+    pub(super) local_socket: PathBuf,
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "sync")]
+/// Exchange everything with the cluster now.
+pub(super) struct Sync {
+    /// until it is done
+    #[argh(switch)]
+    pub(super) wait: bool,
     /// where the agent listens (default /run/coracle/coracle.sock)
     #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
     pub(super) local_socket: PathBuf,
@@ -474,7 +487,7 @@ fn split(argument: &str) -> impl Iterator<Item = &str> {
     std::iter::once(name).chain(value)
 }
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 20] = [
     "apply",
     "attach",
     "completion",
@@ -491,6 +504,7 @@ const COMMANDS: [&str; 19] = [
     "port-forward",
     "restart",
     "status",
+    "sync",
     "top",
     "validate",
     "version",

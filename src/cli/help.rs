@@ -36,6 +36,7 @@ pub(super) fn of_command(name: &str) -> String {
         "logs" => LOGS,
         "pods" => PODS,
         "restart" => RESTART,
+        "sync" => SYNC,
         "port-forward" => PORT_FORWARD,
         "status" => STATUS,
         "top" => TOP,
@@ -86,6 +87,19 @@ nothing was restarted. A pod goes by its name, or by the name in its manifest.
   -c, --container CONTAINER     [all of the pod's]
   --wait                        until they run again
   -n, --namespace NAMESPACE     the pod's
+  --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+";
+
+const SYNC: &str = "\
+Usage: coracle sync [--wait]
+
+Exchanges everything with the cluster now, whatever sync.mode in coracle.yaml says: the node's lease and status, the pods that
+it is to run and what they need, what has become of them, events. Where that is done anyway, nothing is begun. With --wait it
+says what was exchanged, and the exit code is 1 if that was broken off.
+
+  coracle sync --wait
+
+  --wait                        until it is done
   --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
 ";
 
@@ -312,6 +326,7 @@ Usage:
   coracle apply -f FILE       have this node keep and run pods
   coracle delete POD          end one of those
   coracle restart POD         have its containers begin anew
+  coracle sync                exchange everything with the cluster now
   coracle validate FILE...    check manifests before they are put in place
   coracle join HOST[:PORT]    make this machine a node of a cluster
   coracle leave               take it out again
@@ -396,6 +411,8 @@ Control groups:
 
 This process:
   --config FILE                         a KubeletConfiguration, in YAML or JSON
+  --coracle-config FILE                 what a KubeletConfiguration has no fields for: when the cluster is
+                                        asked and told  [/etc/coracle/coracle.yaml, if it is there]
   --config-dir DIR                      *.conf files laid over it, in the order of their names
   --root-dir DIR                        state  [/var/lib/kubelet]
   --local-socket PATH                   for the commands above  [/run/coracle/coracle.sock]

@@ -27,6 +27,7 @@ mod restart;
 mod service;
 mod status;
 mod streams;
+mod sync;
 mod table;
 mod top;
 mod validate;
@@ -63,6 +64,7 @@ pub fn main() -> ExitCode {
             Command::Restart(command) => restart::run(&command),
             Command::PortForward(command) => streams::port_forward(&command),
             Command::Status(command) => status::run(&command),
+            Command::Sync(command) => sync::run(&command),
             Command::Top(command) => top::run(&command),
             Command::Validate(command) => validate::run(&command),
             Command::Version(command) => match command.output {

@@ -12,7 +12,7 @@ use crate::api::to_yaml;
 use crate::error::ErrorChain;
 use crate::server::{
     ApiServerStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus, NodeStatus, OfflineStatus,
-    RuntimeStatus, Stall, WatchdogStatus,
+    RuntimeStatus, Stall, SyncStatus, WatchdogStatus,
 };
 
 pub(super) fn run(command: &Status) -> ExitCode {
@@ -42,6 +42,7 @@ fn text(status: &NodeStatus) -> String {
         format!("Pods:     {}", status.pods),
     ];
     lines.extend(status.api_server.as_ref().map(|server| format!("Cluster:  {}", api_server(server))));
+    lines.extend(status.sync.as_ref().map(|sync| format!("Sync:     {}", sync_line(sync))));
     lines.extend(status.offline.as_ref().map(|offline| format!("Offline:  {}", offline_store(offline))));
     lines.push("Sources:".to_owned());
     for source in &status.sources {
@@ -117,6 +118,36 @@ fn api_server(status: &ApiServerStatus) -> String {
     format!("{server}, {connected}{why}; {sent} sent, {received} received over {connections} {noun}")
 }
 
+fn sync_line(status: &SyncStatus) -> String {
+    let seconds = |seconds: u64| age(i64::try_from(seconds).unwrap_or(i64::MAX));
+    let mut line = status.mode.clone();
+    match (status.open, status.cache_age_seconds) {
+        (true, None) => {}
+        (_, Some(old)) => line.push_str(&format!("; last heard {} ago", seconds(old))),
+        (false, None) => line.push_str("; nothing exchanged yet"),
+    }
+    if let Some(last) = status.last.as_ref().filter(|last| !last.message.is_empty()) {
+        line.push_str(&format!(", the last try failed ({})", last.message));
+    }
+    if let Some(next) = status.next_seconds {
+        line.push_str(&format!(", next in {}", seconds(next)));
+    }
+    line.push_str(&format!("; {} today", si_bytes(status.bytes_today)));
+    if let Some(most) = status.bytes_per_day {
+        line.push_str(&format!(" of {}", si_bytes(most)));
+    }
+    if !status.left_out.is_empty() {
+        line.push_str(&format!(", left out: {}", status.left_out.join(", ")));
+    }
+    let pending = [(status.pending_statuses, "pods"), (status.pending_events, "events")];
+    let pending = pending.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    let pending: Vec<String> = pending.collect();
+    if !pending.is_empty() {
+        line.push_str(&format!("; to be told: {}", pending.join(", ")));
+    }
+    line
+}
+
 fn offline_store(status: &OfflineStatus) -> String {
     let OfflineStatus { records, bytes, changed, in_use, set_aside, unopened, left_out, .. } = status;
     let written = if changed.is_empty() { "nothing yet".to_owned() } else { format!("as of {changed}") };
@@ -129,7 +160,7 @@ fn offline_store(status: &OfflineStatus) -> String {
 }
 
 /// Three digits or so: `950 B`, `8.2 MB`.
-fn si_bytes(bytes: u64) -> String {
+pub(super) fn si_bytes(bytes: u64) -> String {
     let (mut whole, mut tenths) = (bytes, 0);
     for unit in ["B", "kB", "MB", "GB"] {
         if whole < 1000 {
@@ -192,7 +223,9 @@ fn or_none(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::{ArchiveStatus, DeviceStatus, MissingImage, PullStatus, RecentError, SourceStatus};
+    use crate::server::{
+        ArchiveStatus, DeviceStatus, ExchangeStatus, MissingImage, PullStatus, RecentError, SourceStatus,
+    };
 
     #[test]
     fn the_page_names_node_runtime_sources_and_errors() {
@@ -232,6 +265,7 @@ mod tests {
             image_archives: ArchivesStatus::default(),
             missing_images: None,
             api_server: None,
+            sync: None,
             offline: None,
             certificates: Vec::new(),
             errors: vec![RecentError { time: "2026-11-20T20:24:00Z".to_owned(), message: "pull failed".to_owned() }],
@@ -322,6 +356,23 @@ Missing images:
         let page = text(&NodeStatus { api_server: Some(server), ..NodeStatus::default() });
         let line = "Cluster:  10.0.0.1:6443, not connected (connect to the API server: refused); \
                     950 B sent, 123 TB received over 2 connections\n";
+        assert!(page.contains(line), "{page}");
+    }
+
+    #[test]
+    fn when_the_cluster_is_asked_is_told_with_what_waits_and_what_it_costs() {
+        let mut sync = SyncStatus { mode: "watch".to_owned(), open: true, bytes_today: 7_800, ..SyncStatus::default() };
+        assert_eq!(sync_line(&sync), "watch; 7.8 kB today");
+        (sync.mode, sync.open) = ("poll every 15m0s".to_owned(), false);
+        sync.next_seconds = Some(30);
+        assert_eq!(sync_line(&sync), "poll every 15m0s; nothing exchanged yet, next in 30s; 7.8 kB today");
+        sync.cache_age_seconds = Some(600);
+        sync.last = Some(ExchangeStatus { message: "refused".to_owned(), ..ExchangeStatus::default() });
+        sync.bytes_per_day = Some(1_000_000);
+        (sync.left_out, sync.pending_statuses, sync.pending_events) = (vec!["events".to_owned()], 2, 3);
+        let line = "Sync:     poll every 15m0s; last heard 10m ago, the last try failed (refused), next in 30s; \
+                    7.8 kB today of 1.0 MB, left out: events; to be told: 2 pods, 3 events\n";
+        let page = text(&NodeStatus { sync: Some(sync), ..NodeStatus::default() });
         assert!(page.contains(line), "{page}");
     }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::api::encode;
-use crate::apiserver::{ApiError, Client, Patch, Request};
+use crate::apiserver::{ApiError, Client, Patch, Rank, Request};
 use crate::config::Reporting;
 use crate::error::ErrorChain;
 use crate::pods::{EventRing, Sent, Unsent, UnsentWhat};
@@ -49,6 +49,9 @@ async fn run(
     let mut lost = 0;
     loop {
         let seen = noted.changes();
+        if ring.borrow().unsent(&node).is_some() {
+            client.admitted(Rank::Event).await;
+        }
         let next = ring.borrow().unsent(&node);
         let Some(unsent) = next else {
             noted.beyond(seen).await;
@@ -84,7 +87,7 @@ async fn send(client: &Client, unsent: &Unsent) -> Result<Sent, ApiError> {
         UnsentWhat::New(event) => (Request::post(all, &encode(&**event)), true),
         UnsentWhat::Again(patch) => (Request::patch(format!("{all}/{}", unsent.name), Patch::Merge, patch), false),
     };
-    match client.send(&request.unread()).await {
+    match client.send(&request.unread().ranked(Rank::Event)).await {
         Ok(_) => Ok(Sent::Taken),
         // The answer to an earlier attempt was lost.
         Err(error) if is_new && error.is_already_exists() => Ok(Sent::Taken),

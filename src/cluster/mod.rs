@@ -4,13 +4,16 @@
 //! `mirrors.rs`. Nothing here holds up a pod: a server that is away is tried again, and hears the newest then.
 
 mod event_sender;
+mod exchanges;
 mod follower;
 mod mirrors;
 mod reporter;
 mod reports;
+mod sync_times;
 mod token_dates;
 mod tokens;
 
 pub(crate) use event_sender::EventSender;
+pub(crate) use exchanges::{Exchange, Exchanges};
 pub(crate) use follower::Follower;
 pub(crate) use reporter::Reporter;

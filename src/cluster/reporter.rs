@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::mirrors::{self, MirrorStep};
 use super::reports::{Job, Reports, Target, What};
 use crate::api::{Pod, PodStatus, PodUid, Time};
-use crate::apiserver::{ApiError, Client, Patch, Request};
+use crate::apiserver::{ApiError, Client, Patch, Rank, Request};
 use crate::metrics::{self, Timed};
 use crate::pods::{MirrorDone, ReportDone, ReportOutcome, SourcePod, SyncEvent};
 use crate::rt;
@@ -31,6 +31,8 @@ pub(crate) struct Reporter {
     own_complete: bool,
     mirrors: Vec<Arc<Pod>>,
     tasks: Vec<rt::Task<()>>,
+    #[expect(dead_code, reason = "dropping the task ends it")]
+    wake: rt::Task<()>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +49,9 @@ const RETRY_MIRROR: Duration = Duration::from_secs(20);
 
 impl Reporter {
     pub(crate) fn new(client: Client, node: &str, inbox: Sender<SyncEvent>) -> Self {
+        let wake = rt::spawn(wake(client.clone(), inbox.clone()));
         Self {
+            wake,
             client,
             node: node.to_owned(),
             inbox,
@@ -113,7 +117,15 @@ impl Reporter {
         self.reports.are_under_way()
     }
 
+    /// Of so many pods something is to be told.
+    pub(crate) fn untold(&self) -> usize {
+        self.reports.untold()
+    }
+
     pub(crate) fn due(&self) -> Option<Instant> {
+        if !self.client.gate().admits(Rank::Status) {
+            return None;
+        }
         let mirrored = self.mirrored.values().filter_map(|state| match state {
             Mirrored::UnderWay => None,
             Mirrored::Settles(moment) | Mirrored::Failed(moment) => Some(*moment),
@@ -121,9 +133,13 @@ impl Reporter {
         self.reports.due().into_iter().chain(mirrored).min()
     }
 
-    /// Begins what is due.
+    /// Begins what is due, while it is admitted.
     pub(crate) fn start(&mut self, now: Instant) {
         self.tasks.retain(|task| !task.is_finished());
+        if !self.client.gate().admits(Rank::Status) {
+            self.reports.settle();
+            return;
+        }
         for job in self.reports.next(now) {
             let (client, inbox) = (self.client.clone(), self.inbox.clone());
             self.tasks.push(rt::spawn(async move {
@@ -181,6 +197,17 @@ impl Reporter {
     }
 }
 
+/// The loop has to be told when what waits can be told.
+async fn wake(client: Client, inbox: Sender<SyncEvent>) {
+    loop {
+        client.shut_out(Rank::Status).await;
+        client.admitted(Rank::Status).await;
+        if inbox.send(SyncEvent::StatusesAdmitted).await.is_err() {
+            return;
+        }
+    }
+}
+
 fn target(pod: &Pod) -> Target {
     let metadata = &pod.metadata;
     Target { namespace: metadata.namespace.clone(), name: metadata.name.clone(), uid: metadata.uid.clone() }
@@ -198,7 +225,7 @@ async fn report(client: &Client, job: &Job) -> ReportOutcome {
         What::Patch(patch) => Request::patch(format!("{path}/status"), Patch::StrategicMerge, patch),
         What::Delete => Request::delete(path, &delete_options(uid.as_str())),
     };
-    match client.send(&request.for_metadata()).await {
+    match client.send(&request.for_metadata().ranked(Rank::Status)).await {
         Ok(answer) => {
             let answer = answer.json().unwrap_or_default();
             let version = answer.pointer("/metadata/resourceVersion").and_then(Value::as_str);
@@ -224,13 +251,15 @@ async fn carry_out(client: &Client, step: MirrorStep) -> Result<(), ApiError> {
     match step {
         MirrorStep::Delete { namespace, name, uid } => {
             let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
-            match client.send(&Request::delete(path, &delete_options(&uid)).for_metadata()).await {
+            match client.send(&Request::delete(path, &delete_options(&uid)).for_metadata().ranked(Rank::Status)).await {
                 Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
                 _ => Ok(()),
             }
         }
         MirrorStep::Create { namespace, object, .. } => {
-            let request = Request::post(format!("/api/v1/namespaces/{namespace}/pods"), &object).for_metadata();
+            let request = Request::post(format!("/api/v1/namespaces/{namespace}/pods"), &object)
+                .for_metadata()
+                .ranked(Rank::Status);
             match client.send(&request).await {
                 Err(error) if !error.is_already_exists() => Err(error),
                 _ => Ok(()),

@@ -38,6 +38,8 @@ pub(super) enum What {
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     pods: SortedMap<PodUid, Report>,
+    /// Of the changes so far.
+    changes: u64,
 }
 
 #[derive(Debug)]
@@ -46,8 +48,9 @@ struct Report {
     /// What the server shows, as far as is known, and since which of its versions.
     shown: PodStatus,
     version: u64,
-    /// What it shall show.
+    /// What it shall show, and which change that was.
     wanted: Option<PodStatus>,
+    change: u64,
     /// Nothing of the pod is left on the node.
     gone: bool,
     /// What is shown may differ from what is wanted.
@@ -122,6 +125,8 @@ impl Reports {
             if report.wanted.as_ref() != Some(&status) {
                 report.wanted = Some(status);
                 report.news = true;
+                self.changes += 1;
+                report.change = self.changes;
             }
         }
     }
@@ -139,12 +144,27 @@ impl Reports {
         self.pods.remove(pod);
     }
 
-    /// What is to be asked now, as far as there is room for it.
+    /// Of so many pods something is to be told, or may be.
+    pub(super) fn untold(&self) -> usize {
+        self.pods.values().filter(|report| report.news || report.under_way.is_some()).count()
+    }
+
+    /// Finds out of which pods nothing is to be told, while nothing can be.
+    pub(super) fn settle(&mut self) {
+        for report in self.pods.values_mut().filter(|report| report.news && report.under_way.is_none()) {
+            let wanted = report.wanted.as_ref().and_then(|wanted| status_patch(&report.shown, wanted));
+            report.news = (report.gone || wanted.is_some()) && !report.unknown;
+        }
+    }
+
+    /// What is to be asked now, as far as there is room for it: the newest first.
     pub(super) fn next(&mut self, now: Instant) -> Vec<Job> {
         let under_way = self.pods.values().filter(|report| report.under_way.is_some()).count();
         let room = AT_ONCE.saturating_sub(under_way);
         let due = self.pods.iter_mut().filter(|(_, report)| report.not_before.is_none_or(|moment| moment <= now));
-        due.filter_map(|(pod, report)| report.next(pod)).take(room).collect()
+        let mut due: Vec<_> = due.filter(|(_, report)| report.news).collect();
+        due.sort_by_key(|(_, report)| std::cmp::Reverse(report.change));
+        due.into_iter().filter_map(|(pod, report)| report.next(pod)).take(room).collect()
     }
 
     pub(super) fn are_under_way(&self) -> bool {
@@ -201,8 +221,8 @@ impl Reports {
 impl Report {
     fn new(target: Target, shown: PodStatus, version: u64, wanted: Option<PodStatus>) -> Self {
         let backoff = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
-        let (gone, news, under_way, not_before, unknown) = (false, true, None, None, false);
-        Self { target, shown, version, wanted, gone, news, under_way, not_before, backoff, unknown }
+        let (change, gone, news, under_way, not_before, unknown) = (0, false, true, None, None, false);
+        Self { target, shown, version, wanted, change, gone, news, under_way, not_before, backoff, unknown }
     }
 
     fn next(&mut self, pod: &PodUid) -> Option<Job> {

@@ -23,6 +23,12 @@ impl Dates {
         claimed(token).unwrap_or(Self { issued: now, expires: now.saturating_add(asked) })
     }
 
+    /// So much of its time is left; `None` once it is over.
+    pub(super) fn left(self, now: i64) -> Option<Duration> {
+        let seconds = u64::try_from(self.expires.saturating_sub(now)).ok()?;
+        (seconds > 0).then_some(Duration::from_secs(seconds))
+    }
+
     pub(super) fn is_over(self, now: i64) -> bool {
         self.expires <= now
     }

@@ -35,8 +35,14 @@ pub(super) async fn keep_token(way: Way, key: TokenKey, stored: Option<Value>) {
     let mut backoff = Backoff::new(TOKEN_FIRST, TOKEN_LONGEST);
     loop {
         let asked = request_token(&way.client, &key);
-        let answer = match untold {
-            Some(_) => rt::deadline(way.store.patience(), asked).await.unwrap_or(Err(ApiError::Timeout)),
+        let limit = match (&untold, used) {
+            (Some(_), _) => Some(way.store.patience()),
+            // However long nobody may be asked, the pod hears when its token is over.
+            (None, Some(dates)) if !is_warned => dates.left(clock::timestamp().as_second()),
+            (None, _) => None,
+        };
+        let answer = match limit {
+            Some(limit) => rt::deadline(limit, asked).await.unwrap_or(Err(ApiError::Timeout)),
             None => asked.await,
         };
         let now = clock::timestamp().as_second();

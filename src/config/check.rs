@@ -48,6 +48,12 @@ pub(super) fn check_document_of(
     walk.object(fields, root)
 }
 
+/// Whether `document` is a mapping of these fields, or empty.
+pub(super) fn check_fields(document: &Value, fields: &[Field]) -> Result<(), Problem> {
+    let mut walk = Walk::default();
+    if document.is_null() { Ok(()) } else { walk.object(fields, walk.mapping(document)?) }
+}
+
 /// The paths of the fields of a checked document that are set and not in force yet.
 pub(super) fn not_yet(fields: &Map<String, Value>) -> Vec<String> {
     let mut walk = Walk::default();

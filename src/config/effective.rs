@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::check::{Problem, socket_path};
+use super::coracle_file::SyncSettings;
 use super::credential_providers::CredentialProvider;
 use super::eviction::{self, Eviction};
 use super::fields::Fields;
@@ -49,6 +50,8 @@ pub(crate) struct Config {
     // The cluster.
     /// `None`: there is none, and the node has its own pods only.
     pub(crate) kubeconfig: Option<PathBuf>,
+    /// When it is asked and told.
+    pub(crate) sync: SyncSettings,
 
     // Sources of pods.
     /// A directory or a file; `None` where it was set to nothing.
@@ -193,6 +196,7 @@ impl Default for Config {
             node_name: String::new(),
             node_ips: Vec::new(),
             kubeconfig: None,
+            sync: SyncSettings::default(),
             static_pod_path: Some(PathBuf::from("/etc/kubernetes/manifests")),
             file_check_frequency: Duration::from_secs(20),
             pod_url: None,

@@ -25,6 +25,7 @@ pub(super) enum Own {
     CloudProvider,
     Config,
     ConfigDir,
+    CoracleConfig,
     EvictStaticPods,
     Help,
     HostnameOverride,
@@ -73,6 +74,7 @@ impl Own {
             | Self::CertDir
             | Self::Config
             | Self::ConfigDir
+            | Self::CoracleConfig
             | Self::ImageArchives
             | Self::ImageCredentialProviderBinDir
             | Self::ImageCredentialProviderConfig
@@ -114,6 +116,7 @@ pub(super) const FLAGS: &[(&str, Meaning)] = &[
     ("container-log-max-size", Meaning::Field("containerLogMaxSize")),
     ("container-runtime-endpoint", Meaning::Field("containerRuntimeEndpoint")),
     ("contention-profiling", Meaning::Field("enableContentionProfiling")),
+    ("coracle-config", Meaning::Own(Own::CoracleConfig)),
     ("cpu-cfs-quota", Meaning::Field("cpuCFSQuota")),
     ("cpu-cfs-quota-period", Meaning::Field("cpuCFSQuotaPeriod")),
     ("cpu-manager-policy", Meaning::Field("cpuManagerPolicy")),

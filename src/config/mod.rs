@@ -4,6 +4,7 @@
 //! goes one way: read, held against the schema, merged, made into a [`Config`].
 
 mod check;
+mod coracle_file;
 mod credential_providers;
 mod duration;
 mod effective;
@@ -29,6 +30,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+pub(crate) use coracle_file::{SyncMode, SyncWindows, TimeWindow};
 pub(crate) use credential_providers::CredentialProvider;
 pub(crate) use duration::{go_duration, parse_duration};
 pub(crate) use effective::{CgroupDriver, Config, Enforced, KernelParameters, SwapBehavior};
@@ -84,6 +86,7 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     warnings.0.append(&mut given.warnings);
     file::merge(&mut fields, std::mem::take(&mut given.fields));
     let providers = credential_providers(&given)?;
+    let sync = coracle_file::read(given.coracle_config.as_deref())?;
     if given.bootstrap_kubeconfig.is_some() && given.kubeconfig.is_none() {
         let beside = "expected --kubeconfig beside it, which the node's own credentials are written to";
         return Err(Error::Flag(format!("--bootstrap-kubeconfig: {beside}")));
@@ -91,6 +94,8 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     let node_name = node_name(given.hostname_override.as_deref(), &mut warnings)?;
     let mut config = Config::new(given, &fields, node_name).map_err(Error::Conflict)?;
     config.credential_providers = providers;
+    config.reporting.fit(&sync, fields.contains_key("nodeStatusReportFrequency"));
+    config.sync = sync;
     config.given = GivenFields::new(&fields);
     for provider in &config.credential_providers {
         // Images that need no credentials, or have others, go on without it; and it may come later.

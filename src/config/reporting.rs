@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::check::Problem;
+use super::coracle_file::{SyncMode, SyncSettings};
 use super::fields::Fields;
 use super::flags::Given;
 use super::taints;
@@ -47,6 +48,26 @@ impl Default for Reporting {
     }
 }
 
+impl Reporting {
+    /// A node that speaks rarely says what it has to say all the same, and nothing more often than that. `is_given`: how
+    /// often its status is told.
+    pub(super) fn fit(&mut self, sync: &SyncSettings, is_given: bool) {
+        if let SyncMode::Poll { every } = sync.mode {
+            self.lease_duration = every.saturating_mul(RENEWALS).max(self.lease_duration);
+            if !is_given {
+                self.status_period = every.saturating_mul(POLLS).max(self.status_period);
+            }
+        }
+        self.lease_duration = sync.lease_duration.unwrap_or(self.lease_duration);
+    }
+}
+
+/// Of one duration of a lease.
+const RENEWALS: u32 = 4;
+/// The status is told with one poll of so many, if nothing in it has changed: by its lease the cluster knows that the
+/// node is there.
+const POLLS: u32 = 4;
+
 pub(super) fn read(fields: &Fields<'_>, given: &Given) -> Result<Reporting, Problem> {
     let mut reporting = Reporting {
         unschedulable: given.unschedulable,
@@ -66,4 +87,28 @@ pub(super) fn read(fields: &Fields<'_>, given: &Given) -> Result<Reporting, Prob
     fields.replace("eventRecordQPS", Fields::count, &mut reporting.event_qps);
     fields.replace("eventBurst", Fields::positive, &mut reporting.event_burst);
     Ok(reporting)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_polls_has_a_lease_of_four_polls_and_tells_its_status_with_one_of_four() {
+        let minute = Duration::from_secs(60);
+        let fitted = |sync: &SyncSettings, is_given| {
+            let mut reporting = Reporting::default();
+            reporting.fit(sync, is_given);
+            (reporting.lease_duration, reporting.status_period)
+        };
+        let mut sync = SyncSettings { mode: SyncMode::Poll { every: 15 * minute }, ..SyncSettings::default() };
+        assert_eq!(fitted(&sync, false), (60 * minute, 60 * minute));
+        assert_eq!(fitted(&sync, true), (60 * minute, 5 * minute));
+        sync.lease_duration = Some(30 * minute);
+        assert_eq!(fitted(&sync, true), (30 * minute, 5 * minute));
+        sync = SyncSettings { mode: SyncMode::Manual, ..SyncSettings::default() };
+        assert_eq!(fitted(&sync, false), (minute * 2 / 3, 5 * minute));
+        sync.lease_duration = Some(24 * 60 * minute);
+        assert_eq!(fitted(&sync, false), (24 * 60 * minute, 5 * minute));
+    }
 }

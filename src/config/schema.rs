@@ -83,6 +83,20 @@ const PERCENT: Kind = Kind::Int(0, 100);
 const TEXTS: Kind = Kind::List(&Kind::Text);
 const TEXT_MAP: Kind = Kind::Map(&Kind::Text);
 
+/// The file of `--coracle-config`.
+pub(super) const CORACLE_FILE: &[Field] = &[used("sync", Kind::Object(SYNC))];
+
+const SYNC: &[Field] = &[
+    used("mode", Kind::Word(&["watch", "poll", "windows", "manual"])),
+    used("every", Kind::Duration(Duration::from_secs(1), Duration::from_secs(30 * 24 * 3600))),
+    used("windows", TEXTS),
+    used("whileInterface", Kind::Text),
+    used("lease", Kind::Object(&[used("duration", LEASE)])),
+    used("bytesPerDay", Kind::Quantity),
+];
+/// Renewed four times; and as long as the API can write it down.
+const LEASE: Kind = Kind::Duration(Duration::from_secs(4), Duration::from_secs(i32::MAX.unsigned_abs() as u64));
+
 /// The top level, in the order of the API's own type.
 pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     moot("kind", Kind::Text),

@@ -1,5 +1,6 @@
 //! The machine: procfs, files, mounts, processes.
 
+pub(crate) mod boot_timer;
 pub(crate) mod clock;
 pub(crate) mod directories;
 pub(crate) mod disk_usage;
@@ -8,6 +9,7 @@ pub(crate) mod file;
 pub(crate) mod file_system;
 pub(crate) mod file_watch;
 pub(crate) mod kernel_log;
+pub(crate) mod link_state;
 pub(crate) mod memory_stalls;
 pub(crate) mod mounts;
 pub(crate) mod open_inside;

@@ -11,7 +11,7 @@ use super::own_node::{Outcome, OwnNode, Step};
 use super::shown_images::shown_images;
 use super::{Facts, NodeNews, NodeProfile, NodeSight};
 use crate::api::{ContainerImage, Node, decode};
-use crate::apiserver::{ApiError, Change, Client, Collection, Patch, Request, reflect};
+use crate::apiserver::{ApiError, Change, Client, Collection, Patch, Rank, Request, reflect};
 use crate::config::Reporting;
 use crate::cri::ImageService;
 use crate::error::ErrorChain;
@@ -59,6 +59,11 @@ impl NodeKeeper {
         let mut images = Vec::new();
         let mut terms = None;
         loop {
+            if self.client.gate().is_shut() {
+                // Who waits for the cluster's word need not wait for this.
+                self.news.set_away();
+            }
+            self.client.admitted(Rank::Node).await;
             let seen = self.news.changed.changes();
             while let Ok(change) = changes.try_recv() {
                 self.take_in(&mut own, change);
@@ -183,12 +188,12 @@ struct Talk {
 async fn ask(client: &Client, name: &str, step: &Step, talk: &mut Talk) -> Outcome {
     let path = format!("/api/v1/nodes/{name}");
     let answer = match step {
-        Step::Create(node) => seen(client, &Request::post("/api/v1/nodes", node)).await,
-        Step::Look => seen(client, &Request::get(path)).await,
+        Step::Create(node) => seen(client, &Request::post("/api/v1/nodes", node).ranked(Rank::Node)).await,
+        Step::Look => seen(client, &Request::get(path).ranked(Rank::Node)).await,
         Step::Patch(patch) => {
             // What has become of the object comes through the watch.
             let request = Request::patch(path + "/status", Patch::StrategicMerge, patch).unread();
-            client.send(&request).await.map(|_| Outcome::Patched)
+            client.send(&request.ranked(Rank::Node)).await.map(|_| Outcome::Patched)
         }
         Step::Wait(_) => return Outcome::Failed { is_retryable: true },
     };

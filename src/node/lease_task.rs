@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::NodeNews;
 use super::lease::{Lease, LeaseOutcome, LeaseStep, NAMESPACE};
-use crate::apiserver::{ApiError, Client, History, Patch, Request};
+use crate::apiserver::{ApiError, Client, History, Patch, Rank, Request};
 use crate::error::ErrorChain;
 use crate::host::clock;
 use crate::rt;
@@ -24,8 +24,10 @@ pub(super) async fn run(client: Client, node: String, duration: Duration, news: 
     let mut history = History::default();
     let mut fails = false;
     loop {
+        client.admitted(Rank::Lease).await;
         let seen = news.changed.changes();
         let uid = news.uid();
+        let openings = client.gate().openings();
         let (now, moment) = (clock::timestamp(), Instant::now());
         let step = lease.next(&uid, now, moment);
         if step == LeaseStep::AwaitNode {
@@ -64,7 +66,9 @@ pub(super) async fn run(client: Client, node: String, duration: Duration, news: 
             LeaseOutcome::Found(_) | LeaseOutcome::NotFound => continue,
             LeaseOutcome::Exists | LeaseOutcome::Refused | LeaseOutcome::Unreached => retry.next_wait(),
         };
-        rt::sleep(jitter(wait, JITTER, rt::random())).await;
+        // Who speaks rarely begins with a sign of life.
+        let opened = client.opened_since(openings, Rank::Lease);
+        rt::either(rt::sleep(jitter(wait, JITTER, rt::random())), opened).await;
     }
 }
 
@@ -82,7 +86,7 @@ async fn send(
         LeaseStep::Create(lease) => Request::post(all, lease).unread(),
         LeaseStep::Claim(patch) | LeaseStep::Renew(patch) => Request::patch(one, Patch::Merge, patch).unread(),
     };
-    match client.send(&request.within(limit)).await {
+    match client.send(&request.within(limit).ranked(Rank::Lease)).await {
         Ok(answer) if *step == LeaseStep::Look => {
             Ok((LeaseOutcome::Found(renew_time(&answer.json()?)), answer.version()))
         }

@@ -42,6 +42,8 @@ pub(crate) enum SyncEvent {
     ImagesCame,
     /// The API server was told of a pod.
     Reported(ReportDone),
+    /// The API server can be told of pods again.
+    StatusesAdmitted,
     /// The mirror of one of the node's own pods was made or removed.
     Mirrored(MirrorDone),
     /// Somebody wants containers of a pod to begin anew.

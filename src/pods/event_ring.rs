@@ -159,6 +159,11 @@ impl EventRing {
         Some(Unsent { number: record.number, namespace, name, what, count: record.count })
     }
 
+    /// How many are still to be told.
+    pub(crate) fn untold(&self) -> usize {
+        self.events.iter().filter(|record| record.unsent).count()
+    }
+
     /// What has become of it.
     pub(crate) fn sent(&mut self, unsent: &Unsent, outcome: Sent) {
         let Some(record) = self.events.iter_mut().find(|record| record.number == unsent.number) else { return };

@@ -111,6 +111,7 @@ impl<X: Exchange> Connector<X> {
     pub(crate) fn renewed(&self) {
         self.backoff.borrow_mut().reset();
         self.not_before.set(None);
+        self.failure.take();
     }
 
     fn connected(&self, link: &Rc<Link<X>>) {
@@ -125,6 +126,21 @@ impl<X: Exchange> Connector<X> {
         self.not_before.set(Instant::now().checked_add(wait));
         self.move_to(Place::Away);
         attempt.finish(Err(error));
+    }
+
+    /// No connection may be held, and none be tried: it is as if none had been.
+    pub(crate) fn give_up(&self, attempt: &Attempt<X>, why: X::Error) {
+        let link = attempt.outcome.borrow().as_ref().and_then(|outcome| outcome.as_ref().ok().cloned());
+        match link {
+            Some(link) => {
+                link.end(why);
+                self.lost(&link);
+            }
+            None => {
+                self.move_to(Place::Away);
+                attempt.finish(Err(why));
+            }
+        }
     }
 
     /// Others may already be on their way through another connection.

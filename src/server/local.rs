@@ -10,6 +10,7 @@
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/events    a v1.EventList
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/images    {"images": [ImageEntry, ...]}
 //! curl --unix-socket /run/coracle/coracle.sock -X DELETE http://localhost/images?image=NAME
+//! curl --unix-socket /run/coracle/coracle.sock -X POST http://localhost/sync?wait=true
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/stats/summary
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/metrics
 //! curl --unix-socket /run/coracle/coracle.sock http://localhost/metrics/probes
@@ -42,6 +43,7 @@ use super::log_query::LogQuery;
 use super::page::Page;
 use super::pod_changes;
 use super::streaming::{Streaming, stream};
+use super::sync::{SyncStatus, sync};
 use super::watchdog::{Stall, WatchdogStatus};
 use crate::api::{self, Event};
 use crate::error::ErrorChain;
@@ -74,6 +76,9 @@ pub(crate) trait LocalApi {
 
     /// Removes the image of this name: its id, or one line about why it stays.
     fn remove_image(&self, name: String) -> Found<String>;
+
+    /// Has the cluster asked and told, if it is not anyway; with `wait` until that has ended.
+    fn sync(&self, wait: bool) -> Found<SyncStatus>;
 
     /// Where a container's log is, or why there is none.
     fn log(&self, asked: &LogQuery) -> Result<LogSource, String>;
@@ -150,6 +155,9 @@ pub(crate) struct NodeStatus {
     /// None without a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) api_server: Option<ApiServerStatus>,
+    /// None without a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sync: Option<SyncStatus>,
     /// None without a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) offline: Option<OfflineStatus>,
@@ -362,7 +370,7 @@ impl Visit {
     fn reply(&self, request: &Request) -> Reply {
         let api = &*self.api;
         let streamed = self.streaming.as_ref().and_then(|streaming| stream(request, api, streaming));
-        if let Some(reply) = streamed.or_else(|| images(request, api)) {
+        if let Some(reply) = streamed.or_else(|| images(request, api).or_else(|| sync(request, api))) {
             return reply;
         }
         match pod_changes::change(request, true) {

@@ -15,6 +15,7 @@ mod pulse;
 mod relay;
 mod status_page;
 mod streaming;
+mod sync;
 pub(crate) mod systemd;
 mod tcp_door;
 mod watchdog;
@@ -32,6 +33,7 @@ pub(crate) use page::Page;
 pub(crate) use pulse::Doing;
 pub(crate) use status_page::StatusPage;
 pub(crate) use streaming::Streaming;
+pub(crate) use sync::{ExchangeStatus, SyncStatus};
 #[cfg(test)]
 pub(crate) use watchdog::DeviceStatus;
 pub(crate) use watchdog::{Stall, Watchdog, WatchdogStatus};

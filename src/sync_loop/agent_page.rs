@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Books;
 use super::figures::NodeFigures;
 use crate::api::{KUBERNETES_VERSION, Pod, PodUid};
-use crate::apiserver::Client;
+use crate::apiserver::{Client, Rank};
 use crate::certificates::{CertificateBook, Which};
 use crate::host::clock;
 use crate::host::own_process::OwnProcess;
@@ -240,6 +240,14 @@ fn of_coracle(page: &mut Exposition, sight: &AgentSight<'_>) {
         page.family(name, Kind::Counter, help);
         if let Some(value) = value {
             page.sample(&Labels::default(), Number::Whole(value));
+        }
+    }
+    if let Some(gate) = sight.cluster.map(Client::gate).filter(|gate| gate.budget().is_some()) {
+        let help = "Whether today's bytes do not last for this (sync.bytesPerDay).";
+        page.family("coracle_sync_left_out", Kind::Gauge, help);
+        for rank in Rank::ALL {
+            let left_out = gate.left_out().any(|left_out| left_out == rank);
+            page.sample(&Labels::of(&[("what", rank.name())]), Number::Whole(left_out.into()));
         }
     }
     of_certificates(sight.certificates, page);

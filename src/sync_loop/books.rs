@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::api::{self, Event, Pod, PodStatus, PodUid, Time};
 use crate::apiserver::Client;
 use crate::certificates::{CertificateBook, CertificateEntry, Standing, Which};
+use crate::cluster::Exchanges;
 use crate::config::Config;
 use crate::images::{ArchiveView, PullUnderWay, PullsUnderWay};
 use crate::kuberuntime::KnownImage;
@@ -27,10 +28,11 @@ use crate::pods::{
 use crate::server::{
     Absent, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus,
     Found, ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, OfflineStatus, Page, PodAsked,
-    PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus, SyncHealth, Watchdog,
+    PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus, Watchdog,
 };
 use crate::sorted::SortedMap;
 use crate::status::{StatusBook, run_to_read};
+use crate::sync_loop::exchanges::sync_status;
 use crate::sync_loop::figures::NodeFigures;
 use crate::sync_loop::followers::Followers;
 use crate::sync_loop::pod_changes::{self, elsewhere, is_taken, name_on_node};
@@ -53,6 +55,8 @@ pub(crate) struct Books {
     pub(super) followers: Followers,
     /// `None` without a cluster.
     pub(crate) store: Option<OfflineStore>,
+    /// Of so many pods the cluster has something to hear.
+    pub(super) untold: usize,
     errors: VecDeque<RecentError>,
 }
 
@@ -68,6 +72,7 @@ impl Books {
             pressures: NodePressures::default(),
             followers: Followers::default(),
             store: None,
+            untold: 0,
             errors: VecDeque::new(),
         }
     }
@@ -127,6 +132,7 @@ pub(crate) struct LocalBooks {
     pub(crate) pulls: PullsUnderWay,
     /// `None` without a cluster.
     pub(crate) cluster: Option<Client>,
+    pub(crate) exchanges: Option<Exchanges>,
     pub(crate) certificates: Rc<CertificateBook>,
     pub(crate) figures: Rc<NodeFigures>,
     pub(crate) local_pods: LocalPods,
@@ -162,6 +168,7 @@ impl LocalApi for LocalBooks {
             image_archives: self.archives_status(),
             missing_images: None,
             api_server: self.cluster.as_ref().map(api_server_status),
+            sync: self.exchanges.as_ref().map(|exchanges| sync_status(exchanges, &self.config, &books)),
             offline: books.store.as_ref().map(offline_status),
             certificates: self.certificates.entries().map(certificate_status).collect(),
             errors: books.errors.iter().cloned().collect(),
@@ -219,6 +226,17 @@ impl LocalApi for LocalBooks {
                 return Err("not every pod is known yet: try again in a moment".to_owned());
             }
             runtime.remove_image(&name, &pods).await
+        })
+    }
+
+    fn sync(&self, wait: bool) -> Found<SyncStatus> {
+        let Some(exchanges) = self.exchanges.clone() else {
+            return Box::pin(ready(Err("this node has no cluster".to_owned())));
+        };
+        let (config, books) = (Rc::clone(&self.config), Rc::clone(&self.books));
+        Box::pin(async move {
+            exchanges.ask(wait).await;
+            Ok(sync_status(&exchanges, &config, &books.borrow()))
         })
     }
 

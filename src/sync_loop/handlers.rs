@@ -43,6 +43,8 @@ impl SyncLoop {
             SyncEvent::Object(news) => self.on_object(news),
             SyncEvent::ImagesCame => self.on_images_came(now),
             SyncEvent::Reported(done) => self.on_reported(&done, now),
+            // What waits is begun with what else this round begins.
+            SyncEvent::StatusesAdmitted => {}
             SyncEvent::Mirrored(done) => self.on_mirrored(done, now),
             SyncEvent::RestartAsked(asked) => self.workers.restart(asked),
             SyncEvent::NodeShutsDown(shuts_down) => self.on_node_shuts_down(shuts_down, now),
@@ -376,6 +378,7 @@ impl SyncLoop {
         }
         if let Some(reporter) = &mut self.reporter {
             reporter.start(now);
+            self.books.borrow_mut().untold = reporter.untold();
         }
         self.let_machine_go(now);
     }
@@ -491,9 +494,11 @@ fn doing(event: &SyncEvent) -> Doing {
         | SyncEvent::MemoryStalled
         | SyncEvent::PressureLooked(_)
         | SyncEvent::Groupless(..) => Doing::Happened,
-        SyncEvent::Object(_) | SyncEvent::ImagesCame | SyncEvent::Reported(_) | SyncEvent::Mirrored(_) => {
-            Doing::Happened
-        }
+        SyncEvent::Object(_)
+        | SyncEvent::ImagesCame
+        | SyncEvent::Reported(_)
+        | SyncEvent::StatusesAdmitted
+        | SyncEvent::Mirrored(_) => Doing::Happened,
         SyncEvent::RestartAsked(_) | SyncEvent::NodeShutsDown(_) => Doing::Happened,
         SyncEvent::Beat => Doing::Waiting,
     }

@@ -8,6 +8,7 @@ mod agent_page;
 mod books;
 mod cluster;
 mod eviction;
+mod exchanges;
 mod figures;
 mod followers;
 mod groups;

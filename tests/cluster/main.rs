@@ -38,4 +38,5 @@ mod serving;
 mod shutdown;
 mod status;
 mod strangers;
+mod sync;
 mod trust_bundles;

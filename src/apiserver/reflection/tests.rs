@@ -22,7 +22,7 @@ fn refused(code: u16) -> ApiError {
 
 /// What is asked, as kind and query.
 fn asked(reflection: &Reflection) -> String {
-    let (kind, request) = match reflection.ask(0) {
+    let (kind, request) = match reflection.ask(false, 0) {
         Ask::List(request) => ("list", request),
         Ask::Watch(request) => ("watch", request),
     };

@@ -160,3 +160,22 @@ fn no_more_than_a_few_are_told_at_once() {
     assert_eq!(reports.next(now).len(), AT_ONCE);
     assert!(reports.next(now).is_empty());
 }
+
+#[test]
+fn the_newest_is_told_first_and_nobody_waits_who_has_nothing_to_tell() {
+    let mut reports = Reports::default();
+    for name in ["a", "b", "c", "d"] {
+        let uid = PodUid::from(name);
+        reports.see(&uid, Target { uid: uid.clone(), ..target() }, &status(PodPhase::Pending), 5);
+    }
+    for (name, phase) in
+        [("b", PodPhase::Running), ("d", PodPhase::Pending), ("c", PodPhase::Failed), ("a", PodPhase::Running)]
+    {
+        reports.want(&PodUid::from(name), status(phase));
+    }
+    reports.settle();
+    assert_eq!(reports.untold(), 3);
+    let order: Vec<PodUid> = reports.next(Instant::now()).into_iter().map(|job| job.pod).collect();
+    assert_eq!(order, ["a", "c", "b"].map(PodUid::from));
+    assert_eq!(reports.untold(), 3, "they are under way");
+}

@@ -51,6 +51,10 @@ impl LocalApi for TwoPods {
         }
     }
 
+    fn sync(&self, wait: bool) -> Found<SyncStatus> {
+        Box::pin(async move { Ok(SyncStatus { open: wait, ..SyncStatus::default() }) })
+    }
+
     fn page(&self, page: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>> {
         Box::pin(async move {
             rt::yield_now().await;

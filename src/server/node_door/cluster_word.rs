@@ -138,7 +138,7 @@ impl ClusterWord {
 
     async fn ask(&self, path: &str, review: &Value) -> Result<Value, String> {
         let client = self.client.as_ref().ok_or("there is no cluster to ask")?;
-        let answer = client.send(&Request::post(path, review).within(LIMIT)).await;
+        let answer = client.send(&Request::post(path, review).within(LIMIT).at_once()).await;
         answer.and_then(|answer| answer.json()).map_err(|error| ErrorChain(&error).to_string())
     }
 }

@@ -15,7 +15,9 @@ use crate::pods::{PodAnswer, PodChange};
 use crate::rt::{TcpListener, block_on, blocking, either};
 use crate::server::connections::Text as _;
 use crate::server::page::Page;
-use crate::server::{Absent, Found, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, PodAsked, PodEntry};
+use crate::server::{
+    Absent, Found, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, PodAsked, PodEntry, SyncStatus,
+};
 
 /// A node with one pod, which counts how often it is asked for anything.
 #[derive(Clone, Default)]
@@ -53,6 +55,11 @@ impl LocalApi for Asked {
         for number in 0..120 {
             each(Event { message: format!("message {number}."), ..Event::default() });
         }
+    }
+
+    fn sync(&self, _: bool) -> Found<SyncStatus> {
+        self.note();
+        Box::pin(async { Ok(SyncStatus::default()) })
     }
 
     fn page(&self, _: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>> {

@@ -1,0 +1,67 @@
+//! Waiting at the gate.
+
+use std::rc::Rc;
+
+use super::client::Client;
+use super::gate::{Gate, Opening, Rank};
+
+/// One exchange, in which everything that is followed is asked for once; or an open gate, in which it is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Turn {
+    pub(super) is_round: bool,
+    pub(super) number: u64,
+}
+
+impl Client {
+    /// Waits until requests of this rank are admitted: what is asked then is true then.
+    pub(crate) async fn admitted(&self, rank: Rank) {
+        if !self.gate().admits(rank) {
+            let _waits = self.gate().waits(rank);
+            let admits = |gate: &Gate| gate.admits(rank);
+            until(self.gate(), admits).await;
+        }
+    }
+
+    /// Waits until none of this rank are admitted any more.
+    pub(crate) async fn shut_out(&self, rank: Rank) {
+        until(self.gate(), |gate| !gate.admits(rank)).await;
+    }
+
+    /// Waits until the gate has been opened since, and admits this rank.
+    pub(crate) async fn opened_since(&self, openings: u64, rank: Rank) {
+        until(self.gate(), |gate| gate.openings() > openings && gate.admits(rank)).await;
+    }
+
+    /// Waits until what is followed may be asked for, which in the exchange `done` it was.
+    pub(super) async fn turn(&self, done: u64) -> Turn {
+        let turn = |gate: &Gate| Turn { is_round: !gate.is_open(), number: gate.openings() };
+        until(self.gate(), |gate| {
+            let Turn { is_round, number } = turn(gate);
+            gate.admits(Rank::Intent) && !(is_round && number == done)
+        })
+        .await;
+        turn(self.gate())
+    }
+}
+
+/// Waits until no connection may be held.
+pub(super) async fn shut(gate: &Gate) {
+    until(gate, Gate::is_shut).await;
+}
+
+async fn until(gate: &Gate, holds: impl Fn(&Gate) -> bool) {
+    loop {
+        let seen = gate.changed.changes();
+        if holds(gate) {
+            return;
+        }
+        gate.changed.beyond(seen).await;
+    }
+}
+
+impl Gate {
+    /// A gate that nobody shuts.
+    pub(super) fn none() -> Rc<Self> {
+        Self::new(Opening::Open(Rank::Event), None)
+    }
+}

@@ -1,0 +1,74 @@
+//! `coracle sync`: exchanges everything with the cluster now, whatever the sync mode is.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde::Deserialize as _;
+
+use super::ask::change_within;
+use super::commands::Sync;
+use super::status::si_bytes;
+use super::{failed, print};
+use crate::server::{ExchangeStatus, SyncStatus};
+
+/// A little more than the agent's own.
+const PATIENCE: Duration = Duration::from_secs(11 * 60);
+
+pub(super) fn run(command: &Sync) -> ExitCode {
+    let path = if command.wait { "/sync?wait=true" } else { "/sync" };
+    let answer = match change_within(PATIENCE, &command.local_socket, "POST", path, &[]) {
+        Ok(answer) => answer,
+        Err(refused) => return failed(&refused.line()),
+    };
+    match SyncStatus::deserialize(answer) {
+        Ok(status) => match told(&status, command.wait) {
+            Ok(line) => print(&line),
+            Err(line) => failed(&line),
+        },
+        Err(error) => failed(&format!("the agent's answer is not understood: {error}")),
+    }
+}
+
+fn told(status: &SyncStatus, waited: bool) -> Result<String, String> {
+    let last = match (&status.last, waited) {
+        _ if status.open => {
+            // Always, or in a window.
+            return Ok(format!("nothing to begin: in mode {} everything is exchanged as it happens\n", status.mode));
+        }
+        (Some(last), true) => last,
+        _ => return Ok("begun: coracle status shows what comes of it\n".to_owned()),
+    };
+    if last.message.is_empty() { Ok(exchanged(last) + "\n") } else { Err(last.message.clone()) }
+}
+
+/// What was exchanged, in a line.
+pub(super) fn exchanged(last: &ExchangeStatus) -> String {
+    let what = if last.answered.is_empty() { "nothing".to_owned() } else { last.answered.join(", ") };
+    let failed = if last.failed > 0 { format!(", {} without success", last.failed) } else { String::new() };
+    let (sent, received) = (si_bytes(last.sent_bytes), si_bytes(last.received_bytes));
+    format!("{what}{failed}; {sent} sent, {received} received")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_exchanged_is_told_and_what_broke_it_off_is_an_error() {
+        let last = ExchangeStatus {
+            answered: vec!["leases: 1".to_owned(), "events: 3".to_owned()],
+            sent_bytes: 950,
+            received_bytes: 4200,
+            ..ExchangeStatus::default()
+        };
+        let mut status = SyncStatus { mode: "manual".to_owned(), last: Some(last), ..SyncStatus::default() };
+        let line = "leases: 1, events: 3; 950 B sent, 4.2 kB received\n";
+        assert_eq!(told(&status, true).as_deref(), Ok(line));
+        assert_eq!(told(&status, false).as_deref(), Ok("begun: coracle status shows what comes of it\n"));
+        status.last = Some(ExchangeStatus { message: "refused".to_owned(), failed: 2, ..ExchangeStatus::default() });
+        assert_eq!(told(&status, true), Err("refused".to_owned()));
+        (status.open, status.mode) = (true, "watch".to_owned());
+        let line = "nothing to begin: in mode watch everything is exchanged as it happens\n";
+        assert_eq!(told(&status, true).as_deref(), Ok(line));
+    }
+}

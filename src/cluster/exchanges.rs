@@ -1,0 +1,368 @@
+//! Opens and shuts the gate to the API server by the sync mode, and knows what has come of it.
+//!
+//! An exchange opens the gate for one kind of request after the other: the next one's turn comes when nothing of those
+//! before it is on its way any more. What is asked is the business of those who ask.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::sync_times::{Window, first_wait, next_wait, window};
+use crate::apiserver::{Client, Opening, Rank};
+use crate::config::{SyncMode, SyncWindows};
+use crate::host::link_state::{LinkNews, is_up};
+use crate::host::{boot_timer, clock, wall_timer};
+use crate::rpc::Signal;
+use crate::rt;
+use crate::time::Backoff;
+
+/// A handle on the task; clones share it.
+#[derive(Clone)]
+pub(crate) struct Exchanges {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    client: Client,
+    mode: SyncMode,
+    /// Somebody on the node wants an exchange.
+    is_asked: Cell<bool>,
+    asked: Signal,
+    /// One has begun or ended, or the gate has been opened.
+    changed: Signal,
+    under_way: Cell<bool>,
+    ended: Cell<u64>,
+    last: RefCell<Option<Exchange>>,
+    /// By the clock of this boot: the last one that went well, and the next one.
+    succeeded: Cell<Option<Duration>>,
+    next: Cell<Option<Duration>>,
+    /// When the day began by which bytes are counted, and how many there were before it.
+    day: Cell<(Duration, u64)>,
+    told_left_out: Cell<usize>,
+}
+
+/// What has come of one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Exchange {
+    pub(crate) ended: Timestamp,
+    /// Why it was broken off; empty if it was not.
+    pub(crate) fault: String,
+    /// Answers, by the kind of request, in order.
+    pub(crate) answered: Vec<(&'static str, u32)>,
+    pub(crate) failed: u32,
+    pub(crate) sent_bytes: u64,
+    pub(crate) received_bytes: u64,
+}
+
+/// How things stand.
+pub(crate) struct SyncState {
+    pub(crate) is_open: bool,
+    pub(crate) last: Option<Exchange>,
+    /// Seconds ago.
+    pub(crate) succeeded: Option<u64>,
+    /// In seconds.
+    pub(crate) next: Option<u64>,
+    pub(crate) bytes_today: u64,
+    pub(crate) bytes_per_day: Option<u64>,
+    pub(crate) left_out: Vec<&'static str>,
+}
+
+/// Nothing more comes of one kind of request when nothing has for so long: a pod that has just come is worked on meanwhile,
+/// and what it needs is asked for.
+const SETTLES: Duration = Duration::from_millis(250);
+/// A server from which nothing has come for so long has nothing more to say.
+const STALLS: Duration = Duration::from_secs(30);
+/// However much there is.
+const LONGEST: Duration = Duration::from_secs(10 * 60);
+/// A poll that failed is tried again after this, and then after twice as long.
+const RETRY: Duration = Duration::from_secs(30);
+/// A window of which nobody knows how long it is open is taken to be short.
+const UNKNOWN: Duration = Duration::from_secs(50);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+impl Exchanges {
+    pub(crate) fn new(client: Client, mode: SyncMode) -> Self {
+        let inner = Inner {
+            client,
+            mode,
+            is_asked: Cell::default(),
+            asked: Signal::default(),
+            changed: Signal::default(),
+            under_way: Cell::default(),
+            ended: Cell::default(),
+            last: RefCell::default(),
+            succeeded: Cell::default(),
+            next: Cell::default(),
+            day: Cell::new((clock::uptime(), 0)),
+            told_left_out: Cell::default(),
+        };
+        Self { inner: Rc::new(inner) }
+    }
+
+    /// How the gate is before anything was asked.
+    pub(crate) fn first(mode: &SyncMode) -> Opening {
+        match mode {
+            SyncMode::Watch => Opening::Open(Rank::Event),
+            SyncMode::Poll { .. } | SyncMode::Windows(_) | SyncMode::Manual => Opening::Shut,
+        }
+    }
+
+    pub(crate) async fn run(self) {
+        let times = async {
+            match &self.inner.mode {
+                SyncMode::Watch => std::future::pending().await,
+                SyncMode::Poll { every } => self.poll(*every).await,
+                SyncMode::Windows(windows) => self.follow_windows(windows).await,
+                SyncMode::Manual => loop {
+                    self.asked_again().await;
+                    self.exchange().await;
+                },
+            }
+        };
+        rt::either(times, self.count_days()).await;
+    }
+
+    async fn poll(&self, every: Duration) {
+        let mut retry = Backoff::new(RETRY.min(every), every);
+        let mut wait = first_wait(every, rt::random());
+        loop {
+            let begin = clock::uptime().saturating_add(wait);
+            self.inner.next.set(Some(begin));
+            rt::either(boot_timer::sleep(wait), self.asked_again()).await;
+            let begun = clock::uptime();
+            wait = if self.exchange().await {
+                retry.reset();
+                next_wait(every, rt::random()).saturating_sub(clock::uptime().saturating_sub(begun))
+            } else {
+                next_wait(retry.next_wait(), rt::random())
+            };
+        }
+    }
+
+    async fn follow_windows(&self, windows: &SyncWindows) {
+        let news = windows.interface.as_ref().map(|_| LinkNews::new());
+        let look = || {
+            let is_up = windows.interface.as_deref().is_none_or(is_up);
+            window(windows, clock::timestamp().as_second(), is_up)
+        };
+        let gate = self.inner.client.gate();
+        loop {
+            let now = look();
+            if !now.is_open {
+                let next = now.stays.filter(|_| news.is_none()).map(Duration::from_secs);
+                self.inner.next.set(next.map(|wait| clock::uptime().saturating_add(wait)));
+                let edge = async {
+                    edge(now, news.as_ref()).await;
+                    false
+                };
+                let asked = async {
+                    self.asked_again().await;
+                    true
+                };
+                if rt::either(asked, edge).await {
+                    self.exchange().await;
+                }
+                continue;
+            }
+            self.inner.next.set(None);
+            let open = async {
+                let length = now.stays.map_or(UNKNOWN, Duration::from_secs);
+                rt::either(boot_timer::sleep(first_wait(length, rt::random())), self.asked_again()).await;
+                gate.set(Opening::Open(Rank::Lease));
+                self.inner.changed.notify();
+                self.climb(Opening::Open).await;
+                gate.set(Opening::Open(Rank::Event));
+                std::future::pending::<()>().await;
+            };
+            let closes = async {
+                loop {
+                    let now = look();
+                    if !now.is_open {
+                        return;
+                    }
+                    edge(now, news.as_ref()).await;
+                }
+            };
+            rt::either(closes, open).await;
+            if gate.is_open() {
+                self.inner.succeeded.set(Some(clock::uptime()));
+            }
+            gate.set(Opening::Shut);
+        }
+    }
+
+    async fn asked_again(&self) {
+        loop {
+            let seen = self.inner.asked.changes();
+            if self.inner.is_asked.take() {
+                return;
+            }
+            self.inner.asked.beyond(seen).await;
+        }
+    }
+
+    /// One exchange; whether it went well.
+    async fn exchange(&self) -> bool {
+        let Inner { client, changed, under_way, .. } = &*self.inner;
+        let before = (client.traffic().bytes_sent(), client.traffic().bytes_received(), client.gate().tally());
+        under_way.set(true);
+        changed.notify();
+        let fault = match rt::deadline(LONGEST, self.climb(Opening::Round)).await {
+            Ok(fault) => fault,
+            Err(rt::Elapsed) => Some("it took too long".to_owned()),
+        };
+        client.gate().set(Opening::Shut);
+        let tally = client.gate().tally().into_iter().zip(before.2);
+        let failed = tally.clone().map(|((_, failed), (_, before))| failed.saturating_sub(before)).sum();
+        let answered =
+            tally.zip(Rank::ALL).map(|(((now, _), (before, _)), rank)| (rank.name(), now.wrapping_sub(before)));
+        let went_well = fault.is_none();
+        if went_well {
+            self.inner.succeeded.set(Some(clock::uptime()));
+        }
+        let exchange = Exchange {
+            ended: clock::timestamp(),
+            fault: fault.unwrap_or_default(),
+            answered: answered.collect(),
+            failed,
+            sent_bytes: client.traffic().bytes_sent().saturating_sub(before.0),
+            received_bytes: client.traffic().bytes_received().saturating_sub(before.1),
+        };
+        log!(
+            debug,
+            "exchanged with the API server",
+            sent = exchange.sent_bytes,
+            received = exchange.received_bytes,
+            failed = exchange.failed,
+            fault = exchange.fault
+        );
+        self.inner.last.replace(Some(exchange));
+        self.inner.ended.set(self.inner.ended.get() + 1);
+        self.inner.is_asked.set(false);
+        under_way.set(false);
+        changed.notify();
+        went_well
+    }
+
+    /// Opens the gate rank by rank. Why that was broken off, if it was.
+    async fn climb(&self, opening: fn(Rank) -> Opening) -> Option<String> {
+        let client = &self.inner.client;
+        client.begin_anew();
+        for rank in Rank::ALL {
+            client.gate().set(opening(rank));
+            self.settle().await;
+            if client.gate().is_shut() {
+                return Some("the bytes of today are used up".to_owned());
+            }
+            if let (false, Some(error)) = (client.is_connected(), client.failure()) {
+                return Some(error.to_string());
+            }
+        }
+        None
+    }
+
+    /// Until nothing of what is admitted is on its way any more, or comes to be.
+    async fn settle(&self) {
+        let (gate, traffic) = (self.inner.client.gate(), self.inner.client.traffic());
+        loop {
+            let (moved, bytes) = (gate.moved.changes(), traffic.bytes());
+            let is_quiet = gate.is_quiet();
+            let still = rt::deadline(if is_quiet { SETTLES } else { STALLS }, gate.moved.beyond(moved)).await.is_err();
+            if still && (is_quiet || traffic.bytes() == bytes) {
+                return;
+            }
+        }
+    }
+
+    /// Counts the bytes of each day, by the clock of this boot, and tells the gate.
+    async fn count_days<T>(&self) -> T {
+        let (gate, traffic) = (self.inner.client.gate(), self.inner.client.traffic());
+        loop {
+            let (begun, before) = self.inner.day.get();
+            let passed = clock::uptime().saturating_sub(begun);
+            if passed >= DAY {
+                self.inner.day.set((clock::uptime(), traffic.bytes()));
+                continue;
+            }
+            let marked = traffic.marked.changes();
+            gate.used(traffic.bytes().saturating_sub(before));
+            self.tell_left_out();
+            traffic.mark(gate.next_mark().map(|mark| mark.saturating_add(before)));
+            rt::either(boot_timer::sleep(DAY.saturating_sub(passed)), traffic.marked.beyond(marked)).await;
+        }
+    }
+
+    /// Once for each thing that is left out.
+    fn tell_left_out(&self) {
+        let left_out = self.left_out();
+        let told = self.inner.told_left_out.replace(left_out.len());
+        if left_out.len() > told {
+            log!(
+                warn,
+                "the bytes of today do not last for everything (sync.bytesPerDay)",
+                left_out = left_out.join(", ")
+            );
+        }
+    }
+
+    fn left_out(&self) -> Vec<&'static str> {
+        self.inner.client.gate().left_out().map(Rank::name).collect()
+    }
+
+    /// Has one begun, unless the gate is open anyway; with `wait` it returns when it has ended.
+    pub(crate) async fn ask(&self, wait: bool) {
+        let Inner { client, is_asked, asked, changed, under_way, ended, .. } = &*self.inner;
+        let before = ended.get();
+        is_asked.set(!under_way.get());
+        asked.notify();
+        loop {
+            let seen = changed.changes();
+            if client.gate().is_open() || !wait && under_way.get() {
+                is_asked.set(false);
+                return;
+            }
+            if ended.get() > before {
+                return;
+            }
+            changed.beyond(seen).await;
+        }
+    }
+
+    pub(crate) fn state(&self) -> SyncState {
+        let Inner { client, last, succeeded, next, day, .. } = &*self.inner;
+        let now = clock::uptime();
+        let is_open = client.gate().is_open();
+        let is_heard = is_open && client.is_connected();
+        SyncState {
+            is_open,
+            last: last.borrow().clone(),
+            succeeded: succeeded.get().filter(|_| !is_heard).map(|then| now.saturating_sub(then).as_secs()),
+            next: next.get().filter(|_| !is_open).map(|then| then.saturating_sub(now).as_secs()),
+            bytes_today: client.traffic().bytes().saturating_sub(day.get().1),
+            bytes_per_day: client.gate().budget(),
+            left_out: self.left_out(),
+        }
+    }
+}
+
+/// Returns when a window may have opened or closed.
+async fn edge(now: Window, news: Option<&LinkNews>) {
+    let time = async {
+        match now.stays {
+            Some(seconds) => {
+                let second = clock::timestamp().as_second();
+                wall_timer::until(second.saturating_add_unsigned(seconds)).await;
+            }
+            None => std::future::pending().await,
+        }
+    };
+    let link = async {
+        match news {
+            Some(news) => news.next().await,
+            None => std::future::pending().await,
+        }
+    };
+    rt::either(time, link).await;
+}

@@ -1,0 +1,41 @@
+//! What is known of the exchanges with the cluster, as the local socket shows it.
+
+use crate::api::Time;
+use crate::cluster::{Exchange, Exchanges};
+use crate::config::{Config, SyncMode, go_duration};
+use crate::server::{ExchangeStatus, SyncStatus};
+use crate::sync_loop::Books;
+
+pub(super) fn sync_status(exchanges: &Exchanges, config: &Config, books: &Books) -> SyncStatus {
+    let state = exchanges.state();
+    let mode = match &config.sync.mode {
+        SyncMode::Watch => "watch".to_owned(),
+        SyncMode::Poll { every } => format!("poll every {}", go_duration(*every)),
+        SyncMode::Windows(_) => "windows".to_owned(),
+        SyncMode::Manual => "manual".to_owned(),
+    };
+    SyncStatus {
+        mode,
+        open: state.is_open,
+        last: state.last.map(exchange_status),
+        cache_age_seconds: state.succeeded,
+        next_seconds: state.next,
+        bytes_today: state.bytes_today,
+        bytes_per_day: state.bytes_per_day,
+        left_out: state.left_out.into_iter().map(str::to_owned).collect(),
+        pending_statuses: u64::try_from(books.untold).unwrap_or(u64::MAX),
+        pending_events: u64::try_from(books.events.borrow().untold()).unwrap_or(u64::MAX),
+    }
+}
+
+fn exchange_status(exchange: Exchange) -> ExchangeStatus {
+    let answered = exchange.answered.into_iter().filter(|(_, count)| *count > 0);
+    ExchangeStatus {
+        ended: Time::from_timestamp(exchange.ended).to_string(),
+        message: exchange.fault,
+        answered: answered.map(|(what, count)| format!("{what}: {count}")).collect(),
+        failed: exchange.failed,
+        sent_bytes: exchange.sent_bytes,
+        received_bytes: exchange.received_bytes,
+    }
+}

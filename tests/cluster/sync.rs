@@ -1,0 +1,326 @@
+//! When the cluster is asked and told: polls, windows, on request; and what that costs.
+
+use std::cell::Cell;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::fake_api::request_log::Request;
+use super::fake_api::world::Network;
+use super::joined::{Joined, LEASE, LEASES, NODES, STATUS};
+use super::pods::{PODS, WEB, is_ready, mounted, pod};
+
+const SHORT: &str = "crashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
+
+impl Joined {
+    /// With a configuration of Coracle's own.
+    fn start_syncing(&mut self, sync: &str) {
+        self.start_syncing_with(sync, "");
+    }
+
+    /// And with further lines of the kubelet's.
+    fn start_syncing_with(&mut self, sync: &str, more: &str) {
+        let file = self.node.folder().join("coracle.yaml");
+        fs::write(&file, format!("sync:\n{sync}")).unwrap();
+        let file = file.to_str().unwrap().to_owned();
+        self.start(&format!("{SHORT}{more}"), &["--coracle-config", &file]);
+        self.node.wait_until("the agent answers", |_| self.node.ask(&["status"]).is_some());
+    }
+
+    /// What `coracle sync --wait` says.
+    #[track_caller]
+    fn sync(&self) -> String {
+        self.node.ask(&["sync", "--wait"]).expect("an exchange that goes well")
+    }
+
+    fn sync_state(&self) -> Value {
+        self.node.status()["sync"].clone()
+    }
+
+    fn metrics(&self) -> String {
+        let mut socket = UnixStream::connect(self.node.folder().join("coracle.sock")).unwrap();
+        socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut page = String::new();
+        socket.read_to_string(&mut page).unwrap();
+        page
+    }
+
+    fn bytes(&self) -> u64 {
+        let (received, sent) = self.api.traffic();
+        received + sent
+    }
+
+    #[track_caller]
+    fn wait_for_containers(&self, count: usize) {
+        self.node.wait_until(&format!("{count} containers run"), |_| self.running().len() == count);
+    }
+}
+
+fn map(value: &str) -> Value {
+    let metadata = json!({"name": "m", "namespace": "default"});
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"k": value}})
+}
+
+#[test]
+fn in_manual_mode_nothing_is_said_until_somebody_asks_and_then_all_of_it() {
+    let mut joined = Joined::new();
+    joined.api.create(&map("one"));
+    joined.api.create(&pod("web", &mounted(&json!({"name": "v", "configMap": {"name": "m"}}))));
+    joined.start_syncing("  mode: manual\n");
+    // It has much to say, and says nothing of it.
+    joined.node.wait_until("events wait", |_| joined.sync_state()["pendingEvents"].as_u64() > Some(0));
+    assert_eq!((joined.bytes(), joined.api.connections_so_far()), (0, 0));
+    let said = joined.sync();
+    for part in ["leases: ", "node status: 1", "pods and what they need: ", "events: "] {
+        assert!(said.contains(part), "{said}");
+    }
+    // The pod has come with what it needs.
+    joined.wait_for_containers(1);
+    assert_eq!(joined.volume_file("kubernetes.io~configmap", "k").as_deref(), Some("one"));
+    let (bytes, state) = (joined.bytes(), joined.sync_state());
+    assert_eq!(joined.api.connections_so_far(), 1);
+    joined.node.fake.exit("main", 1);
+    joined.node.wait_until("its restart waits to be told", |_| joined.sync_state()["pendingStatuses"] == 1);
+    joined.wait_for_containers(1);
+    joined.api.update(&map("two"));
+    joined.api.create(&pod("other", &json!({})));
+    // Longer than anything waits that would be said by itself: leases are renewed every ten seconds here.
+    std::thread::sleep(Duration::from_secs(11));
+    assert_eq!((joined.bytes(), joined.api.connections_so_far(), joined.running().len()), (bytes, 1, 1));
+    let restarts = || joined.api.get(WEB).unwrap()["status"]["containerStatuses"][0]["restartCount"].clone();
+    assert_eq!(restarts(), 0);
+    assert_eq!(state["bytesToday"].as_u64(), Some(bytes));
+    let said = joined.sync();
+    assert!(said.contains("pod statuses: ") && !said.contains("without success"), "{said}");
+    assert_eq!((restarts(), is_ready(&joined.api.get(WEB).unwrap())), (json!(1), true));
+    joined.wait_for_containers(2);
+    joined.wait_for_file("kubernetes.io~configmap", "k", "two");
+    // Everything was listed once, and then gone on with.
+    assert_eq!([PODS, NODES, "/api/v1/namespaces/default/configmaps"].map(|path| joined.lists(path)), [1, 1, 1]);
+    assert_eq!(joined.api.connections_so_far(), 2);
+    joined.sync();
+    let told = joined.sync_state();
+    assert_eq!((&told["pendingStatuses"], &told["pendingEvents"]), (&json!(0), &json!(0)), "{told}");
+}
+
+/// A lease, the node, what is to run, what has become of it, events: as whoever pays for the line would have it.
+#[test]
+fn an_exchange_has_its_order() {
+    let mut joined = Joined::new();
+    joined.start_syncing_with("  mode: manual\n", "syncFrequency: 1s\n");
+    joined.sync();
+    for name in ["one", "two"] {
+        joined.api.create(&pod(name, &json!({})));
+    }
+    joined.sync();
+    joined.wait_for_containers(2);
+    joined.node.fake.exit("one/main", 1);
+    joined.node.fake.exit("two/main", 1);
+    joined.node.wait_until("both wait to be told", |_| joined.sync_state()["pendingStatuses"] == 2);
+    // The node has something to tell of itself.
+    joined.node.fake.set_network_ready(false);
+    joined.node.wait_until("the network is not ready", |_| joined.node.status()["runtime"]["networkReady"] == false);
+    let before = joined.api.requests().len();
+    joined.sync();
+    let requests: Vec<Request> = joined.api.requests().split_off(before);
+    let rank = |request: &Request| match request {
+        request if request.is("patch", LEASE) => 0,
+        request if request.is("patch", STATUS) => 1,
+        request if request.verb == "watch" || request.verb == "list" => 2,
+        request if request.is("patch", "*/status") => 3,
+        request if request.is("*", "*/events*") => 4,
+        request => panic!("{} {}", request.verb, request.path),
+    };
+    let ranks: Vec<i32> = requests.iter().map(rank).collect();
+    assert!(ranks.is_sorted(), "{ranks:?}");
+    assert!((0..5).all(|rank| ranks.contains(&rank)), "{ranks:?}");
+}
+
+#[test]
+fn a_node_that_polls_does_what_has_changed_and_its_connections_are_as_many_as_its_polls() {
+    let mut joined = Joined::new();
+    joined.start_syncing("  mode: poll\n  every: 2s\n");
+    joined.wait_until_ready();
+    joined.api.wait(LEASE, "a lease", |lease| lease["spec"]["leaseDurationSeconds"] == 40);
+    joined.api.create(&pod("web", &json!({})));
+    joined.wait_for_containers(1);
+    joined.wait_until_web_is_ready();
+    joined.api.delete(WEB);
+    joined.api.wait_gone(WEB);
+    joined.wait_for_containers(0);
+    assert_eq!([joined.lists(PODS), joined.lists(NODES), joined.api.count("create", LEASES)], [1, 1, 1]);
+    // An outage is nothing but polls that fail.
+    joined.api.set_network(Network::Refused);
+    joined.node.wait_until("a poll has failed", |_| joined.sync_state()["last"]["message"] != "");
+    let page = joined.node.ask(&["status"]).unwrap();
+    assert!(page.contains("Sync:     poll every 2s; last heard "), "{page}");
+    joined.api.create(&pod("web", &json!({})));
+    joined.api.set_network(Network::Open);
+    joined.wait_until_web_is_ready();
+    assert_eq!(joined.lists(PODS), 1);
+}
+
+#[test]
+fn when_everything_is_exchanged_as_it_happens_there_is_nothing_to_begin() {
+    let mut joined = Joined::with_web(&json!({}));
+    let said = joined.sync();
+    assert_eq!(said, "nothing to begin: in mode watch everything is exchanged as it happens\n");
+    assert_eq!(joined.sync_state()["mode"], "watch");
+    assert_eq!(joined.api.connections_so_far(), 1);
+    joined.node.kill_agent();
+}
+
+#[test]
+fn a_pod_is_told_that_its_token_is_over_though_nobody_may_be_asked_for_another() {
+    let mut joined = Joined::new();
+    joined.api.set_token_lifetime(Some(Duration::from_secs(5)));
+    let metadata = json!({"name": "default", "namespace": "default"});
+    joined.api.create(&json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}));
+    let sources = json!([{"serviceAccountToken": {"path": "token"}}]);
+    let mut spec = mounted(&json!({"name": "v", "projected": {"sources": sources}}));
+    spec["serviceAccountName"] = json!("default");
+    joined.api.create(&pod("web", &spec));
+    joined.start_syncing("  mode: manual\n");
+    joined.sync();
+    joined.wait_for_containers(1);
+    let bytes = joined.bytes();
+    let token = || joined.volume_file("kubernetes.io~projected", "token").unwrap();
+    let first = token();
+    joined.node.wait_until("the pod is told of it", |_| {
+        joined.node.ask(&["events"]).is_some_and(|events| events.contains("TokenExpired"))
+    });
+    assert_eq!((joined.bytes(), token()), (bytes, first.clone()));
+    joined.sync();
+    joined.node.wait_until("there is another one", |_| token() != first);
+}
+
+/// In a network of its own, whose interfaces are its own, too.
+#[test]
+fn a_window_opens_and_shuts_with_an_interface() {
+    let in_network = || {
+        use nix::mount::{MsFlags, mount};
+        use nix::sched::{CloneFlags, unshare};
+
+        unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).unwrap();
+        let (nothing, private) = (None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE);
+        mount(nothing, "/", nothing, private, nothing).unwrap();
+        mount(Some("sysfs"), "/sys", Some("sysfs"), MsFlags::empty(), nothing).unwrap();
+        let ip = |line: &str| assert!(Command::new("ip").args(line.split(' ')).status().unwrap().success(), "{line}");
+        ip("link set lo up");
+        ip("link add wwan0 type veth peer name far");
+        ip("link set far up");
+        let mut joined = Joined::new();
+        joined.start_syncing("  mode: windows\n  whileInterface: wwan0\n");
+        joined.node.wait_until("events wait", |_| joined.sync_state()["pendingEvents"].as_u64() > Some(0));
+        assert_eq!(joined.bytes(), 0);
+        ip("link set wwan0 up");
+        joined.wait_until_ready();
+        joined.api.create(&pod("web", &json!({})));
+        joined.wait_until_web_is_ready();
+        assert_eq!((joined.sync_state()["open"].clone(), joined.api.connections_so_far()), (json!(true), 1));
+        ip("link set wwan0 down");
+        joined.node.wait_until("the window is shut", |_| joined.sync_state()["open"] == false);
+        let bytes = joined.bytes();
+        joined.api.create(&pod("other", &json!({})));
+        std::thread::sleep(Duration::from_secs(2));
+        assert_eq!((joined.bytes(), joined.running().len()), (bytes, 1));
+        // Somebody who cannot wait for it asks.
+        joined.sync();
+        joined.wait_for_containers(2);
+        joined.api.delete(WEB);
+        ip("link set wwan0 up");
+        joined.api.wait_gone(WEB);
+        joined.wait_for_containers(1);
+        assert_eq!((joined.lists(PODS), joined.api.connections_so_far()), (1, 3));
+    };
+    if let Err(failure) = std::thread::spawn(in_network).join() {
+        std::panic::resume_unwind(failure);
+    }
+}
+
+#[test]
+fn when_the_days_bytes_run_out_events_are_left_out_first_and_leases_last() {
+    const BUDGET: u64 = 128 << 10;
+
+    let mut joined = Joined::new();
+    let sync = format!("  lease: {{duration: 4s}}\n  bytesPerDay: {BUDGET}\n");
+    joined.start_syncing(&sync);
+    joined.wait_until_ready();
+    joined.api.create(&pod("web", &json!({})));
+    joined.wait_until_web_is_ready();
+    let left_out = || joined.sync_state()["leftOut"].clone();
+    assert_eq!(left_out(), json!([]));
+    // Everybody who follows the pod pays for this.
+    let number = Cell::new(0);
+    joined.node.wait_until("events are left out", |_| {
+        number.set(number.get() + 1);
+        let note = format!("{}{}", number.get(), "x".repeat(2000));
+        joined.api.patch(WEB, &json!({"metadata": {"annotations": {"note": note}}}));
+        left_out() != json!([])
+    });
+    assert_eq!(left_out(), json!(["events"]));
+    let events = || joined.api.look(|world| world.list("/api/v1/events").len());
+    let before = events();
+    joined.node.fake.exit("main", 1);
+    let told = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"] == 1 && is_ready(pod);
+    joined.api.wait(WEB, "the restart to be told", told);
+    assert_eq!(events(), before);
+    assert!(joined.sync_state()["pendingEvents"].as_u64() > Some(0));
+    let page = joined.node.ask(&["status"]).unwrap();
+    assert!(page.contains(" of 131 kB, left out: events; "), "{page}");
+    let metrics = joined.metrics();
+    for line in [r#"coracle_sync_left_out{what="events"} 1"#, r#"coracle_sync_left_out{what="leases"} 0"#] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
+    assert_eq!(joined.node.log().matches("bytes of today do not last for everything").count(), 1);
+}
+
+/// Each connection begins with certificates: the dearest thing there is.
+#[test]
+fn on_a_line_that_breaks_again_and_again_the_days_bytes_last_and_then_nothing_is_said() {
+    const BUDGET: u64 = 96 << 10;
+
+    let mut joined = Joined::new();
+    joined.start_syncing(&format!("  lease: {{duration: 4s}}\n  bytesPerDay: {BUDGET}\n"));
+    joined.wait_until_ready();
+    joined.node.wait_until("nothing is left", |_| {
+        joined.api.set_network(Network::HungUp);
+        joined.api.set_network(Network::Open);
+        joined.sync_state()["leftOut"].as_array().is_some_and(|left_out| left_out.len() == 5)
+    });
+    let (bytes, connections) = (joined.bytes(), joined.api.connections_so_far());
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!((joined.bytes(), joined.api.connections_so_far()), (bytes, connections));
+    println!("{bytes} bytes of {BUDGET} over {connections} connections");
+    assert!(bytes <= BUDGET, "{bytes} bytes over {connections} connections");
+    assert!(joined.sync_state()["bytesToday"].as_u64() <= Some(BUDGET));
+}
+
+/// With TLS and both certificates, without what TCP adds.
+#[test]
+fn a_poll_in_which_nothing_has_changed_costs_a_few_kilobytes() {
+    const PODS_THERE: usize = 10;
+    /// Every 15 minutes.
+    const POLLS_A_DAY: u64 = 96;
+
+    let mut joined = Joined::new();
+    joined.api.create(&map("one"));
+    for number in 0..PODS_THERE {
+        joined.api.create(&pod(&format!("p{number}"), &mounted(&json!({"name": "v", "configMap": {"name": "m"}}))));
+    }
+    joined.start_syncing("  mode: manual\n");
+    joined.sync();
+    joined.wait_for_containers(PODS_THERE);
+    // What has become of the pods, and how the server shows that.
+    joined.sync();
+    joined.sync();
+    let before = joined.bytes();
+    let said = joined.sync();
+    let bytes = joined.bytes() - before;
+    println!("a poll with {PODS_THERE} pods: {bytes} bytes, {} a day; {said}", bytes * POLLS_A_DAY);
+    assert!(bytes * POLLS_A_DAY < 1_000_000, "{bytes} bytes: {said}");
+}
