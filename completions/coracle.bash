@@ -34,7 +34,7 @@ _coracle() {
     if [[ -z $words && $current != -* && $COMP_CWORD -eq 2 ]]; then
         # The pods of this node, where it tells.
         case $command in
-            attach | delete | describe | events | exec | logs | port-forward | restart)
+            attach | confirm | delete | describe | events | exec | hold | logs | port-forward | restart | rollback)
                 words=$(coracle pods 2>/dev/null | while read -r namespace name _; do
                     [[ $namespace == NAMESPACE || $namespace == No ]] || echo "$name"; done)
                 mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current"); return ;;
@@ -50,7 +50,8 @@ _coracle() {
                 [[ " ${COMP_WORDS[*]} " != *' import '* || $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; } ;;
             attach | exec) words='-i --stdin -t --tty -c --container -n --namespace --local-socket -h --help' ;;
             port-forward) words='--address -n --namespace --local-socket -h --help' ;;
-            describe) words='-n --namespace --local-socket -h --help' ;;
+            confirm | describe | hold) words='-n --namespace --local-socket -h --help' ;;
+            rollback) words='--to -n --namespace --local-socket -h --help' ;;
             logs)
                 words='-c --container -f --follow -p --previous --tail --since --timestamps --limit-bytes -n --namespace
                     --local-socket -h --help'
@@ -69,7 +70,7 @@ _coracle() {
                 [[ $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
                 ;;
             version) words='-o --output -h --help' ;;
-            help) words='apply attach completion delete describe events exec images join leave logs pods port-forward restart status sync top validate version' ;;
+            help) words='apply attach completion confirm delete describe events exec hold images join leave logs pods port-forward restart rollback status sync top validate version' ;;
             *)
                 words='--pod-manifest-path --file-check-frequency --manifest-url --manifest-url-header --manifest-url-ca-file
                     --manifest-public-key --http-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default
@@ -83,7 +84,7 @@ _coracle() {
                     --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --coracle-config --config-dir
                     --root-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device --offline-key-file --offline-plain-secrets -v --v
                     -h --help --version'
-                [[ -n $command || $current == -* ]] || words='pods describe logs exec attach port-forward events images status top apply delete restart sync validate join leave completion version help'
+                [[ -n $command || $current == -* ]] || words='pods describe logs exec attach port-forward events images status top apply delete restart rollback hold confirm sync validate join leave completion version help'
                 ;;
         esac
     fi

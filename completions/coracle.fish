@@ -1,6 +1,6 @@
 # fish completion of coracle(8). tests/manual.rs holds it against the program's own help.
 
-set -l commands apply attach completion delete describe events exec help images join leave logs pods port-forward restart status sync top validate version
+set -l commands apply attach completion confirm delete describe events exec help hold images join leave logs pods port-forward restart rollback status sync top validate version
 complete -c coracle -f
 complete -c coracle -n __fish_use_subcommand -a apply -d 'Have this node keep and run pods'
 complete -c coracle -n __fish_use_subcommand -a delete -d 'End one of those'
@@ -18,6 +18,9 @@ complete -c coracle -n __fish_use_subcommand -a events -d 'What has happened of 
 complete -c coracle -n __fish_use_subcommand -a help -d 'What --help says'
 complete -c coracle -n __fish_use_subcommand -a pods -d 'The pods of this node'
 complete -c coracle -n __fish_use_subcommand -a restart -d 'Have containers begin anew'
+complete -c coracle -n __fish_use_subcommand -a rollback -d 'Have an earlier version of a pod run again'
+complete -c coracle -n __fish_use_subcommand -a hold -d 'Keep the version of a pod'
+complete -c coracle -n __fish_use_subcommand -a confirm -d 'Run what the manifest of a pod says'
 complete -c coracle -n __fish_use_subcommand -a status -d 'The node, its runtime, its manifests, what went wrong last'
 complete -c coracle -n __fish_use_subcommand -a sync -d 'Exchange everything with the cluster now'
 complete -c coracle -n __fish_use_subcommand -a top -d 'What the node and its pods use'
@@ -25,9 +28,9 @@ complete -c coracle -n __fish_use_subcommand -a validate -d 'Check manifests bef
 complete -c coracle -n __fish_use_subcommand -a version -d 'The version'
 
 complete -c coracle -s h -l help -d 'What there is'
-complete -c coracle -n '__fish_seen_subcommand_from help' -a 'apply attach completion delete describe events exec images join leave logs pods port-forward restart status sync top validate version'
+complete -c coracle -n '__fish_seen_subcommand_from help' -a 'apply attach completion confirm delete describe events exec hold images join leave logs pods port-forward restart rollback status sync top validate version'
 # The pods of this node, where it tells.
-complete -c coracle -n '__fish_seen_subcommand_from attach delete describe events exec logs port-forward restart' -a "(coracle pods 2>/dev/null | string match -rv '^(NAMESPACE|No) ' | string replace -r '^\\S+ +(\\S+).*' '\$1')"
+complete -c coracle -n '__fish_seen_subcommand_from attach confirm delete describe events exec hold logs port-forward restart rollback' -a "(coracle pods 2>/dev/null | string match -rv '^(NAMESPACE|No) ' | string replace -r '^\\S+ +(\\S+).*' '\$1')"
 complete -c coracle -n '__fish_seen_subcommand_from validate' -F
 complete -c coracle -n '__fish_seen_subcommand_from pods' -s o -l output -x -a 'wide json yaml' -d 'How they are shown'
 complete -c coracle -n '__fish_seen_subcommand_from events status' -s o -l output -x -a 'json yaml' -d 'How it is shown'
@@ -36,8 +39,9 @@ complete -c coracle -n '__fish_seen_subcommand_from images' -a 'import' -F -d 'I
 complete -c coracle -n '__fish_seen_subcommand_from images' -a 'remove' -d 'Remove what no pod needs'
 complete -c coracle -n '__fish_seen_subcommand_from top version' -s o -l output -x -a 'json' -d 'How it is shown'
 complete -c coracle -n '__fish_seen_subcommand_from top' -s w -l watch -d 'Again and again'
-complete -c coracle -n '__fish_seen_subcommand_from attach delete describe events exec logs pods port-forward restart top' -s n -l namespace -x -d 'Only what is in this one'
+complete -c coracle -n '__fish_seen_subcommand_from attach confirm delete describe events exec hold logs pods port-forward restart rollback top' -s n -l namespace -x -d 'Only what is in this one'
 complete -c coracle -n '__fish_seen_subcommand_from apply' -s f -l filename -r -F -d 'A manifest, or - for the standard input'
+complete -c coracle -n '__fish_seen_subcommand_from rollback' -l to -x -d 'So many versions back'
 complete -c coracle -n '__fish_seen_subcommand_from delete restart sync' -l wait -d 'Until it is done'
 complete -c coracle -n '__fish_seen_subcommand_from attach exec' -s i -l stdin -d 'Pass the input on'
 complete -c coracle -n '__fish_seen_subcommand_from attach exec' -s t -l tty -d 'On a terminal'

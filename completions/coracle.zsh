@@ -43,7 +43,11 @@ _coracle() {
                 _arguments '2::pod:_coracle_pods' '--address[where to listen]:address:' \
                     '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help} '*:port:'
                 return ;;
-            describe)
+            rollback)
+                _arguments '2::pod:_coracle_pods' '--to[so many versions back]:number:' \
+                    '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help}
+                return ;;
+            describe|hold|confirm)
                 _arguments '2::pod:_coracle_pods' '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help}
                 return ;;
             logs)
@@ -87,7 +91,7 @@ _coracle() {
                 _arguments '2:: :' '(-o --output)'{-o,--output}'[how it is shown]:output:(json)' '(-h --help)'{-h,--help}
                 return ;;
             help)
-                _values command apply attach completion delete describe events exec images join leave logs pods port-forward restart status sync top validate version
+                _values command apply attach completion confirm delete describe events exec hold images join leave logs pods port-forward restart rollback status sync top validate version
                 return ;;
         esac
     fi
@@ -99,6 +103,9 @@ _coracle() {
         'describe:everything about one pod'
         'exec:run a command in a container'
         'completion:a script with which a shell completes all of this'
+        'rollback:have an earlier version of a pod run again'
+        'hold:keep the version of a pod'
+        'confirm:run what the manifest of a pod says'
         'images:the images of this node, and who needs them'
         'port-forward:ports of a pod on this machine'
         'join:make this machine a node of a cluster'

@@ -30,6 +30,7 @@ use crate::pod_sources::local_pods::{self, LocalPods};
 use crate::pod_sources::merge::Sources;
 use crate::pod_sources::static_file;
 use crate::pod_sources::url_pods::{self, PublicKey, UrlPods};
+use crate::pod_sources::versions::Versions;
 use crate::pods::{EventRing, NodeEvent, SourceName, SyncEvent};
 use crate::rpc;
 use crate::rt;
@@ -115,6 +116,8 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let sources: Vec<SourceName> = sources.chain(cluster.as_ref().map(|_| SourceName::Api)).collect();
     let books = Rc::new(RefCell::new(Books::new(Sources::new(&sources))));
     books.borrow_mut().store.clone_from(&store);
+    let directory = config.root_dir.join("coracle/versions");
+    books.borrow_mut().versions = rt::blocking(move || Versions::open(directory)).await;
     let watchdog = Watchdog::start(&config, health.pulse(), sender.clone());
     let figured = Rc::clone(&runtime);
     let stats = Stats::new(&runtime.node, runtime.dirs.clone(), runtime.cri(), image_service.clone());

@@ -278,4 +278,24 @@ pub mod annotations {
     pub const APP_ARMOR_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
     /// In a mirror pod: the hash of the static pod that it stands for.
     pub const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
+    /// So soon a new version of a manifest has to be ready, else the one before comes back.
+    pub const READY_WITHIN: &str = "coracle.dev/ready-within";
+    /// So many versions of a manifest are kept.
+    pub const KEEP_VERSIONS: &str = "coracle.dev/keep-versions";
+
+    /// As `90s`, `5m` or `1h`, up to a day.
+    pub fn ready_within(text: &str) -> Option<std::time::Duration> {
+        let (number, seconds) = [("s", 1), ("m", 60), ("h", 3600)]
+            .into_iter()
+            .find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)))?;
+        // A sign is none of its digits.
+        let number = number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse::<u64>().ok()).flatten()?;
+        let seconds = number.checked_mul(seconds)?;
+        (1..=86_400).contains(&seconds).then(|| std::time::Duration::from_secs(seconds))
+    }
+
+    /// From 1 to 10.
+    pub fn keep_versions(text: &str) -> Option<usize> {
+        text.parse().ok().filter(|count| (1..=10).contains(count))
+    }
 }

@@ -167,6 +167,8 @@ reasons! {
     SYSTEM_OOM = "SystemOOM";
     TOKEN_EXPIRED = "TokenExpired";
     UNHEALTHY = "Unhealthy";
+    UPDATE_ACCEPTED = "UpdateAccepted";
+    UPDATE_REJECTED = "UpdateRejected";
     VOLUME_PERMISSION_CHANGE_IN_PROGRESS = "VolumePermissionChangeInProgress";
 }
 

@@ -1,17 +1,17 @@
 //! The commands and their arguments. Pure.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use argh::FromArgs;
 
+pub(super) use super::age::Age;
 use super::help;
 use super::layout::{KUBERNETES_DIR, ROOT_DIR};
 pub(super) use super::outputs::{ImagesOutput, PodsOutput, Shell, StatusOutput, TopOutput, VersionOutput};
 use super::streams::ports::{Addresses, PortPair};
 use crate::certificates::discovery::Pin;
-use crate::config::{LOCAL_SOCKET, nearest, parse_duration};
+use crate::config::{LOCAL_SOCKET, nearest};
 
 /// What a command line asks for.
 #[derive(Debug, PartialEq)]
@@ -45,6 +45,9 @@ pub(super) enum Command {
     Logs(Logs),
     Pods(Pods),
     Restart(Restart),
+    Rollback(Rollback),
+    Hold(Hold),
+    Confirm(Confirm),
     PortForward(PortForward),
     Status(Status),
     Sync(Sync),
@@ -96,6 +99,54 @@ pub(super) struct Restart {
     /// until they run again
     #[argh(switch)]
     pub(super) wait: bool,
+    /// the pod's namespace
+    #[argh(option, short = 'n')]
+    pub(super) namespace: Option<String>,
+    /// where the agent listens (default /run/coracle/coracle.sock)
+    #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
+    pub(super) local_socket: PathBuf,
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "rollback")]
+/// Have an earlier version of a pod run again.
+pub(super) struct Rollback {
+    /// the pod, by its name or that in its manifest
+    #[argh(positional)]
+    pub(super) pod: String,
+    /// so many versions back (default 1)
+    #[argh(option, default = "1")]
+    pub(super) to: u32,
+    /// the pod's namespace
+    #[argh(option, short = 'n')]
+    pub(super) namespace: Option<String>,
+    /// where the agent listens (default /run/coracle/coracle.sock)
+    #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
+    pub(super) local_socket: PathBuf,
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "hold")]
+/// Keep the present version of a pod, whatever its manifest becomes.
+pub(super) struct Hold {
+    /// the pod, by its name or that in its manifest
+    #[argh(positional)]
+    pub(super) pod: String,
+    /// the pod's namespace
+    #[argh(option, short = 'n')]
+    pub(super) namespace: Option<String>,
+    /// where the agent listens (default /run/coracle/coracle.sock)
+    #[argh(option, default = "PathBuf::from(LOCAL_SOCKET)")]
+    pub(super) local_socket: PathBuf,
+}
+
+#[derive(Debug, PartialEq, FromArgs)]
+#[argh(subcommand, name = "confirm")]
+/// Run what a pod's manifest says, and count it as good.
+pub(super) struct Confirm {
+    /// the pod, by its name or that in its manifest
+    #[argh(positional)]
+    pub(super) pod: String,
     /// the pod's namespace
     #[argh(option, short = 'n')]
     pub(super) namespace: Option<String>,
@@ -395,29 +446,6 @@ pub(super) struct Version {
     pub(super) output: VersionOutput,
 }
 
-/// How long ago, as Go writes durations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Age(Duration);
-
-impl Age {
-    pub(super) fn duration(self) -> Duration {
-        self.0
-    }
-
-    /// Whole seconds, as kubectl rounds them.
-    pub(super) fn seconds(self) -> u64 {
-        self.0.as_secs() + u64::from(self.0.subsec_nanos() > 0)
-    }
-}
-
-impl FromStr for Age {
-    type Err = &'static str;
-
-    fn from_str(word: &str) -> Result<Self, &'static str> {
-        parse_duration(word).filter(|age| !age.is_zero()).map(Self).ok_or("expected a duration as 90s or 2h")
-    }
-}
-
 /// Reads a command line; an error is one line.
 pub(super) fn parse(arguments: &[String]) -> Result<Asked, String> {
     let Some(first) = arguments.first().map(String::as_str) else { return Ok(Asked::Agent) };
@@ -487,15 +515,17 @@ fn split(argument: &str) -> impl Iterator<Item = &str> {
     std::iter::once(name).chain(value)
 }
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 23] = [
     "apply",
     "attach",
     "completion",
+    "confirm",
     "delete",
     "describe",
     "events",
     "exec",
     "help",
+    "hold",
     "images",
     "join",
     "leave",
@@ -503,6 +533,7 @@ const COMMANDS: [&str; 20] = [
     "pods",
     "port-forward",
     "restart",
+    "rollback",
     "status",
     "sync",
     "top",

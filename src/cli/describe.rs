@@ -15,6 +15,7 @@ use crate::api::{
 };
 use crate::error::ErrorChain;
 use crate::host::clock;
+use crate::server::{NodeStatus, VersionStatus};
 
 pub(super) fn run(command: &Describe) -> ExitCode {
     let namespace = command.namespace.as_deref();
@@ -26,14 +27,20 @@ pub(super) fn run(command: &Describe) -> ExitCode {
         Ok(answer) => answer.events().map(|(event, _)| event),
         Err(error) => return failed(&ErrorChain(&error).to_string()),
     };
+    let versions = match ask::<NodeStatus>(&command.local_socket, "/status") {
+        Ok(status) => status.versions,
+        Err(error) => return failed(&ErrorChain(&error).to_string()),
+    };
+    let full_name = [&*pod.metadata.namespace, "/", &*pod.metadata.name].concat();
+    let versions = versions.into_iter().find(|versions| versions.pod == full_name).unwrap_or_default();
     let wanted = PodName::new(&pod.metadata.name, Some(&pod.metadata.namespace));
     let events: Vec<Event> = events.filter(|event| events::is_about(event, &wanted)).collect();
-    print(&text(&pod, &source, &events, clock::now().unix_seconds()))
+    print(&text(&pod, &source, &versions, &events, clock::now().unix_seconds()))
 }
 
-fn text(pod: &Pod, source: &str, events: &[Event], now: i64) -> String {
+fn text(pod: &Pod, source: &str, versions: &VersionStatus, events: &[Event], now: i64) -> String {
     let mut page = Page::default();
-    head(&mut page, pod, source, now);
+    head(&mut page, pod, source, versions, now);
     for (title, containers, statuses) in [
         ("Init Containers", &pod.spec.init_containers, &pod.status.init_container_statuses),
         ("Containers", &pod.spec.containers, &pod.status.container_statuses),
@@ -65,12 +72,18 @@ fn text(pod: &Pod, source: &str, events: &[Event], now: i64) -> String {
     page.0
 }
 
-fn head(page: &mut Page, pod: &Pod, source: &str, now: i64) {
+fn head(page: &mut Page, pod: &Pod, source: &str, versions: &VersionStatus, now: i64) {
     let (meta, status) = (&pod.metadata, &pod.status);
     page.field(0, "Name", &meta.name);
     page.field(0, "Namespace", &meta.namespace);
     page.field(0, "UID", meta.uid.as_str());
     page.field(0, "Source", source);
+    if !versions.state.is_empty() {
+        page.field(0, "Version", format!("{}: {}", versions.state, versions.message));
+    }
+    if versions.earlier > 0 {
+        page.field(0, "Earlier Versions", versions.earlier.to_string());
+    }
     page.field(0, "Node", &pod.spec.node_name);
     page.field(0, "Start Time", status.start_time.map(|time| time.to_string()).unwrap_or_default());
     page.list(0, "Labels", meta.labels.iter().map(|(key, value)| format!("{key}={value}")));
@@ -258,7 +271,8 @@ mod tests {
             "type": "Warning", "reason": "BackOff", "message": "Back-off", "count": 2,
             "firstTimestamp": "2027-01-15T07:58:00Z", "lastTimestamp": "2027-01-15T07:59:55Z",
         }));
-        let shown = text(&pod.unwrap().value, "file:/m/web.yaml", &[event.unwrap().value], 1_800_000_000);
+        let versions = VersionStatus::default();
+        let shown = text(&pod.unwrap().value, "file:/m/web.yaml", &versions, &[event.unwrap().value], 1_800_000_000);
         let expected = "\
 Name:              web-n1
 Namespace:         default

@@ -36,6 +36,9 @@ pub(super) fn of_command(name: &str) -> String {
         "logs" => LOGS,
         "pods" => PODS,
         "restart" => RESTART,
+        "rollback" => ROLLBACK,
+        "hold" => HOLD,
+        "confirm" => CONFIRM,
         "sync" => SYNC,
         "port-forward" => PORT_FORWARD,
         "status" => STATUS,
@@ -86,6 +89,46 @@ nothing was restarted. A pod goes by its name, or by the name in its manifest.
 
   -c, --container CONTAINER     [all of the pod's]
   --wait                        until they run again
+  -n, --namespace NAMESPACE     the pod's
+  --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+";
+
+const ROLLBACK: &str = "\
+Usage: coracle rollback POD [--to N] [-n NAMESPACE]
+
+Has an earlier version of one of the node's own pods run again, until its manifest changes or coracle confirm takes what it says.
+Three versions are kept, the present one among them, or as many as the annotation coracle.dev/keep-versions says. Of one that is
+on trial (coracle.dev/ready-within) it is the end. The same again goes back to where it came from. Exit code 1 if nothing was
+done. A pod goes by its name, or by the name in its manifest.
+
+  coracle rollback web
+
+  --to N                        so many versions back  [1]
+  -n, --namespace NAMESPACE     the pod's
+  --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+";
+
+const HOLD: &str = "\
+Usage: coracle hold POD [-n NAMESPACE]
+
+Keeps the present version of one of the node's own pods, whatever its manifest becomes, also after a restart, until coracle
+confirm. Exit code 1 if nothing was done. A pod goes by its name, or by the name in its manifest.
+
+  coracle hold web
+
+  -n, --namespace NAMESPACE     the pod's
+  --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
+";
+
+const CONFIRM: &str = "\
+Usage: coracle confirm POD [-n NAMESPACE]
+
+Runs what the manifest of one of the node's own pods says, and counts it as good: it ends a hold and a rollback, accepts a
+version that is on trial, and takes one that was rejected. Exit code 1 if nothing was done. A pod goes by its name, or by the
+name in its manifest.
+
+  coracle confirm web
+
   -n, --namespace NAMESPACE     the pod's
   --local-socket PATH           where coracle listens  [/run/coracle/coracle.sock]
 ";
@@ -326,6 +369,9 @@ Usage:
   coracle apply -f FILE       have this node keep and run pods
   coracle delete POD          end one of those
   coracle restart POD         have its containers begin anew
+  coracle rollback POD        have an earlier version of it run again
+  coracle hold POD            keep its version, whatever its manifest becomes
+  coracle confirm POD         run what its manifest says, and count it as good
   coracle sync                exchange everything with the cluster now
   coracle validate FILE...    check manifests before they are put in place
   coracle join HOST[:PORT]    make this machine a node of a cluster

@@ -3,6 +3,7 @@
 //! Without a command it is the kubelet's own command line, flag for flag. Exit codes: 0 done, 1 failed, 2 not
 //! understood; `exec` has that of the command.
 
+mod age;
 mod agent;
 mod apply;
 mod ask;
@@ -31,6 +32,7 @@ mod sync;
 mod table;
 mod top;
 mod validate;
+mod versions;
 
 use std::io::{self, ErrorKind, Write as _};
 use std::path::Path;
@@ -62,6 +64,9 @@ pub fn main() -> ExitCode {
             Command::Logs(command) => logs::run(&command),
             Command::Pods(command) => pods::run(&command),
             Command::Restart(command) => restart::run(&command),
+            Command::Rollback(command) => versions::rollback(&command),
+            Command::Hold(command) => versions::hold(&command),
+            Command::Confirm(command) => versions::confirm(&command),
             Command::PortForward(command) => streams::port_forward(&command),
             Command::Status(command) => status::run(&command),
             Command::Sync(command) => sync::run(&command),

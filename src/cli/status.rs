@@ -53,6 +53,11 @@ fn text(status: &NodeStatus) -> String {
     if status.sources.is_empty() {
         lines.push("  <none>".to_owned());
     }
+    let versions = || status.versions.iter().filter(|versions| !versions.state.is_empty());
+    if versions().next().is_some() {
+        lines.push("Versions:".to_owned());
+        lines.extend(versions().map(|one| format!("  {}: {}: {}", one.pod, one.state, one.message)));
+    }
     if !status.pulls.is_empty() {
         lines.push("Pulls:".to_owned());
         lines.extend(status.pulls.iter().map(|pull| {
@@ -224,7 +229,7 @@ fn or_none(text: &str) -> &str {
 mod tests {
     use super::*;
     use crate::server::{
-        ArchiveStatus, DeviceStatus, ExchangeStatus, MissingImage, PullStatus, RecentError, SourceStatus,
+        ArchiveStatus, DeviceStatus, ExchangeStatus, MissingImage, PullStatus, RecentError, SourceStatus, VersionStatus,
     };
 
     #[test]
@@ -261,6 +266,7 @@ mod tests {
                 errors: vec!["web.yaml: spec.containers[0].image: required".to_owned()],
             }],
             pods: 2,
+            versions: Vec::new(),
             pulls: Vec::new(),
             image_archives: ArchivesStatus::default(),
             missing_images: None,
@@ -308,6 +314,19 @@ Last errors:
         let pulls =
             "Pulls:\n  a:1 for web_default: under way for 75s\n  b:1 for web_default: waits for its turn since 75s\n";
         assert!(page.contains(pulls), "{page}");
+    }
+
+    #[test]
+    fn a_pod_that_does_not_run_what_its_manifest_says_is_told() {
+        let version = |pod: &str, state: &str| VersionStatus {
+            pod: pod.to_owned(),
+            state: state.to_owned(),
+            message: "why".to_owned(),
+            earlier: 1,
+        };
+        let versions = vec![version("x/a", ""), version("x/b", "held")];
+        let page = text(&NodeStatus { versions, ..NodeStatus::default() });
+        assert!(page.contains("\nVersions:\n  x/b: held: why\nLast errors:"), "{page}");
     }
 
     #[test]

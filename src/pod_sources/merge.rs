@@ -70,6 +70,28 @@ impl Sources {
         source.mirrors = update.mirrors;
     }
 
+    /// Several sources, or several manifests of one, have a pod of this name.
+    pub(crate) fn has_namesake(&self, pod: &Pod) -> bool {
+        let (name, uid) = (pod.full_name(), &pod.metadata.uid);
+        let all = self.sources.iter().filter(|(source, _)| **source != SourceName::Api);
+        let mut all = all.flat_map(|(source, has)| has.pods.iter().map(move |other| (*source, other)));
+        all.any(|(source, other)| {
+            other.pod.metadata.uid != *uid
+                && pod.annotation(CONFIG_SOURCE) != Some(source.as_str())
+                && other.pod.full_name() == name
+        })
+    }
+
+    /// Puts another version in the place of each pod for which there is one.
+    pub(crate) fn replace_pods(&mut self, version: impl Fn(&SourcePod) -> Option<Arc<Pod>>) {
+        let pods = self.sources.values_mut().flat_map(|source| &mut source.pods);
+        for source in pods {
+            if let Some(pod) = version(source) {
+                source.pod = pod;
+            }
+        }
+    }
+
     /// The ConfigMaps and Secrets of all manifests, whichever source they are from.
     pub(crate) fn objects(&self) -> Vec<SourceObject> {
         self.sources.values().flat_map(|source| &source.objects).cloned().collect()

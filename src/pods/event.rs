@@ -4,7 +4,7 @@ use crate::api::{Map, NodeFeatures, NodeRuntimeHandler, PodUid, Reason, Taint};
 use crate::objects::ObjectNews;
 use crate::pods::{
     Look, MirrorDone, NodeEvent, ObservedPod, OomKill, PodEvent, PressureLook, ProbeResult, ReportDone, RestartAsked,
-    SourceUpdate, Waiting,
+    SourceUpdate, VersionAsked, Waiting,
 };
 
 /// The sync loop's one inbox.
@@ -48,6 +48,10 @@ pub(crate) enum SyncEvent {
     Mirrored(MirrorDone),
     /// Somebody wants containers of a pod to begin anew.
     RestartAsked(RestartAsked),
+    /// Somebody asks for another version of a pod.
+    VersionAsked(VersionAsked),
+    /// The versions of pods are on the disk, or one line about why not.
+    VersionsKept(Option<String>),
     /// The machine shuts down, or does not after all.
     NodeShutsDown(bool),
     /// The watchdog asks whether the loop moves: taking it out is the answer.

@@ -1,6 +1,10 @@
 //! What can be asked of the node about one pod, and what is answered. Pure.
 
-use crate::api::PodUid;
+use std::sync::Arc;
+
+use async_channel::Sender;
+
+use crate::api::{Pod, PodUid};
 
 /// A pod as its manifest names it: without the node's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +23,27 @@ pub(crate) enum PodChangeKind {
     Delete,
     /// Start its containers anew, or only this one; here the pod goes by the name that it has on the node, too.
     Restart(Option<String>),
+    /// About its versions; by either name, too.
+    Versions(VersionAsk),
+}
+
+/// What is asked of a pod's versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VersionAsk {
+    /// Run the one that came so many before the present one.
+    Rollback(u32),
+    /// Run the present one whatever the manifest becomes.
+    Hold,
+    /// Run what the manifest says, and count it as good.
+    Confirm,
+}
+
+/// The same for the sync loop, and who waits for what becomes of it.
+#[derive(Clone, Debug)]
+pub(crate) struct VersionAsked {
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) what: VersionAsk,
+    pub(crate) answer: Sender<PodAnswer>,
 }
 
 /// Containers of a pod that somebody wants to begin anew.
@@ -42,6 +67,8 @@ pub(crate) enum PodAnswer {
     Manifest(Vec<u8>),
     /// It is gone from the disk, and ends.
     Deleted,
+    /// It has been done and is on the disk: one word for it.
+    Done(&'static str),
     /// These containers are ended and started again.
     Restarts(Vec<String>),
     /// The request itself is wrong: why, and what would be right.

@@ -146,6 +146,8 @@ pub(crate) struct NodeStatus {
     pub(crate) conditions: Vec<ConditionStatus>,
     pub(crate) sources: Vec<SourceStatus>,
     pub(crate) pods: u64,
+    /// Of the node's own pods.
+    pub(crate) versions: Vec<VersionStatus>,
     /// Images on their way, in the order in which they were asked for.
     pub(crate) pulls: Vec<PullStatus>,
     pub(crate) image_archives: ArchivesStatus,
@@ -204,6 +206,19 @@ pub(crate) struct SourceStatus {
     pub(crate) ready: bool,
     /// What is wrong with it now: each names its file.
     pub(crate) errors: Vec<String>,
+}
+
+/// The versions of one of the node's own pods.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct VersionStatus {
+    /// As `default/web-node1`.
+    pub(crate) pod: String,
+    /// `on trial`, `rejected`, `rolled back` or `held`; empty where what the manifest says runs.
+    pub(crate) state: String,
+    pub(crate) message: String,
+    /// Those before the present one that are kept.
+    pub(crate) earlier: u64,
 }
 
 /// A pull of an image.

@@ -26,6 +26,7 @@ pub(crate) use images::{ArchiveStatus, ArchivesStatus, ImageEntry, Images, Missi
 pub(crate) use local::{
     Absent, ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, Found, LocalApi, LocalServer,
     LogSource, NodeStatus, OfflineStatus, PodAsked, PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus,
+    VersionStatus,
 };
 pub(crate) use log_query::LogQuery;
 pub(crate) use node_door::{NodeDoor, ReadOnlyDoor};

@@ -4,13 +4,16 @@
 //! PUT    /pods/{namespace}/{name}    a manifest -> 201, 200; 409: another source has the pod; 422: why it is refused
 //! GET    /pods/{namespace}/{name}    the manifest, as it was put
 //! DELETE /pods/{namespace}/{name}    the pod ends
-//! POST   /pods/{namespace}/{name}/restart?container=NAME    on the local socket alone
+//! POST   /pods/{namespace}/{name}/restart?container=NAME    on the local socket alone, as these:
+//! POST   /pods/{namespace}/{name}/rollback?to=NUMBER
+//! POST   /pods/{namespace}/{name}/hold
+//! POST   /pods/{namespace}/{name}/confirm
 //! ```
 
 use serde_json::json;
 
 use super::http::{Response, Status};
-use crate::pods::{PodAnswer, PodChange, PodChangeKind, Put};
+use crate::pods::{PodAnswer, PodChange, PodChangeKind, Put, VersionAsk};
 use crate::wire::http1::Request;
 
 /// A manifest may have so many bytes, about as many as an object of the API.
@@ -41,8 +44,17 @@ pub(super) fn change(request: &Request, is_local: bool) -> Option<Result<PodChan
         ("PUT", "") => PodChangeKind::Put(request.content.clone()),
         ("DELETE", "") => PodChangeKind::Delete,
         ("POST", "restart") if is_local => PodChangeKind::Restart(request.asks("container")),
+        ("POST", "rollback") if is_local => {
+            let back = request.asks("to").map_or(Some(1), |to| to.parse().ok());
+            let Some(back) = back else {
+                return Some(Err(Response::text(Status::BadRequest, "expected ?to=NUMBER\n")));
+            };
+            PodChangeKind::Versions(VersionAsk::Rollback(back))
+        }
+        ("POST", "hold") if is_local => PodChangeKind::Versions(VersionAsk::Hold),
+        ("POST", "confirm") if is_local => PodChangeKind::Versions(VersionAsk::Confirm),
         (_, "") => return Some(Err(Response::not_allowed())),
-        (_, "restart") if is_local => return Some(Err(Response::not_allowed())),
+        (_, "restart" | "rollback" | "hold" | "confirm") if is_local => return Some(Err(Response::not_allowed())),
         _ => return Some(Err(Response::not_found())),
     };
     Some(Ok(PodChange { namespace: namespace.to_owned(), name: name.to_owned(), what }))
@@ -57,6 +69,7 @@ pub(super) fn response(answer: PodAnswer) -> Response {
             Response { status, ..result(&json!({ "result": how.as_str(), "warnings": warnings })) }
         }
         PodAnswer::Manifest(body) => Response { status: Status::Ok, content_type: "application/yaml", body },
+        PodAnswer::Done(done) => result(&json!({ "result": done })),
         PodAnswer::Deleted => result(&json!({ "result": "deleted" })),
         PodAnswer::Restarts(containers) => {
             let body = json!({ "result": "restarting", "containers": containers });
@@ -112,6 +125,22 @@ mod tests {
         assert_eq!(asked("POST /pods/default/web/restart?container=main", true), restart(Some("main")));
         assert_eq!(asked("GET /pods/default/web/restart", true), Some(Err(Status::MethodNotAllowed)));
         assert_eq!(asked("POST /pods/default/web/restart", false), Some(Err(Status::NotFound)));
+    }
+
+    #[test]
+    fn versions_are_asked_for_over_the_local_socket_alone() {
+        for (line, what) in [
+            ("rollback", VersionAsk::Rollback(1)),
+            ("rollback?to=2", VersionAsk::Rollback(2)),
+            ("hold", VersionAsk::Hold),
+            ("confirm", VersionAsk::Confirm),
+        ] {
+            let line = format!("/pods/default/web/{line}");
+            assert_eq!(asked(&format!("POST {line}"), true), of(PodChangeKind::Versions(what)));
+            assert_eq!(asked(&format!("GET {line}"), true), Some(Err(Status::MethodNotAllowed)));
+            assert_eq!(asked(&format!("POST {line}"), false), Some(Err(Status::NotFound)));
+        }
+        assert_eq!(asked("POST /pods/default/web/rollback?to=x", true), Some(Err(Status::BadRequest)));
     }
 
     #[test]

@@ -21,14 +21,15 @@ use crate::kuberuntime::KnownImage;
 use crate::offline::OfflineStore;
 use crate::pod_sources::local_pods::LocalPods;
 use crate::pod_sources::merge::{SourceView, Sources};
+use crate::pod_sources::versions::{VersionView, Versions};
 use crate::pods::{
     ContainerState, EventRing, NodePressures, ObservedCache, ObservedPod, PodAnswer, PodChange, PodChangeKind, PodDirs,
-    PressureCondition, RestartAsked, RuntimeState, SourcePod, SyncEvent,
+    PressureCondition, RestartAsked, RuntimeState, SourcePod, SyncEvent, VersionAsk, VersionAsked,
 };
 use crate::server::{
     Absent, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus,
     Found, ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, OfflineStatus, Page, PodAsked,
-    PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus, Watchdog,
+    PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus, VersionStatus, Watchdog,
 };
 use crate::sorted::SortedMap;
 use crate::status::{StatusBook, run_to_read};
@@ -52,6 +53,7 @@ pub(crate) struct Books {
     /// Who tells an API server of them notes in it how far it has come.
     pub(crate) events: Rc<RefCell<EventRing>>,
     pub(crate) pressures: NodePressures,
+    pub(crate) versions: Versions,
     pub(super) followers: Followers,
     /// `None` without a cluster.
     pub(crate) store: Option<OfflineStore>,
@@ -70,6 +72,7 @@ impl Books {
             takeovers: SortedMap::new(),
             events: Rc::default(),
             pressures: NodePressures::default(),
+            versions: Versions::default(),
             followers: Followers::default(),
             store: None,
             untold: 0,
@@ -105,7 +108,8 @@ impl Books {
     }
 
     fn known_pods(&self) -> Vec<Arc<Pod>> {
-        self.sources.pods().map(|source| &source.pod).chain(self.ending.values()).cloned().collect()
+        let pods = self.sources.pods().map(|source| &source.pod);
+        pods.chain(self.ending.values()).chain(self.versions.kept()).cloned().collect()
     }
 
     fn entry(&self, pod: &Pod, origin: &str) -> PodEntry {
@@ -164,6 +168,7 @@ impl LocalApi for LocalBooks {
             conditions: books.pressures.conditions().map(condition_status).collect(),
             sources: books.sources.views().map(source_status).collect(),
             pods: u64::try_from(books.sources.pods().count()).unwrap_or(u64::MAX),
+            versions: books.versions.views().map(version_status).collect(),
             pulls: self.pulls.list().iter().map(pull_status).collect(),
             image_archives: self.archives_status(),
             missing_images: None,
@@ -284,6 +289,9 @@ impl LocalApi for LocalBooks {
                 PodAnswer::Restarts(containers)
             });
         }
+        if let PodChangeKind::Versions(what) = change.what {
+            return self.ask_of_versions(&change, what);
+        }
         let node = &self.config.node_name;
         let books = self.books.borrow();
         if let (PodChangeKind::Put(_), Some(why)) = (&change.what, is_taken(&change, node, books.sources.pods())) {
@@ -322,23 +330,46 @@ impl LocalBooks {
         }
     }
 
-    /// Which containers of the pod are to begin anew. It goes by its name on the node or that in its manifest.
-    fn restart(&self, change: &PodChange, container: Option<&str>) -> Result<RestartAsked, PodAnswer> {
+    /// The pod that is asked about. It goes by its name on the node or that in its manifest.
+    fn find<'a>(&self, books: &'a Books, change: &PodChange) -> Result<&'a SourcePod, PodAnswer> {
         let PodChange { namespace, name, .. } = change;
-        let (books, seen) = (self.books.borrow(), self.seen.borrow());
         let names = [name.clone(), name_on_node(name, &self.config.node_name)];
-        let is_it = |pod: &&SourcePod| {
+        let found = books.sources.pods().find(|pod| {
             let metadata = &pod.pod.metadata;
             metadata.namespace == *namespace && names.contains(&metadata.name)
+        });
+        found.ok_or_else(|| PodAnswer::Missing(format!("there is no pod {namespace}/{name}")))
+    }
+
+    /// The sync loop does it, and answers when it is on the disk.
+    fn ask_of_versions(&self, change: &PodChange, what: VersionAsk) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
+        let pod = match self.find(&self.books.borrow(), change) {
+            Ok(found) => Arc::clone(&found.pod),
+            Err(missing) => return Box::pin(ready(missing)),
         };
-        let Some(found) = books.sources.pods().find(is_it) else {
-            return Err(PodAnswer::Missing(format!("there is no pod {namespace}/{name}")));
-        };
+        let inbox = self.inbox.clone();
+        Box::pin(async move {
+            let (answer, answered) = async_channel::bounded(1);
+            // Both fail only when the agent ends.
+            let _ = inbox.send(SyncEvent::VersionAsked(VersionAsked { pod, what, answer })).await;
+            answered.recv().await.unwrap_or_else(|_| PodAnswer::Failed("coracle is ending".to_owned()))
+        })
+    }
+
+    /// Which containers of the pod are to begin anew. It goes by its name on the node or that in its manifest.
+    fn restart(&self, change: &PodChange, container: Option<&str>) -> Result<RestartAsked, PodAnswer> {
+        let (books, seen) = (self.books.borrow(), self.seen.borrow());
+        let found = self.find(&books, change)?;
         let uid = books.running_uid(&found.pod.metadata.uid);
         let phase = books.statuses.status(uid).map_or(found.pod.status.phase, |status| status.phase);
         let asked = pod_changes::restart(&found.pod, phase, seen.pod(uid).map(|pod| &**pod), container)?;
         Ok(RestartAsked { uid: uid.clone(), ..asked })
     }
+}
+
+fn version_status(VersionView { pod, state, earlier }: VersionView) -> VersionStatus {
+    let (state, message) = state.unwrap_or_default();
+    VersionStatus { pod, state: state.to_owned(), message, earlier: u64::try_from(earlier).unwrap_or(u64::MAX) }
 }
 
 fn image_entry(KnownImage { image, users }: KnownImage) -> ImageEntry {

@@ -144,7 +144,7 @@ impl SyncLoop {
         let limits = std::mem::take(&mut watch.limits) && watch.settings.local_storage;
         let (settings, memory) = (Rc::clone(&watch.settings), Rc::clone(&watch.memory));
         let all_ready = self.books.borrow().sources.all_ready();
-        let pods = self.workers.iter().filter_map(|worker| worker.pod.as_ref().map(Arc::clone)).collect();
+        let pods = self.pods_with_images();
         let look = Look {
             settings,
             memory,

@@ -47,6 +47,8 @@ impl SyncLoop {
             SyncEvent::StatusesAdmitted => {}
             SyncEvent::Mirrored(done) => self.on_mirrored(done, now),
             SyncEvent::RestartAsked(asked) => self.workers.restart(asked),
+            SyncEvent::VersionAsked(asked) => self.on_version_asked(asked, now),
+            SyncEvent::VersionsKept(fault) => self.on_versions_kept(fault),
             SyncEvent::NodeShutsDown(shuts_down) => self.on_node_shuts_down(shuts_down, now),
             SyncEvent::Beat => {}
         }
@@ -74,6 +76,7 @@ impl SyncLoop {
     /// What a source wants counts once the runtime has been looked at: until then a pod that runs cannot be told from
     /// one that must be started.
     fn on_sources(&mut self, update: SourceUpdate, now: Instant) {
+        let update = self.with_versions(update);
         let mut books = self.books.borrow_mut();
         for problem in &update.problems {
             books.note_error(&problem.to_string(), clock::now());
@@ -81,6 +84,9 @@ impl SyncLoop {
         let shown = update.relisted.then(|| update.pods.clone());
         let has_objects = update.source != SourceName::Api;
         books.sources.receive(update);
+        if books.sources.all_ready() {
+            books.versions.all_told();
+        }
         drop(books);
         if has_objects {
             self.take_in_objects();
@@ -94,7 +100,7 @@ impl SyncLoop {
     }
 
     /// Removal comes before addition.
-    fn reconcile_sources(&mut self, now: Instant) {
+    pub(super) fn reconcile_sources(&mut self, now: Instant) {
         let changes = {
             let seen = self.seen.borrow();
             let runs = |uid: &PodUid| seen.pod(uid).is_some() || self.workers.is_unseen(uid);
@@ -376,6 +382,7 @@ impl SyncLoop {
             self.refresh_status(&uid);
             self.note_deadline(&uid, now);
         }
+        self.judge_versions(now);
         if let Some(reporter) = &mut self.reporter {
             reporter.start(now);
             self.books.borrow_mut().untold = reporter.untold();
@@ -499,7 +506,10 @@ fn doing(event: &SyncEvent) -> Doing {
         | SyncEvent::Reported(_)
         | SyncEvent::StatusesAdmitted
         | SyncEvent::Mirrored(_) => Doing::Happened,
-        SyncEvent::RestartAsked(_) | SyncEvent::NodeShutsDown(_) => Doing::Happened,
+        SyncEvent::RestartAsked(_)
+        | SyncEvent::VersionAsked(_)
+        | SyncEvent::VersionsKept(_)
+        | SyncEvent::NodeShutsDown(_) => Doing::Happened,
         SyncEvent::Beat => Doing::Waiting,
     }
 }

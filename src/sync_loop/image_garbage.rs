@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::api::Pod;
 use crate::rt;
 use crate::sync_loop::SyncLoop;
 
@@ -35,6 +36,13 @@ impl SyncLoop {
         self.workers.objects_changed(|_| true);
     }
 
+    /// Every pod whose images are needed: those that there are, and the versions that may run again.
+    pub(super) fn pods_with_images(&self) -> Vec<Arc<Pod>> {
+        let books = self.books.borrow();
+        let pods = self.workers.iter().filter_map(|worker| worker.pod.as_ref());
+        pods.chain(books.versions.kept()).map(Arc::clone).collect()
+    }
+
     pub(super) fn collect_images(&mut self, now: Instant) {
         let garbage = &mut self.image_garbage;
         if self.runtime.has_pulled_images() {
@@ -49,10 +57,10 @@ impl SyncLoop {
         if !self.runtime.collects_images() {
             return;
         }
+        let pods = self.pods_with_images();
         let garbage = &mut self.image_garbage;
         garbage.asked = None;
         garbage.last = Some(now);
-        let pods: Vec<_> = self.workers.iter().filter_map(|worker| worker.pod.as_ref().map(Arc::clone)).collect();
         let runtime = Rc::clone(&self.runtime);
         garbage.task = Some(rt::spawn(async move { runtime.collect_images(&pods).await }));
     }

@@ -21,6 +21,7 @@ mod resizes;
 mod shutdown;
 mod strays;
 mod takeover;
+mod versions;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -42,7 +43,7 @@ use crate::node::NodeNews;
 use crate::offline::OfflineStore;
 use crate::pleg::Pleg;
 use crate::pod_workers::PodWorkers;
-use crate::pods::{ObservedCache, SyncEvent};
+use crate::pods::{ObservedCache, PodAnswer, SyncEvent};
 use crate::probes::Probes;
 use crate::rt;
 use crate::server::{Doing, SyncHealth};
@@ -120,6 +121,10 @@ pub(crate) struct SyncLoop {
     store: Option<OfflineStore>,
     /// What was stored of pods that are no more has been forgotten.
     store_is_tidy: bool,
+    /// The versions of pods are being written.
+    versions_writer: Option<rt::Task<()>>,
+    /// Who waits for that, and what is to be told then.
+    version_answers: Vec<(Sender<PodAnswer>, PodAnswer)>,
 }
 
 impl SyncLoop {
@@ -189,6 +194,8 @@ impl SyncLoop {
             follower: None,
             store: None,
             store_is_tidy: false,
+            versions_writer: None,
+            version_answers: Vec::new(),
         }
     }
 
@@ -251,7 +258,8 @@ impl SyncLoop {
         // What is due waits for the runtime: it is not looked at again and again until then.
         let work = if self.can_work() { [self.workers.due(), self.node_watch.due()] } else { [None; 2] };
         let shutdown = self.shutdown.due();
-        match work.into_iter().flatten().chain(deadline).chain(report).chain(shutdown).min() {
+        let trial = self.books.borrow().versions.due();
+        match work.into_iter().flatten().chain(deadline).chain(report).chain(shutdown).chain(trial).min() {
             Some(moment) => {
                 let timer = async {
                     rt::sleep_until(moment).await;

@@ -36,5 +36,6 @@ mod security;
 mod start;
 mod status_page;
 mod tls_server;
+mod versions;
 mod volumes;
 mod web_sockets;

@@ -2,7 +2,7 @@
 
 use super::faults::Faults;
 use super::names::{ANNOTATION_KEY, DNS_LABEL, DNS_SUBDOMAIN, LABEL_KEY, LABEL_VALUE, NAME_PREFIX};
-use crate::api::annotations::APP_ARMOR_PREFIX;
+use crate::api::annotations::{APP_ARMOR_PREFIX, KEEP_VERSIONS, READY_WITHIN, keep_versions, ready_within};
 use crate::api::decode::Path;
 use crate::api::{Map, ObjectMeta, OwnerReference, SecurityProfile};
 
@@ -40,6 +40,16 @@ fn check_annotations(annotations: &Map<String>, path: &Path<'_>, faults: &mut Fa
         faults.name(path, key, &ANNOTATION_KEY);
         if key.starts_with(APP_ARMOR_PREFIX) && SecurityProfile::of_annotation(value).is_none() {
             let wanted = "must be \"runtime/default\", \"unconfined\" or \"localhost/\" and the name of a profile";
+            faults.invalid(&path.key(key), value, wanted);
+        }
+        let is_wrong = match key {
+            READY_WITHIN if ready_within(value).is_none() => {
+                Some("must be a whole number of s, m or h, as 60s, up to 24h")
+            }
+            KEEP_VERSIONS if keep_versions(value).is_none() => Some("must be a number from 1 to 10"),
+            _ => None,
+        };
+        if let Some(wanted) = is_wrong {
             faults.invalid(&path.key(key), value, wanted);
         }
         size = size.saturating_add(key.len()).saturating_add(value.len());

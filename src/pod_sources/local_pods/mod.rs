@@ -146,7 +146,7 @@ impl Running {
                 }
                 Err(error) => PodAnswer::Failed(format!("remove its file: {}", ErrorChain(&error))),
             },
-            PodChangeKind::Get | PodChangeKind::Delete | PodChangeKind::Restart(_) => {
+            PodChangeKind::Get | PodChangeKind::Delete | PodChangeKind::Restart(_) | PodChangeKind::Versions(_) => {
                 PodAnswer::Missing(format!("the node keeps no pod {}/{}", change.namespace, change.name))
             }
         }

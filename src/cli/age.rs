@@ -1,0 +1,29 @@
+//! How long ago something may have been, as an argument. Pure.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::config::parse_duration;
+
+/// How long ago, as Go writes durations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Age(pub(super) Duration);
+
+impl Age {
+    pub(super) fn duration(self) -> Duration {
+        self.0
+    }
+
+    /// Whole seconds, as kubectl rounds them.
+    pub(super) fn seconds(self) -> u64 {
+        self.0.as_secs() + u64::from(self.0.subsec_nanos() > 0)
+    }
+}
+
+impl FromStr for Age {
+    type Err = &'static str;
+
+    fn from_str(word: &str) -> Result<Self, &'static str> {
+        parse_duration(word).filter(|age| !age.is_zero()).map(Self).ok_or("expected a duration as 90s or 2h")
+    }
+}

@@ -1,0 +1,39 @@
+//! `coracle rollback`, `hold`, `confirm`: which version of a pod runs.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+use super::ask::{change, pod_path};
+use super::commands::{Confirm, Hold, Rollback};
+use super::find_pod::find_pod;
+use super::{failed, print};
+
+pub(super) fn rollback(command: &Rollback) -> ExitCode {
+    let Rollback { pod, to, namespace, local_socket } = command;
+    run(local_socket, pod, namespace.as_deref(), &format!("/rollback?to={to}"))
+}
+
+pub(super) fn hold(command: &Hold) -> ExitCode {
+    run(&command.local_socket, &command.pod, command.namespace.as_deref(), "/hold")
+}
+
+pub(super) fn confirm(command: &Confirm) -> ExitCode {
+    run(&command.local_socket, &command.pod, command.namespace.as_deref(), "/confirm")
+}
+
+fn run(socket: &Path, pod: &str, namespace: Option<&str>, what: &str) -> ExitCode {
+    let pod = match find_pod(socket, pod, namespace) {
+        Ok((pod, _)) => pod,
+        Err(line) => return failed(&line),
+    };
+    let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
+    match change(socket, "POST", &pod_path(namespace, name, what), &[]) {
+        Ok(answer) => {
+            let done = answer.get("result").and_then(Value::as_str).unwrap_or_default();
+            print(&format!("pod {namespace}/{name} {done}\n"))
+        }
+        Err(refused) => failed(&refused.line()),
+    }
+}

@@ -1,0 +1,251 @@
+//! Versions of the node's own pods, and the way back to an earlier one.
+//!
+//! ```text
+//!   SourceUpdate -> take_in -> what runs instead of what the manifest says, if it does
+//!   statuses -> judge -> accepted or rejected -> coracle/versions/NAMESPACE_NAME.json (durable)
+//! ```
+//!
+//! Of a manifest's ConfigMaps and Secrets there is one version: the manifest's.
+
+mod record;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use self::record::Record;
+pub(crate) use self::record::{Ask, Doing, Verdict};
+use super::static_pod::is_own_uid;
+use crate::api::{Pod, PodUid};
+use crate::host::directories::set_aside;
+use crate::host::durable::{self, Found};
+use crate::pods::{SourceName, SourcePod, SourceUpdate};
+use crate::sorted::{SortedMap, SortedSet};
+
+/// The versions of all pods.
+#[derive(Debug, Default)]
+pub(crate) struct Versions {
+    directory: PathBuf,
+    /// By the names of their files.
+    records: SortedMap<String, Entry>,
+    /// What the disk does not have yet.
+    dirty: SortedSet<String>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    record: Record,
+    /// Who has the pod, and the manifest that it stands in; `None`: nobody has told of it yet.
+    owner: Option<(SourceName, Arc<str>)>,
+}
+
+/// A pod's versions as they are shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct VersionView {
+    /// As `default/web-node1`.
+    pub(crate) pod: String,
+    /// A word and what it means; none where what the manifest says runs.
+    pub(crate) state: Option<(&'static str, String)>,
+    pub(crate) earlier: usize,
+}
+
+/// A file that is to be written, or removed.
+pub(crate) type Written = (PathBuf, Option<Vec<u8>>);
+
+/// A few versions of a large pod.
+const MOST_BYTES: u64 = 16 << 20;
+
+impl Versions {
+    /// What is kept below `directory`. Blocks. What cannot be used is set aside: no file keeps a pod from running.
+    pub(crate) fn open(directory: PathBuf) -> Self {
+        let mut versions = Self { directory, ..Self::default() };
+        let entries = match fs::read_dir(&versions.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return versions,
+            entries => entries,
+        };
+        let found = entries.and_then(Iterator::collect::<io::Result<Vec<_>>>).unwrap_or_else(|error| {
+            log!(warn, "versions of pods not read", directory = versions.directory.display(), error = error);
+            Vec::new()
+        });
+        for entry in found {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if !name.ends_with(END) {
+                continue;
+            }
+            match load(&entry.path()) {
+                Some(record) => drop(versions.records.insert(name, Entry { record, owner: None })),
+                None => {
+                    if let Err(error) = set_aside(&entry.path()) {
+                        log!(warn, "versions of a pod not used", file = entry.path().display(), error = error);
+                    }
+                }
+            }
+        }
+        versions
+    }
+
+    /// Takes in what a source has now, and puts what is to run in the place of what its manifests say. `is_doubled` tells
+    /// of a pod that another source has too: that is not one pod with versions.
+    pub(crate) fn take_in(&mut self, update: &mut SourceUpdate, is_doubled: impl Fn(&Pod) -> bool) {
+        if update.source == SourceName::Api {
+            return;
+        }
+        let mut seen: SortedMap<String, u32> = SortedMap::new();
+        for source in &update.pods {
+            *seen.entry(key(&source.pod)).or_default() += 1;
+        }
+        for source in &mut update.pods {
+            let pod = &source.pod;
+            let key = key(pod);
+            if !has_versions(pod) {
+                continue;
+            }
+            let is_single = seen.get(&key).is_none_or(|count| *count == 1) && !is_doubled(pod);
+            let is_known = self.records.get(&key).is_some_and(|entry| match &entry.owner {
+                Some((_, origin)) => *origin == source.origin,
+                None => entry.record.knows(&pod.metadata.uid),
+            });
+            if !is_single && !is_known {
+                continue;
+            }
+            let empty = || Entry { record: Record::default(), owner: None };
+            let entry = self.records.entry(key.clone()).or_insert_with(empty);
+            entry.owner = Some((update.source, Arc::clone(&source.origin)));
+            if entry.record.offer(pod) {
+                self.dirty.insert(key);
+            }
+            if let Some(runs) = entry.record.runs() {
+                source.pod = Arc::clone(runs);
+            }
+        }
+        if update.complete {
+            self.forget(|key, entry| {
+                let is_own = entry.owner.as_ref().is_some_and(|(source, _)| *source == update.source);
+                is_own && !seen.contains_key(key)
+            });
+        }
+    }
+
+    /// Every source has told of its pods: whoever nobody has told of is gone.
+    pub(crate) fn all_told(&mut self) {
+        self.forget(|_, entry| entry.owner.is_none());
+    }
+
+    fn forget(&mut self, is_gone: impl Fn(&str, &Entry) -> bool) {
+        let Self { records, dirty, .. } = self;
+        records.retain(|key, entry| {
+            let is_gone = is_gone(key, entry);
+            if is_gone {
+                dirty.insert(key.clone());
+            }
+            !is_gone
+        });
+    }
+
+    /// Judges the trials. `works`: pods can be worked on, so that their time begins.
+    pub(crate) fn judge(
+        &mut self,
+        works: bool,
+        now: Instant,
+        doing: impl Fn(&PodUid) -> Doing,
+    ) -> Vec<(PodUid, Verdict)> {
+        let mut verdicts = Vec::new();
+        for (key, entry) in &mut self.records {
+            let Some(uid) = entry.record.on_trial(works, now).cloned() else { continue };
+            if let Some(verdict) = entry.record.judge(doing(&uid), now) {
+                self.dirty.insert(key.clone());
+                verdicts.push((uid, verdict));
+            }
+        }
+        verdicts
+    }
+
+    /// When a trial is over.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.records.values().filter_map(|entry| entry.record.due()).min()
+    }
+
+    /// Does what was asked of a pod's versions: what has been done, or why it cannot be.
+    pub(crate) fn ask(&mut self, pod: &Pod, ask: Ask) -> Result<&'static str, String> {
+        let key = key(pod);
+        match self.records.get_mut(&key).filter(|_| has_versions(pod)) {
+            Some(entry) => {
+                let done = entry.record.ask(ask)?;
+                self.dirty.insert(key);
+                Ok(done)
+            }
+            None if pod.is_of_cluster() => Err("it is the cluster's, which keeps its versions".to_owned()),
+            None => Err("it has no versions: its manifest gives it a uid, or another source has it, too".to_owned()),
+        }
+    }
+
+    /// What is to run of a pod that a source has told of, if that is not the source's own business.
+    pub(crate) fn runs(&self, source: &SourcePod) -> Option<&Arc<Pod>> {
+        let entry = self.records.get(&key(&source.pod)).filter(|_| has_versions(&source.pod))?;
+        let is_its = entry.owner.as_ref().is_some_and(|(_, origin)| *origin == source.origin);
+        if is_its { entry.record.runs() } else { None }
+    }
+
+    /// Every version that may run again, for what they need.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.records.values().flat_map(|entry| entry.record.kept())
+    }
+
+    pub(crate) fn views(&self) -> impl Iterator<Item = VersionView> {
+        let told = self.records.iter().filter(|(_, entry)| entry.owner.is_some());
+        told.map(|(key, entry)| VersionView {
+            pod: key.trim_end_matches(END).replacen('_', "/", 1),
+            state: entry.record.state(),
+            earlier: entry.record.earlier(),
+        })
+    }
+
+    /// What the disk is to have, once.
+    pub(crate) fn take_unwritten(&mut self) -> Vec<Written> {
+        let keys = std::mem::take(&mut self.dirty);
+        let written = keys.into_iter().map(|key| {
+            let text = self.records.get(&key).map(|entry| entry.record.to_json().to_string().into_bytes());
+            (self.directory.join(key), text)
+        });
+        written.collect()
+    }
+}
+
+/// Writes what was taken; the first error is one line, and keeps none of the others from being written. Blocks.
+pub(crate) fn write(written: &[Written]) -> Result<(), String> {
+    let mut result = Ok(());
+    for (path, text) in written {
+        let done = match text {
+            Some(text) => durable::write_changed(path, text).map(drop),
+            None => durable::remove(path),
+        };
+        let done = done.map_err(|error| format!("versions of a pod not written: {}: {error}", path.display()));
+        result = result.and(done);
+    }
+    result
+}
+
+fn load(path: &Path) -> Option<Record> {
+    match durable::read(path, MOST_BYTES) {
+        Ok(Found::Whole(text)) => serde_json::from_slice::<Value>(&text).ok().and_then(Record::from_json),
+        Ok(Found::Damaged | Found::Nothing) | Err(_) => None,
+    }
+}
+
+/// Its uid stands for what its manifest says.
+fn has_versions(pod: &Pod) -> bool {
+    pod.is_static() && is_own_uid(pod.metadata.uid.as_str())
+}
+
+fn key(pod: &Pod) -> String {
+    [&*pod.metadata.namespace, "_", &*pod.metadata.name, END].concat()
+}
+
+const END: &str = ".json";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,319 @@
+//! The versions of one pod of the node's own: which one runs, and what is kept of the others. Pure: the moment is an
+//! argument.
+//!
+//! ```text
+//!                 a new manifest, with a gate                ready in time, or confirmed
+//!   the manifest's ------------------------> on trial -------------------------> the manifest's
+//!       |   ^                                    |
+//!       |   | the manifest changes               | not ready in time, or rolled back
+//!       |   +------------------------ held <-----+
+//!       +------ rolled back, held -----^         the version before runs
+//! ```
+//!
+//! A version goes by its pod's uid, which stands for what the manifest says.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::api::annotations::{KEEP_VERSIONS, READY_WITHIN, keep_versions, ready_within};
+use crate::api::{Pod, PodUid, decode, encode};
+use crate::pod_sources::merge::same_content;
+
+/// So many accepted versions are kept, the present one among them, where the manifest does not say.
+const KEPT: usize = 3;
+/// A version that so many starts in a row find on trial may be what ends the machine each time.
+const MOST_STARTS: u64 = 3;
+
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    /// The last one is the present one.
+    accepted: Vec<Arc<Pod>>,
+    trial: Option<Trial>,
+    hold: Option<Hold>,
+    /// What the manifest says.
+    offered: Option<Arc<Pod>>,
+}
+
+#[derive(Debug)]
+struct Trial {
+    uid: PodUid,
+    /// Processes that have had it on trial, this one among them once it has met it.
+    starts: u64,
+    is_met: bool,
+    /// From when pods could be worked on.
+    deadline: Option<Instant>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Hold {
+    /// Whatever the manifest becomes.
+    ByHand,
+    /// As long as the manifest says this.
+    While { offered: PodUid, why: Why },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    Rejected,
+    RolledBack,
+}
+
+/// How the pod is doing, as far as a trial goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    Ready,
+    NotReady,
+    /// It will never be ready.
+    Failed,
+}
+
+/// What a trial has come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Accepted,
+    /// As one line.
+    Rejected(String),
+}
+
+/// What somebody asks of a pod's versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// So many versions back.
+    Rollback(usize),
+    Hold,
+    Confirm,
+}
+
+impl Record {
+    /// Takes in what the manifest says now. True if there is something else to be kept.
+    pub(super) fn offer(&mut self, pod: &Arc<Pod>) -> bool {
+        let uid = pod.metadata.uid.clone();
+        self.offered = Some(Arc::clone(pod));
+        let Some(present) = self.accepted.last_mut() else {
+            self.accepted.push(Arc::clone(pod));
+            return true;
+        };
+        if self.hold == Some(Hold::ByHand) {
+            return false;
+        }
+        let lifted = match &self.hold {
+            Some(Hold::While { offered, .. }) if *offered == uid => return false,
+            hold => hold.is_some(),
+        };
+        self.hold = None;
+        if present.metadata.uid == uid {
+            // Other amounts of processor and memory are the same version.
+            let is_same = same_content(present, pod);
+            *present = Arc::clone(pod);
+            return self.trial.take().is_some() | lifted | !is_same;
+        }
+        match &mut self.trial {
+            Some(trial) if trial.uid == uid && trial.is_met => return false,
+            Some(trial) if trial.uid == uid => {
+                trial.is_met = true;
+                trial.starts += 1;
+                if trial.starts > MOST_STARTS {
+                    self.go_back(Why::Rejected);
+                }
+            }
+            Some(_) | None if gate(pod).is_some() => {
+                self.trial = Some(Trial { uid, starts: 1, is_met: true, deadline: None });
+            }
+            Some(_) | None => self.accept(),
+        }
+        true
+    }
+
+    /// The version is one of these, accepted, on trial or held back.
+    pub(super) fn knows(&self, uid: &PodUid) -> bool {
+        let held = matches!(&self.hold, Some(Hold::While { offered, .. }) if offered == uid);
+        let tried = self.trial.as_ref().is_some_and(|trial| trial.uid == *uid);
+        held || tried || self.accepted.iter().any(|kept| kept.metadata.uid == *uid)
+    }
+
+    /// What is to run.
+    pub(super) fn runs(&self) -> Option<&Arc<Pod>> {
+        let (present, offered) = (self.accepted.last(), self.offered.as_ref());
+        match (&self.trial, present, offered) {
+            (None, Some(present), Some(offered)) if present.metadata.uid == offered.metadata.uid => Some(offered),
+            (None, Some(present), _) => Some(present),
+            (Some(_), _, offered) => offered,
+            (None, None, offered) => offered,
+        }
+    }
+
+    /// The pod on trial. `works`: pods can be worked on, so that its time begins.
+    pub(super) fn on_trial(&mut self, works: bool, now: Instant) -> Option<&PodUid> {
+        let within = self.offered.as_ref().and_then(|pod| gate(pod));
+        let trial = self.trial.as_mut()?;
+        if works && trial.deadline.is_none() {
+            trial.deadline = Some(now + within.unwrap_or_default());
+        }
+        Some(&trial.uid)
+    }
+
+    /// When the trial is over.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.trial.as_ref().and_then(|trial| trial.deadline)
+    }
+
+    /// What the trial has come to, if it is over.
+    pub(super) fn judge(&mut self, doing: Doing, now: Instant) -> Option<Verdict> {
+        let deadline = self.trial.as_ref()?.deadline;
+        match doing {
+            Doing::Ready => {
+                self.accept();
+                Some(Verdict::Accepted)
+            }
+            Doing::Failed => {
+                self.go_back(Why::Rejected);
+                Some(Verdict::Rejected("it has failed".to_owned()))
+            }
+            Doing::NotReady if deadline.is_some_and(|deadline| deadline <= now) => {
+                let within = self.offered.as_ref().and_then(|pod| pod.annotation(READY_WITHIN)).unwrap_or_default();
+                let why = format!("it was not ready within {within}");
+                self.go_back(Why::Rejected);
+                Some(Verdict::Rejected(why))
+            }
+            Doing::NotReady => None,
+        }
+    }
+
+    /// Does what was asked: what has been done, or why it cannot be.
+    pub(super) fn ask(&mut self, ask: Ask) -> Result<&'static str, String> {
+        match ask {
+            Ask::Confirm => {
+                self.hold = None;
+                self.accept();
+                Ok("confirmed")
+            }
+            Ask::Hold if self.trial.is_some() => {
+                Err("its new version is on trial: confirm it, or roll it back".to_owned())
+            }
+            Ask::Hold => {
+                self.hold = Some(Hold::ByHand);
+                Ok("held")
+            }
+            Ask::Rollback(1) if self.trial.is_some() => {
+                self.go_back(Why::RolledBack);
+                Ok("rolled back")
+            }
+            Ask::Rollback(back) => {
+                let there = self.earlier();
+                let at = there.checked_sub(back).filter(|_| back > 0);
+                let Some(at) = at else {
+                    return Err(match there {
+                        0 => "no earlier version of it is kept".to_owned(),
+                        1 => "only one earlier version of it is kept: expected --to 1".to_owned(),
+                        _ => format!("{there} earlier versions of it are kept: expected --to 1 to {there}"),
+                    });
+                };
+                // It is the present one from now on, and the one before is what a further rollback comes to.
+                let chosen = self.accepted.remove(at);
+                self.accepted.push(chosen);
+                self.go_back(Why::RolledBack);
+                Ok("rolled back")
+            }
+        }
+    }
+
+    /// The present version runs until the manifest changes.
+    fn go_back(&mut self, why: Why) {
+        self.trial = None;
+        let offered = self.offered.as_ref().map(|pod| pod.metadata.uid.clone()).unwrap_or_default();
+        self.hold = Some(Hold::While { offered, why });
+    }
+
+    /// What the manifest says is the present version.
+    fn accept(&mut self) {
+        self.trial = None;
+        let Some(offered) = &self.offered else { return };
+        self.accepted.retain(|kept| kept.metadata.uid != offered.metadata.uid);
+        self.accepted.push(Arc::clone(offered));
+        let most = offered.annotation(KEEP_VERSIONS).and_then(keep_versions).unwrap_or(KEPT);
+        let beyond = self.accepted.len().saturating_sub(most);
+        self.accepted.drain(..beyond);
+    }
+
+    /// How many versions there are to go back to from the present one.
+    pub(super) fn earlier(&self) -> usize {
+        self.accepted.len().saturating_sub(1)
+    }
+
+    /// Each version that may run again.
+    pub(super) fn kept(&self) -> &[Arc<Pod>] {
+        &self.accepted
+    }
+
+    /// What is not as the manifest alone would have it: one word, and what it means.
+    pub(super) fn state(&self) -> Option<(&'static str, String)> {
+        let name = self.offered.as_ref().map(|pod| pod.metadata.name.as_str()).unwrap_or_default();
+        let until = format!("until its manifest changes or coracle confirm {name}");
+        match (&self.trial, &self.hold) {
+            (Some(_), _) => {
+                let within = self.offered.as_ref().and_then(|pod| pod.annotation(READY_WITHIN)).unwrap_or_default();
+                Some(("on trial", format!("it has to be ready within {within}, else the version before comes back")))
+            }
+            (None, Some(Hold::ByHand)) => {
+                let runs = self.accepted.last().map(|pod| &pod.metadata.uid);
+                let is_other = self.offered.as_ref().map(|pod| &pod.metadata.uid) != runs;
+                let other = if is_other { "its manifest has another one; " } else { "" };
+                Some(("held", format!("{other}this version runs until coracle confirm {name}")))
+            }
+            (None, Some(Hold::While { why: Why::Rejected, .. })) => {
+                Some(("rejected", format!("the manifest's version was not ready in time; the one before runs {until}")))
+            }
+            (None, Some(Hold::While { why: Why::RolledBack, .. })) => {
+                Some(("rolled back", format!("an earlier version runs {until}")))
+            }
+            (None, None) => None,
+        }
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        let versions: Vec<Value> = self.accepted.iter().map(|pod| encode(&**pod)).collect();
+        let trial = self.trial.as_ref().map(|trial| json!({ "uid": trial.uid.as_str(), "starts": trial.starts }));
+        let hold = self.hold.as_ref().map(|hold| match hold {
+            Hold::ByHand => json!({ "why": "held" }),
+            Hold::While { offered, why } => {
+                let why = if *why == Why::Rejected { "rejected" } else { "rolledBack" };
+                json!({ "why": why, "offered": offered.as_str() })
+            }
+        });
+        json!({ "format": 1, "accepted": versions, "trial": trial, "hold": hold })
+    }
+
+    /// `None`: it is of another version of this program, or not of this program.
+    pub(super) fn from_json(mut value: Value) -> Option<Self> {
+        if value.get("format").and_then(Value::as_u64) != Some(1) {
+            return None;
+        }
+        let versions = value.get_mut("accepted")?.as_array_mut().map(std::mem::take)?;
+        let versions = versions.into_iter().map(|version| decode::<Pod>(version).ok().map(|pod| Arc::new(pod.value)));
+        let accepted = versions.collect::<Option<Vec<Arc<Pod>>>>()?;
+        let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+        let trial = value.get("trial").and_then(|trial| {
+            let starts = trial.get("starts").and_then(Value::as_u64)?;
+            Some(Trial { uid: PodUid::from(text(trial, "uid")?), starts, is_met: false, deadline: None })
+        });
+        let hold = value.get("hold").and_then(|hold| {
+            let offered = || text(hold, "offered").map(PodUid::from);
+            match text(hold, "why")?.as_str() {
+                "held" => Some(Hold::ByHand),
+                "rejected" => Some(Hold::While { offered: offered()?, why: Why::Rejected }),
+                "rolledBack" => Some(Hold::While { offered: offered()?, why: Why::RolledBack }),
+                _ => None,
+            }
+        });
+        Some(Self { accepted, trial, hold, offered: None })
+    }
+}
+
+fn gate(pod: &Pod) -> Option<Duration> {
+    pod.annotation(READY_WITHIN).and_then(ready_within)
+}
+
+#[cfg(test)]
+mod tests;

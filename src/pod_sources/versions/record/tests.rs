@@ -1,0 +1,197 @@
+//! One pod's versions: every way from one to another.
+
+use super::*;
+use crate::api::annotations::CONFIG_SEEN;
+
+const START: Duration = Duration::from_secs(1000);
+
+fn version(uid: &str, within: Option<&str>) -> Arc<Pod> {
+    let mut pod = Pod::default();
+    pod.metadata.name = "web-n".to_owned();
+    pod.metadata.uid = PodUid::from(uid.to_owned());
+    if let Some(within) = within {
+        pod.metadata.annotations.insert(READY_WITHIN, within.to_owned());
+    }
+    Arc::new(pod)
+}
+
+fn gated(uid: &str) -> Arc<Pod> {
+    version(uid, Some("60s"))
+}
+
+fn plain(uid: &str) -> Arc<Pod> {
+    version(uid, None)
+}
+
+fn runs(record: &Record) -> &'static str {
+    let runs = |uid: &&str| record.runs().is_some_and(|pod| pod.metadata.uid.as_str() == *uid);
+    ["1", "2", "3", "4", "5"].into_iter().find(runs).unwrap_or("nothing")
+}
+
+fn is_on_trial(record: &mut Record, now: Instant) -> bool {
+    record.on_trial(true, now).is_some()
+}
+
+fn kept(record: &Record) -> Vec<&str> {
+    record.kept().iter().map(|pod| pod.metadata.uid.as_str()).collect()
+}
+
+/// What the next process makes of what is on the disk.
+fn after_a_restart(record: &Record) -> Record {
+    let text = record.to_json().to_string();
+    Record::from_json(serde_json::from_str(&text).unwrap()).unwrap()
+}
+
+/// The record after these manifests, each accepted when it was ready.
+fn after(pods: &[&Arc<Pod>], now: Instant) -> Record {
+    let mut record = Record::default();
+    for pod in pods {
+        record.offer(pod);
+        record.on_trial(true, now);
+        record.judge(Doing::Ready, now);
+    }
+    record
+}
+
+#[test]
+fn a_first_version_and_one_without_a_gate_count_at_once_and_so_many_are_kept() {
+    let now = Instant::now();
+    let mut record = Record::default();
+    for (index, uid) in ["1", "2", "3", "4"].into_iter().enumerate() {
+        assert!(record.offer(&plain(uid)));
+        assert!(!record.offer(&plain(uid)), "the same again is nothing new");
+        assert_eq!((runs(&record), is_on_trial(&mut record, now), record.earlier()), (uid, false, index.min(2)));
+    }
+    assert_eq!(kept(&record), ["2", "3", "4"]);
+    let mut more = Pod::clone(&plain("5"));
+    more.metadata.annotations.insert(KEEP_VERSIONS, "2".to_owned());
+    record.offer(&Arc::new(more));
+    assert_eq!(kept(&record), ["4", "5"]);
+    // A gate needs something to come back.
+    assert_eq!(after(&[&gated("1")], now).trial.map(|trial| trial.uid), None);
+}
+
+#[test]
+fn a_version_that_is_ready_in_time_stays_and_one_that_is_not_goes_until_the_manifest_changes() {
+    let now = Instant::now() + START;
+    let mut record = after(&[&gated("1"), &gated("2")], now);
+    assert_eq!((runs(&record), kept(&record).as_slice()), ("2", &["1", "2"][..]));
+
+    assert!(record.offer(&gated("3")));
+    assert_eq!((runs(&record), record.due()), ("3", None));
+    // Its time runs when pods can be worked on.
+    record.on_trial(false, now);
+    assert_eq!(record.due(), None);
+    record.on_trial(true, now);
+    let end = now + Duration::from_secs(60);
+    assert_eq!(record.due(), Some(end));
+    assert_eq!(record.judge(Doing::NotReady, end - Duration::from_millis(1)), None);
+    let verdict = record.judge(Doing::NotReady, end);
+    assert_eq!(verdict, Some(Verdict::Rejected("it was not ready within 60s".to_owned())));
+    assert_eq!((runs(&record), record.due(), kept(&record).as_slice()), ("2", None, &["1", "2"][..]));
+    assert_eq!(record.state().unwrap().0, "rejected");
+    assert!(!record.offer(&gated("3")));
+    assert_eq!(runs(&record), "2", "it was tried again");
+
+    assert!(record.offer(&gated("4")));
+    assert_eq!(runs(&record), "4");
+    assert!(record.judge(Doing::Failed, now).is_some());
+    assert_eq!(runs(&record), "2");
+    // The former manifest again is what runs.
+    assert!(record.offer(&gated("2")));
+    assert_eq!((runs(&record), record.state()), ("2", None));
+}
+
+#[test]
+fn a_manifest_that_changes_while_its_version_is_on_trial_begins_another_trial() {
+    let now = Instant::now();
+    let mut record = after(&[&gated("1")], now);
+    record.offer(&gated("2"));
+    record.on_trial(true, now);
+    assert!(record.offer(&gated("3")));
+    assert_eq!((runs(&record), record.due()), ("3", None));
+    assert!(record.offer(&gated("1")));
+    assert_eq!((runs(&record), is_on_trial(&mut record, now)), ("1", false));
+    record.offer(&gated("2"));
+    assert!(record.offer(&plain("4")), "one without a gate counts at once");
+    assert_eq!((runs(&record), kept(&record).as_slice()), ("4", &["1", "4"][..]));
+}
+
+#[test]
+fn what_was_decided_outlives_a_restart_and_a_trial_begins_again_a_few_times_only() {
+    let now = Instant::now();
+    let mut record = after(&[&gated("1")], now);
+    record.offer(&gated("2"));
+    for start in 1..=3 {
+        assert_eq!(runs(&record), "2", "start {start}");
+        record = after_a_restart(&record);
+        assert!(record.offer(&gated("2")), "each start counts, and is kept");
+        assert!(!record.offer(&gated("2")));
+    }
+    assert_eq!((runs(&record), record.state().unwrap().0), ("1", "rejected"));
+
+    let mut next = after_a_restart(&record);
+    assert!(!next.offer(&gated("2")));
+    assert_eq!(runs(&next), "1");
+
+    // What only the node itself notes is no change, and costs no write.
+    let mut seen = Pod::clone(&gated("1"));
+    seen.metadata.annotations.insert(CONFIG_SEEN, "later".to_owned());
+    let mut same = after_a_restart(&after(&[&gated("1")], now));
+    assert!(!same.offer(&Arc::new(seen.clone())));
+    seen.spec.priority = Some(1);
+    assert!(same.offer(&Arc::new(seen)), "other amounts of the same version are to come back, too");
+}
+
+#[test]
+fn a_rollback_holds_until_the_manifest_changes_or_somebody_confirms() {
+    let now = Instant::now();
+    let mut record = after(&[&plain("1"), &plain("2"), &plain("3")], now);
+    assert_eq!(record.ask(Ask::Rollback(3)), Err("2 earlier versions of it are kept: expected --to 1 to 2".to_owned()));
+    assert!(record.ask(Ask::Rollback(0)).is_err());
+    assert_eq!(record.ask(Ask::Rollback(2)), Ok("rolled back"));
+    assert_eq!((runs(&record), kept(&record).as_slice()), ("1", &["2", "3", "1"][..]));
+    record = after_a_restart(&record);
+    assert!(!record.offer(&plain("3")));
+    assert_eq!((runs(&record), record.state().unwrap().0), ("1", "rolled back"));
+    // Once more is where it came from.
+    assert_eq!(record.ask(Ask::Rollback(1)), Ok("rolled back"));
+    assert_eq!(runs(&record), "3");
+    assert_eq!(record.ask(Ask::Rollback(1)), Ok("rolled back"));
+    record.offer(&gated("4"));
+    assert_eq!((runs(&record), record.trial.is_some()), ("4", true));
+    assert_eq!(record.ask(Ask::Rollback(1)), Ok("rolled back"));
+    assert_eq!((runs(&record), is_on_trial(&mut record, now)), ("1", false), "what had run before comes back");
+    assert_eq!(record.ask(Ask::Confirm), Ok("confirmed"));
+    assert_eq!((runs(&record), record.state(), kept(&record).as_slice()), ("4", None, &["3", "1", "4"][..]));
+    let none = after(&[&plain("1")], now).ask(Ask::Rollback(1));
+    assert_eq!(none, Err("no earlier version of it is kept".to_owned()));
+}
+
+#[test]
+fn a_version_that_is_held_stays_whatever_the_manifest_becomes_until_somebody_confirms() {
+    let now = Instant::now();
+    let mut record = after(&[&plain("1")], now);
+    assert_eq!(record.ask(Ask::Hold), Ok("held"));
+    for uid in ["2", "3"] {
+        assert!(!record.offer(&plain(uid)));
+        record = after_a_restart(&record);
+        assert!(!record.offer(&gated(uid)));
+        assert_eq!((runs(&record), is_on_trial(&mut record, now)), ("1", false));
+    }
+    assert!(record.state().unwrap().1.starts_with("its manifest has another one; "));
+    assert_eq!(record.ask(Ask::Confirm), Ok("confirmed"));
+    assert_eq!((runs(&record), is_on_trial(&mut record, now), record.state()), ("3", false, None));
+    record.offer(&gated("4"));
+    assert!(record.ask(Ask::Hold).is_err());
+    assert_eq!(record.ask(Ask::Confirm), Ok("confirmed"));
+    assert_eq!((runs(&record), is_on_trial(&mut record, now)), ("4", false));
+}
+
+#[test]
+fn what_is_no_record_is_none() {
+    for text in ["{}", "7", r#"{"format": 2, "accepted": []}"#, r#"{"format": 1}"#, r#"{"format": 1, "accepted": [7]}"#]
+    {
+        assert!(Record::from_json(serde_json::from_str(text).unwrap()).is_none(), "{text}");
+    }
+}

@@ -1,0 +1,142 @@
+//! The versions of all pods, and their files.
+
+use super::*;
+use crate::api::annotations::READY_WITHIN;
+use crate::api::yaml::MAX_BYTES;
+use crate::pod_sources::static_pod::{Object, Origin, read_manifest};
+
+struct Disk(PathBuf);
+
+impl Disk {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("coracle-versions-{name}-{}", std::process::id())))
+    }
+
+    fn open(&self) -> Versions {
+        Versions::open(self.0.clone())
+    }
+
+    fn keep(&self, versions: &mut Versions) -> usize {
+        let written = versions.take_unwritten();
+        write(&written).unwrap();
+        written.len()
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn pod(path: &str, image: &str) -> SourcePod {
+    let text = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: web, annotations: {{{READY_WITHIN}: 60s}}}}\n\
+         spec: {{containers: [{{name: main, image: {image}}}]}}"
+    );
+    assert!(text.len() < MAX_BYTES);
+    let origin = Origin { source: SourceName::File, path, node_name: "n", seen: "now" };
+    let objects = read_manifest(text.as_bytes(), &origin).unwrap();
+    match objects.into_iter().next().unwrap().object.unwrap() {
+        Object::Pod(pod) => SourcePod { pod: Arc::from(pod), origin: Arc::from(path) },
+        Object::Config(_) => unreachable!("it is a pod"),
+    }
+}
+
+fn update(pods: &[SourcePod], complete: bool) -> SourceUpdate {
+    SourceUpdate {
+        source: SourceName::File,
+        pods: pods.to_vec(),
+        objects: Vec::new(),
+        mirrors: Vec::new(),
+        problems: Vec::new(),
+        complete,
+        relisted: false,
+    }
+}
+
+/// The images that run after the source has told of these pods.
+fn runs(versions: &mut Versions, pods: &[SourcePod]) -> Vec<String> {
+    let mut update = update(pods, true);
+    versions.take_in(&mut update, |_| false);
+    update.pods.iter().map(|source| source.pod.spec.containers[0].image.clone()).collect()
+}
+
+fn reject(versions: &mut Versions) {
+    let verdicts = versions.judge(true, Instant::now(), |_| Doing::Failed);
+    assert!(matches!(verdicts.as_slice(), [(_, Verdict::Rejected(_))]), "{verdicts:?}");
+}
+
+#[test]
+fn a_version_that_was_rejected_stays_so_after_a_restart_and_nothing_is_written_twice() {
+    let disk = Disk::new("rejected");
+    let mut versions = disk.open();
+    assert_eq!(runs(&mut versions, &[pod("/m/web.yaml", "a")]), ["a"]);
+    assert_eq!((disk.keep(&mut versions), disk.keep(&mut versions)), (1, 0));
+    assert_eq!(runs(&mut versions, &[pod("/m/web.yaml", "b")]), ["b"]);
+    reject(&mut versions);
+    assert_eq!(runs(&mut versions, &[pod("/m/web.yaml", "b")]), ["a"]);
+    assert_eq!(disk.keep(&mut versions), 1);
+
+    let mut versions = disk.open();
+    assert_eq!(runs(&mut versions, &[pod("/m/web.yaml", "b")]), ["a"]);
+    assert_eq!(disk.keep(&mut versions), 0);
+    let view = versions.views().next().unwrap();
+    assert_eq!((&*view.pod, view.state.unwrap().0, view.earlier), ("default/web-n", "rejected", 0));
+    assert_eq!(versions.kept().count(), 1);
+
+    // With its manifest everything of a pod goes.
+    assert!(runs(&mut versions, &[]).is_empty());
+    disk.keep(&mut versions);
+    assert_eq!(fs::read_dir(&disk.0).unwrap().count(), 0);
+}
+
+#[test]
+fn a_file_that_is_damaged_anywhere_is_set_aside_and_the_manifest_counts() {
+    let disk = Disk::new("damaged");
+    let mut versions = disk.open();
+    runs(&mut versions, &[pod("/m/web.yaml", "a")]);
+    disk.keep(&mut versions);
+    let path = disk.0.join("default_web-n.json");
+    let whole = fs::read(&path).unwrap();
+    for cut in (0..whole.len()).step_by(97) {
+        fs::write(&path, &whole[..cut]).unwrap();
+        let mut versions = disk.open();
+        assert_eq!(runs(&mut versions, &[pod("/m/web.yaml", "b")]), ["b"], "cut at {cut}");
+        assert_eq!(versions.due(), None, "it is the first version that is known");
+    }
+    assert!(disk.0.join("default_web-n.json.corrupt").exists());
+}
+
+#[test]
+fn what_nobody_tells_of_is_forgotten_when_everybody_has_told_and_not_before() {
+    let disk = Disk::new("forgotten");
+    let mut versions = disk.open();
+    runs(&mut versions, &[pod("/m/web.yaml", "a")]);
+    disk.keep(&mut versions);
+    let mut versions = disk.open();
+    versions.take_in(&mut update(&[], true), |_| false);
+    assert_eq!(disk.keep(&mut versions), 0);
+    versions.all_told();
+    assert_eq!(disk.keep(&mut versions), 1);
+    assert_eq!(fs::read_dir(&disk.0).unwrap().count(), 0);
+
+    let mut versions = disk.open();
+    runs(&mut versions, &[pod("/m/web.yaml", "a")]);
+    versions.take_in(&mut update(&[], false), |_| false);
+    assert_eq!(versions.kept().count(), 1, "a source that could not be read has taken it");
+}
+
+#[test]
+fn two_pods_of_one_name_are_not_versions_of_each_other() {
+    let mut versions = Disk::new("two").open();
+    let (first, second) = (pod("/m/a.yaml", "a"), pod("/m/b.yaml", "b"));
+    assert_eq!(runs(&mut versions, &[first.clone(), second.clone()]), ["a", "b"]);
+    assert_eq!(versions.kept().count(), 0);
+    runs(&mut versions, std::slice::from_ref(&first));
+    assert_eq!(runs(&mut versions, &[first, second.clone()]), ["a", "b"]);
+    assert_eq!(versions.due(), None);
+    let mut other = update(&[second], true);
+    Disk::new("other").open().take_in(&mut other, |_| true);
+    assert_eq!(other.pods[0].pod.spec.containers[0].image, "b");
+}
