@@ -170,17 +170,27 @@ mod tests {
         let folder = folder("pour");
         fs::write(folder.join("manifest.json"), r#"[{"RepoTags":["a:1"]}]"#).unwrap();
         fs::write(folder.join("layer"), vec![7; 300_000]).unwrap();
-        run("tar -cf a.tar layer manifest.json; gzip -k a.tar; zstd -q a.tar", &folder);
+        run("tar -cf a.tar layer manifest.json", &folder);
+        let mut names = vec!["a.tar"];
+        // A board may not have both.
+        for (program, line, name) in [("gzip", "gzip -k a.tar", "a.tar.gz"), ("zstd", "zstd -q a.tar", "a.tar.zst")] {
+            if Command::new(program).arg("--version").output().is_ok() {
+                run(line, &folder);
+                names.push(name);
+            }
+        }
         let plain = fs::read(folder.join("a.tar")).unwrap();
-        let poured = ["a.tar", "a.tar.gz", "a.tar.zst"].map(|name| {
+        let pour_whole = |name: &&str| {
             let mut sink = Vec::new();
             (pour(&folder.join(name), &mut sink), sink == plain)
-        });
-        let cut = ["a.tar", "a.tar.gz", "a.tar.zst"].map(|name| {
+        };
+        let poured: Vec<_> = names.iter().map(pour_whole).collect();
+        let pour_cut = |name: &&str| {
             let bytes = fs::read(folder.join(name)).unwrap();
             fs::write(folder.join("cut"), &bytes[..bytes.len() * 2 / 3]).unwrap();
             pour(&folder.join("cut"), &mut io::sink())
-        });
+        };
+        let cut: Vec<_> = names.iter().map(pour_cut).collect();
         fs::write(folder.join("text"), "hello").unwrap();
         let others = [pour(&folder.join("text"), &mut io::sink()), pour(&folder, &mut io::sink())];
         fs::remove_dir_all(&folder).unwrap();
