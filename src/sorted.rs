@@ -238,12 +238,12 @@ impl<'a, K, V> IntoIterator for &'a mut SortedMap<K, V> {
     }
 }
 
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SortedSet<T>(Vec<T>);
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SortedSet<T>(SortedMap<T, ()>);
 
 impl<T> SortedSet<T> {
     pub const fn new() -> Self {
-        Self(Vec::new())
+        Self(SortedMap::new())
     }
 
     pub fn len(&self) -> usize {
@@ -258,20 +258,20 @@ impl<T> SortedSet<T> {
         self.0.clear();
     }
 
-    pub fn iter(&self) -> slice::Iter<'_, T> {
-        self.0.iter()
+    pub fn iter(&self) -> SetIter<'_, T> {
+        self.into_iter()
     }
 
     pub fn first(&self) -> Option<&T> {
-        self.0.first()
+        self.iter().next()
     }
 
     pub fn pop_first(&mut self) -> Option<T> {
-        (!self.0.is_empty()).then(|| self.0.remove(0))
+        (!self.is_empty()).then(|| self.0.0.remove(0).0)
     }
 
-    pub fn retain(&mut self, keep: impl FnMut(&T) -> bool) {
-        self.0.retain(keep);
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        self.0.retain(|value, ()| keep(value));
     }
 }
 
@@ -280,14 +280,12 @@ impl<T: Ord> SortedSet<T> {
     where
         T: Borrow<Q>,
     {
-        self.position(value).is_ok()
+        self.0.contains_key(value)
     }
 
     /// Whether it was not there before.
     pub fn insert(&mut self, value: T) -> bool {
-        let Err(position) = self.position(&value) else { return false };
-        self.0.insert(position, value);
-        true
+        self.0.insert(value, ()).is_none()
     }
 
     /// Whether it was there.
@@ -295,24 +293,16 @@ impl<T: Ord> SortedSet<T> {
     where
         T: Borrow<Q>,
     {
-        self.position(value).is_ok_and(|position| {
-            self.0.remove(position);
-            true
-        })
+        self.0.remove(value).is_some()
     }
 
     /// What is here and not there.
     pub fn difference<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a T> {
-        self.0.iter().filter(|value| other.position(*value).is_err())
-    }
-
-    fn position<Q: Ord + ?Sized>(&self, value: &Q) -> Result<usize, usize>
-    where
-        T: Borrow<Q>,
-    {
-        self.0.binary_search_by(|other| other.borrow().cmp(value))
+        self.iter().filter(|value| !other.contains(*value))
     }
 }
+
+pub(crate) type SetIter<'a, T> = std::iter::Map<slice::Iter<'a, (T, ())>, fn(&'a (T, ())) -> &'a T>;
 
 impl<T> Default for SortedSet<T> {
     fn default() -> Self {
@@ -322,17 +312,13 @@ impl<T> Default for SortedSet<T> {
 
 impl<T: fmt::Debug> fmt::Debug for SortedSet<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(&self.0).finish()
+        f.debug_set().entries(self).finish()
     }
 }
 
 impl<T: Ord> FromIterator<T> for SortedSet<T> {
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
-        let mut values: Vec<_> = values.into_iter().collect();
-        values.sort();
-        values.dedup();
-        values.shrink_to_fit();
-        Self(values)
+        Self(values.into_iter().map(|value| (value, ())).collect())
     }
 }
 
@@ -344,27 +330,25 @@ impl<T: Ord, const N: usize> From<[T; N]> for SortedSet<T> {
 
 impl<T: Ord> Extend<T> for SortedSet<T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
-        for value in values {
-            self.insert(value);
-        }
+        self.0.extend(values.into_iter().map(|value| (value, ())));
     }
 }
 
 impl<T> IntoIterator for SortedSet<T> {
     type Item = T;
-    type IntoIter = vec::IntoIter<T>;
+    type IntoIter = std::iter::Map<vec::IntoIter<(T, ())>, fn((T, ())) -> T>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
+        self.0.into_iter().map(|(value, ())| value)
     }
 }
 
 impl<'a, T> IntoIterator for &'a SortedSet<T> {
     type Item = &'a T;
-    type IntoIter = slice::Iter<'a, T>;
+    type IntoIter = SetIter<'a, T>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.iter()
+        self.0.0.iter().map(|(value, ())| value)
     }
 }
 

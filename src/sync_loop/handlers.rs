@@ -48,7 +48,7 @@ impl SyncLoop {
             SyncEvent::Mirrored(done) => self.on_mirrored(done, now),
             SyncEvent::RestartAsked(asked) => self.workers.restart(asked),
             SyncEvent::VersionAsked(asked) => self.on_version_asked(asked, now),
-            SyncEvent::VersionsKept(fault) => self.on_versions_kept(fault),
+            SyncEvent::VersionsKept(fault) => self.on_versions_kept(fault, now),
             SyncEvent::NodeShutsDown(shuts_down) => self.on_node_shuts_down(shuts_down, now),
             SyncEvent::Beat => {}
         }

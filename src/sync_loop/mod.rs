@@ -123,6 +123,8 @@ pub(crate) struct SyncLoop {
     store_is_tidy: bool,
     /// The versions of pods are being written.
     versions_writer: Option<rt::Task<()>>,
+    /// Why they could not be written the last time.
+    versions_fault: Option<String>,
     /// Who waits for that, and what is to be told then.
     version_answers: Vec<(Sender<PodAnswer>, PodAnswer)>,
 }
@@ -195,6 +197,7 @@ impl SyncLoop {
             store: None,
             store_is_tidy: false,
             versions_writer: None,
+            versions_fault: None,
             version_answers: Vec::new(),
         }
     }

@@ -54,7 +54,7 @@ impl SyncLoop {
             // One more round; if there is no room for it, there is one anyway.
             let _ = self.sender.try_send(SyncEvent::Beat);
         }
-        self.write_versions();
+        self.write_versions(now);
     }
 
     pub(super) fn on_version_asked(&mut self, asked: VersionAsked, now: Instant) {
@@ -92,11 +92,11 @@ impl SyncLoop {
     }
 
     /// Writes what the disk does not have yet, one after the other. Who has asked is answered when it is there.
-    fn write_versions(&mut self) {
+    fn write_versions(&mut self, now: Instant) {
         if self.versions_writer.is_some() {
             return;
         }
-        let written = self.books.borrow_mut().versions.take_unwritten();
+        let written = self.books.borrow_mut().versions.take_unwritten(now);
         if written.is_empty() && self.version_answers.is_empty() {
             return;
         }
@@ -114,11 +114,19 @@ impl SyncLoop {
         }));
     }
 
-    pub(super) fn on_versions_kept(&mut self, fault: Option<String>) {
+    pub(super) fn on_versions_kept(&mut self, fault: Option<String>, now: Instant) {
         self.versions_writer = None;
+        let mut books = self.books.borrow_mut();
+        books.versions.wrote(fault.is_none(), now);
         if let Some(fault) = fault {
-            log!(warn, &fault);
-            self.books.borrow_mut().note_error(&fault, clock::now());
+            // Told again only when it is another one: it is tried again until it is written.
+            if self.versions_fault.as_ref() != Some(&fault) {
+                log!(warn, &fault);
+                books.note_error(&fault, clock::now());
+            }
+            self.versions_fault = Some(fault);
+        } else {
+            self.versions_fault = None;
         }
     }
 }

@@ -79,20 +79,26 @@ fn a_sandbox_whose_status_cannot_be_had_is_told_apart_from_one_that_was_not_made
 }
 
 #[test]
-fn a_pod_that_does_not_make_room_in_time_is_told_of() {
+fn a_pod_that_does_not_make_room_in_time_is_told_of_and_one_that_does_is_not() {
     let mut node = Node::new();
     node.configure("maxPods: 1\n");
-    node.apply(
-        &Manifest::new("low").container("main", "").spec("priority: 100").spec("terminationGracePeriodSeconds: 1"),
-    );
+    let pod = |name, priority: &str| {
+        let spec = ["priority: ", priority].concat();
+        Manifest::new(name).container("main", "").spec(&spec).spec("terminationGracePeriodSeconds: 1")
+    };
+    node.apply(&pod("low", "100"));
     node.start_agent();
     node.wait_until_ready("low");
-    node.fake.on("StopContainer").hold();
-    node.apply(&Manifest::new("high").container("main", "").spec("priority: 1000"));
-    let message = "Container runtime did not kill the pod within specified grace period.";
-    node.wait_for_events("low", |events| events.find("ExceededGracePeriod", message).is_some());
-    node.fake.release("StopContainer");
+    node.apply(&pod("high", "1000"));
     node.wait_until_ready("high");
+    node.fake.on("StopContainer").hold();
+    node.apply(&pod("highest", "2000"));
+    let message = "Container runtime did not kill the pod within specified grace period.";
+    node.wait_for_events("high", |events| events.find("ExceededGracePeriod", message).is_some());
+    // Its time was over before that of the other.
+    assert!(node.events("low").find("ExceededGracePeriod", "").is_none());
+    node.fake.release("StopContainer");
+    node.wait_until_ready("highest");
 }
 
 #[test]

@@ -11,9 +11,10 @@ mod record;
 
 use std::fs;
 use std::io;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -34,6 +35,10 @@ pub(crate) struct Versions {
     records: SortedMap<String, Entry>,
     /// What the disk does not have yet.
     dirty: SortedSet<String>,
+    /// What is being written.
+    in_flight: SortedSet<String>,
+    /// It could not be written: when to try again.
+    retry: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -58,6 +63,8 @@ pub(crate) type Written = (PathBuf, Option<Vec<u8>>);
 
 /// A few versions of a large pod.
 const MOST_BYTES: u64 = 16 << 20;
+/// Until what could not be written is tried again, if nothing new is to be written before.
+const RETRY: Duration = Duration::from_secs(30);
 
 impl Versions {
     /// What is kept below `directory`. Blocks. What cannot be used is set aside: no file keeps a pod from running.
@@ -164,9 +171,9 @@ impl Versions {
         verdicts
     }
 
-    /// When a trial is over.
+    /// When a trial is over, or what could not be written is tried again.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.records.values().filter_map(|entry| entry.record.due()).min()
+        self.records.values().filter_map(|entry| entry.record.due()).chain(self.retry).min()
     }
 
     /// Does what was asked of a pod's versions: what has been done, or why it cannot be.
@@ -204,14 +211,30 @@ impl Versions {
         })
     }
 
-    /// What the disk is to have, once.
-    pub(crate) fn take_unwritten(&mut self) -> Vec<Written> {
-        let keys = std::mem::take(&mut self.dirty);
-        let written = keys.into_iter().map(|key| {
-            let text = self.records.get(&key).map(|entry| entry.record.to_json().to_string().into_bytes());
+    /// What the disk is to have, until [`Self::wrote`] tells what became of it.
+    pub(crate) fn take_unwritten(&mut self, now: Instant) -> Vec<Written> {
+        if self.retry.is_some_and(|at| now >= at) {
+            self.retry = None;
+            self.dirty.extend(mem::take(&mut self.in_flight));
+        }
+        if self.dirty.is_empty() {
+            return Vec::new();
+        }
+        self.in_flight.extend(mem::take(&mut self.dirty));
+        self.retry = None;
+        let written = self.in_flight.iter().map(|key| {
+            let text = self.records.get(key).map(|entry| entry.record.to_json().to_string().into_bytes());
             (self.directory.join(key), text)
         });
         written.collect()
+    }
+
+    /// What was taken is on the disk, or is to be taken once more.
+    pub(crate) fn wrote(&mut self, all: bool, now: Instant) {
+        if all {
+            self.in_flight.clear();
+        }
+        self.retry = (!all).then(|| now + RETRY);
     }
 }
 

@@ -17,8 +17,10 @@ impl Disk {
     }
 
     fn keep(&self, versions: &mut Versions) -> usize {
-        let written = versions.take_unwritten();
+        let now = Instant::now();
+        let written = versions.take_unwritten(now);
         write(&written).unwrap();
+        versions.wrote(true, now);
         written.len()
     }
 }
@@ -106,6 +108,23 @@ fn a_file_that_is_damaged_anywhere_is_set_aside_and_the_manifest_counts() {
         assert_eq!(versions.due(), None, "it is the first version that is known");
     }
     assert!(disk.0.join("default_web-n.json.corrupt").exists());
+}
+
+#[test]
+fn what_could_not_be_written_is_written_later_and_what_is_new_by_then_with_it() {
+    let mut versions = Disk::new("full").open();
+    let now = Instant::now();
+    runs(&mut versions, &[pod("/m/web.yaml", "a")]);
+    assert_eq!(versions.take_unwritten(now).len(), 1);
+    versions.wrote(false, now);
+    assert_eq!(versions.due(), Some(now + RETRY));
+    assert_eq!(versions.take_unwritten(now).len(), 0, "its time has not come");
+    assert_eq!(versions.take_unwritten(now + RETRY).len(), 1);
+    versions.wrote(false, now + RETRY);
+    runs(&mut versions, &[]);
+    assert_eq!(versions.take_unwritten(now + RETRY), [(versions.directory.join("default_web-n.json"), None)]);
+    versions.wrote(true, now + RETRY);
+    assert_eq!((versions.due(), versions.take_unwritten(now + RETRY * 9).len()), (None, 0));
 }
 
 #[test]

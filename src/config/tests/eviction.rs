@@ -1,0 +1,98 @@
+//! What is kept from pods, and when they are evicted.
+
+use super::*;
+
+#[test]
+fn what_is_kept_from_pods_reaches_the_configuration() {
+    let (config, warnings) = file_loaded(
+        r#""systemReserved":{"cpu":"100m","memory":"64Mi","pid":"100"},"kubeReserved":{"memory":33554432},
+           "systemReservedCgroup":"/system.slice","kubeReservedCgroup":"/kube","memorySwap":{"swapBehavior":"LimitedSwap"},
+           "enforceNodeAllocatable":["pods","system-reserved","kube-reserved-compressible"]"#,
+    );
+    let list =
+        |given: &[(&'static str, &str)]| given.iter().map(|(name, value)| (*name, value.parse().unwrap())).collect();
+    let expected = Config {
+        system_reserved: list(&[("cpu", "100m"), ("memory", "64Mi"), ("pid", "100")]),
+        kube_reserved: list(&[("memory", "32Mi")]),
+        system_reserved_cgroup: "/system.slice".to_owned(),
+        kube_reserved_cgroup: "/kube".to_owned(),
+        enforced: Enforced { pods: true, system: true, kube_compressible: true, ..Enforced::default() },
+        swap: SwapBehavior::LimitedSwap,
+        ..defaults()
+    };
+    assert_eq!((config, warnings), (expected, vec![]));
+    let (config, _) = file_loaded(r#""enforceNodeAllocatable":["none"]"#);
+    assert_eq!(config.enforced, Enforced::default());
+    let (config, _) = loaded(&["--system-reserved=memory=64Mi,pid=10", "--enforce-node-allocatable="]);
+    assert_eq!(config.system_reserved, list(&[("memory", "64Mi"), ("pid", "10")]));
+    assert_eq!(config.enforced, Enforced::default());
+}
+
+#[test]
+fn what_is_kept_from_pods_has_one_meaning_or_is_refused() {
+    for (line, fault) in [
+        (vec!["--enforce-node-allocatable=pods,none"], "enforceNodeAllocatable: expected nothing else beside none"),
+        (
+            vec!["--enforce-node-allocatable=pods", "--cgroups-per-qos=false"],
+            "enforceNodeAllocatable: expected none where cgroupsPerQOS is false",
+        ),
+        (
+            vec!["--enforce-node-allocatable=system-reserved"],
+            "systemReservedCgroup: required where enforceNodeAllocatable has system-reserved or \
+             system-reserved-compressible",
+        ),
+        (
+            vec!["--enforce-node-allocatable=kube-reserved,kube-reserved-compressible", "--kube-reserved-cgroup=/k"],
+            "enforceNodeAllocatable: expected kube-reserved or kube-reserved-compressible, found both",
+        ),
+        (vec!["--cgroup-root=/a/../b"], "cgroupRoot: expected a path without . and .., found \"/a/../b\""),
+        (vec!["--system-reserved-cgroup=.."], "systemReservedCgroup: expected a path without . and .., found \"..\""),
+    ] {
+        assert_eq!(refused(&line), fault, "{line:?}");
+    }
+}
+
+#[test]
+fn thresholds_of_eviction_are_the_configured_ones_in_place_of_the_defaults() {
+    let shown = |fields: &str| {
+        let (config, warnings) = file_loaded(fields);
+        assert!(warnings.is_empty(), "{warnings:?}");
+        let shown = |t: &Threshold| {
+            let reclaim = t.min_reclaim.map(|amount| format!(" + {}", amount.of(1000))).unwrap_or_default();
+            format!("{} {}{reclaim} {:?}", t.signal.as_str(), t.value.of(1000), t.grace)
+        };
+        config.eviction.thresholds.iter().map(shown).collect::<Vec<_>>()
+    };
+    let hard = r#""enforceNodeAllocatable":["none"],"evictionHard":{"memory.available":"1Gi","pid.available":"0%"}"#;
+    assert_eq!(shown(hard), ["memory.available 1Gi 0ns"]);
+    let merged = format!(r#"{hard},"mergeDefaultEvictionSettings":true"#);
+    let expected = [
+        "memory.available 1Gi 0ns",
+        "nodefs.available 100 0ns",
+        "nodefs.inodesFree 50 0ns",
+        "imagefs.available 150 0ns",
+        "imagefs.inodesFree 50 0ns",
+    ];
+    assert_eq!(shown(&merged), expected);
+    let soft = format!(
+        r#"{hard},"evictionSoft":{{"nodefs.available":"20%"}},"evictionSoftGracePeriod":{{"nodefs.available":"1m"}},
+           "evictionMinimumReclaim":{{"nodefs.available":"5"}}"#
+    );
+    assert_eq!(shown(&soft), ["memory.available 1Gi 0ns", "nodefs.available 200 + 5 60s"]);
+    let none: [&str; 0] = [];
+    assert_eq!(shown(r#""evictionHard":{},"evictionMinimumReclaim":{"pid.available":"0"}"#), none);
+    let enforced = r#""evictionHard":{"memory.available":"1Gi"}"#;
+    assert_eq!(shown(enforced), ["memory.available 1Gi 0ns", "allocatableMemory.available 1Gi 0ns"]);
+}
+
+#[test]
+fn eviction_has_its_other_settings_from_the_file_and_its_own_flag() {
+    let (config, _) = file_loaded(
+        r#""evictionMaxPodGracePeriod":7,"evictionPressureTransitionPeriod":"30s","kernelMemcgNotification":true,
+           "localStorageCapacityIsolation":false"#,
+    );
+    let Eviction { max_pod_grace, transition, local_storage, static_pods, .. } = config.eviction;
+    assert_eq!((max_pod_grace.as_secs(), transition.as_secs()), (7, 30));
+    assert!(!local_storage && !static_pods);
+    assert!(loaded(&["--evict-static-pods"]).0.eviction.static_pods);
+}

@@ -1,0 +1,175 @@
+//! What upstream and its tools write and show.
+
+use super::*;
+
+#[test]
+fn what_the_kubelet_itself_shows_as_its_configuration_is_taken_whole() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/config/configz-1.36.json");
+    let (config, _) = loaded(&["--config", path.to_str().unwrap()]);
+    let expected = Config {
+        runtime_endpoint: "/lab/containerd.sock".into(),
+        image_endpoint: "/lab/containerd.sock".into(),
+        cluster_dns: vec![[10, 96, 0, 10].into()],
+        cluster_domain: "cluster.local".to_owned(),
+        resolv_conf: Some("/lab/resolv.conf".into()),
+        cgroups_per_qos: false,
+        enforced: Enforced::default(),
+        fail_swap_on: false,
+        verbosity: 2,
+        eviction: hard_eviction(&[
+            (Signal::ImageFsAvailable, "1%"),
+            (Signal::MemoryAvailable, "50Mi"),
+            (Signal::NodeFsAvailable, "1%"),
+        ]),
+        reporting: Reporting { max_images: Some(50), ..Reporting::default() },
+        identity: Identity {
+            serving: ServingIdentity::Files {
+                certificate: "/var/lib/kubelet/pki/kubelet.crt".into(),
+                key: "/var/lib/kubelet/pki/kubelet.key".into(),
+            },
+            client_ca_file: Some("/lab/pki/ca.crt".into()),
+            server: ServerSettings { read_only: Some("0.0.0.0:10255".parse().unwrap()), ..ServerSettings::default() },
+            ..Identity::default()
+        },
+        ..defaults()
+    };
+    assert_eq!(config, expected);
+}
+
+#[test]
+fn what_kubeadm_and_the_upstream_node_tests_pass_is_taken() {
+    let (config, warnings) = loaded(&[
+        "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf",
+        "--kubeconfig=/etc/kubernetes/kubelet.conf",
+        "--container-runtime-endpoint=unix:///run/crio/crio.sock",
+        "--register-with-taints=node-role.kubernetes.io/control-plane=:NoSchedule",
+        "--pod-infra-container-image=registry.k8s.io/pause:3.10",
+        "--hostname-override=Edge-7",
+        "--root-dir",
+        "/var/lib/kubelet",
+        "--v",
+        "4",
+        "--feature-gates",
+        "A=true,B=false",
+        "--image-service-endpoint",
+        "unix:///run/images.sock",
+        "--runtime-cgroups",
+        "/system.slice/containerd.service",
+    ]);
+    let (key, effect) = ("node-role.kubernetes.io/control-plane".to_owned(), "NoSchedule".into());
+    let taint = Taint { key, effect, ..Taint::default() };
+    let expected = Config {
+        runtime_endpoint: "/run/crio/crio.sock".into(),
+        image_endpoint: "/run/images.sock".into(),
+        identity: Identity {
+            bootstrap_kubeconfig: Some("/etc/kubernetes/bootstrap-kubelet.conf".into()),
+            ..Identity::default()
+        },
+        node_name: "edge-7".to_owned(),
+        reporting: Reporting { taints: vec![taint], ..Reporting::default() },
+        kubeconfig: Some("/etc/kubernetes/kubelet.conf".into()),
+        verbosity: 4,
+        ..defaults()
+    };
+    assert_eq!(config, expected);
+    assert_eq!(
+        warnings,
+        [
+            "not supported yet, without effect: --feature-gates, --runtime-cgroups",
+            "--pod-infra-container-image has no effect: the runtime chooses the sandbox's image",
+        ]
+    );
+}
+
+#[test]
+fn a_field_without_effect_is_named_unless_it_asks_for_nothing() {
+    let (_, warnings) = file_loaded(
+        r#""authentication":{"anonymous":{"enabled":false},"webhook":{"cacheTTL":"0s","enabled":true},
+           "x509":{"clientCAFile":"/etc/kubernetes/pki/ca.crt"}},
+           "cpuManagerPolicy":"none","cpuManagerReconcilePeriod":"0s","qosReserved":{"memory":"10%"},
+           "evictionSoft":{},"logging":{"flushFrequency":0,"options":{"json":{"infoBufferSize":"0"}},"verbosity":0},
+           "memorySwap":{},"hairpinMode":"none","staticPodURL":"","tracing":null"#,
+    );
+    assert_eq!(warnings, ["not supported yet, without effect: qosReserved"]);
+}
+
+#[test]
+fn how_often_upstream_looks_at_its_node_says_nothing_of_how_often_it_is_told() {
+    let (config, warnings) = file_loaded(r#""nodeStatusUpdateFrequency":"4s""#);
+    assert_eq!((config, warnings), (defaults(), vec![]));
+}
+
+#[test]
+fn the_file_that_kubeadm_writes_is_taken() {
+    let dir = TempDir::new();
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/config/kubeadm-1.36.yaml"));
+    let (config, warnings) = loaded(&["--config", &dir.write("config.yaml", &text.unwrap())]);
+    let expected = Config {
+        cluster_dns: vec![[10, 96, 0, 10].into()],
+        cluster_domain: "cluster.local".to_owned(),
+        cgroup_driver: CgroupDriver::Systemd,
+        resolv_conf: Some("/run/systemd/resolve/resolv.conf".into()),
+        identity: Identity {
+            rotate_certificates: true,
+            client_ca_file: Some("/etc/kubernetes/pki/ca.crt".into()),
+            ..Identity::default()
+        },
+        ..defaults()
+    };
+    assert_eq!(config, expected);
+    assert!(warnings.is_empty(), "{warnings:?}");
+}
+
+/// What `/configz` shows of a command line.
+#[track_caller]
+fn shown(line: &[&str]) -> Value {
+    let Ok(Request::Run(config, _)) = load(&arguments(line)) else { panic!("{line:?}") };
+    let page: Value = serde_json::from_slice(&config.given.page(config.cgroup_driver)).unwrap();
+    page["kubeletconfig"].clone()
+}
+
+#[test]
+fn what_is_shown_of_a_configuration_is_that_configuration() {
+    let dir = TempDir::new();
+    let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/config");
+    let files = [
+        dir.write("empty.yaml", &document("")),
+        dir.write(
+            "zeros.yaml",
+            &document(r#""syncFrequency":"0s","port":0,"registryBurst":0,"address":"","maxPods":0"#),
+        ),
+        dir.write("pulls.yaml", &document(r#""maxParallelImagePulls":3,"resolvConf":"","evictionHard":{}"#)),
+        dir.write("no-qos.yaml", &document(r#""cgroupsPerQOS":false,"kubeReserved":{"cpu":1},"staticPodPath":"""#)),
+        format!("{tests}/configz-1.36.json"),
+        format!("{tests}/kubeadm-1.36.yaml"),
+    ];
+    for file in &files {
+        let line = ["--config", file.as_str()];
+        let text = serde_json::to_string(&shown(&line)).unwrap();
+        let again = dir.write("again.yaml", &text);
+        let [read, meant] = [&["--config", &*again], &line].map(|line| {
+            let (mut config, _) = loaded(line);
+            // Which comes first says nothing.
+            config.eviction.thresholds.sort_by_key(|threshold| threshold.signal.as_str());
+            config
+        });
+        assert_eq!(read, meant, "{file}: {text}");
+        assert_eq!(shown(&["--config", &again]), shown(&line), "{file}");
+    }
+}
+
+#[test]
+fn what_upstream_shows_is_shown_as_it_is() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/config/configz-1.36.json");
+    let mut recorded: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    assert_eq!(shown(&["--config", file, "--v=2"]), recorded);
+    // Flags count, durations are written as Go does, and nothing secret is shown.
+    let dir = TempDir::new();
+    let given = r#""syncFrequency":"90s","staticPodURLHeader":{"Authorization":["Bearer secret"]}"#;
+    let shown = shown(&["--config", &dir.write("a.yaml", &document(given)), "--max-pods=7"]);
+    assert_eq!((&shown["syncFrequency"], &shown["maxPods"]), (&json!("1m30s"), &json!(7)));
+    assert_eq!(shown["staticPodURLHeader"], json!({"Authorization": ["<masked>"]}));
+    recorded.as_object_mut().unwrap().retain(|field, _| shown.get(field).is_none());
+    let only_set: Vec<&String> = recorded.as_object().unwrap().keys().collect();
+    assert_eq!(only_set, ["clusterDNS", "clusterDomain", "readOnlyPort", "tlsCertFile", "tlsPrivateKeyFile"]);
+}
