@@ -10,6 +10,7 @@
 mod burst;
 mod certificates;
 mod door;
+mod endurance;
 mod events;
 #[path = "../fake_api/mod.rs"]
 #[expect(dead_code, reason = "other tests use other parts of the fake server")]

@@ -12,9 +12,13 @@ mod adoption;
 mod configs;
 mod crash_safety;
 mod door;
+mod endurance;
 mod events;
 mod eviction;
 mod exec;
+#[path = "../fake_api/mod.rs"]
+#[expect(dead_code, reason = "other tests use other parts of the fake server")]
+mod fake_api;
 mod figures;
 mod golden;
 mod hooks;
