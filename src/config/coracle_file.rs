@@ -189,9 +189,15 @@ mod tests {
 
     #[test]
     fn the_file_of_the_packages_changes_nothing_and_what_stands_there_as_an_example_is_understood() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/systemd/coracle.yaml");
-        assert_eq!(read(Some(Path::new(path))).unwrap(), SyncSettings::default());
-        let text = std::fs::read_to_string(path).unwrap();
+        let read_text = |text: &str| {
+            let path = std::env::temp_dir().join(format!("coracle-sync-{}", std::process::id()));
+            std::fs::write(&path, text).unwrap();
+            let read = read(Some(&path));
+            std::fs::remove_file(&path).unwrap();
+            read.unwrap()
+        };
+        let text = include_str!("../../systemd/coracle.yaml");
+        assert_eq!(read_text(text), SyncSettings::default());
         let of_mode = |mode: &str, without: &[&str]| {
             let lines = text.lines().map(|line| line.replacen("  #", "  ", 1));
             let lines = lines.filter(|line| !without.iter().any(|name| line.trim().starts_with(name)));
@@ -205,11 +211,7 @@ mod tests {
         assert_eq!(poll.bytes_per_day, Some(1_000_000));
         let SyncMode::Windows(windows) = of_mode("windows", &["every:"]).mode else { panic!("no windows") };
         assert_eq!((windows.times.len(), windows.interface.as_deref()), (1, Some("wwan0")));
-        let nothing = std::env::temp_dir().join(format!("coracle-empty-{}", std::process::id()));
-        std::fs::write(&nothing, "# nothing\n").unwrap();
-        let empty = read(Some(&nothing));
-        std::fs::remove_file(&nothing).unwrap();
-        assert_eq!(empty.unwrap(), SyncSettings::default());
+        assert_eq!(read_text("# nothing\n"), SyncSettings::default());
     }
 
     #[test]
