@@ -9,6 +9,7 @@
 
 mod burst;
 mod certificates;
+mod claims;
 mod door;
 mod endurance;
 mod events;

@@ -67,7 +67,7 @@ impl Joined {
     }
 
     #[track_caller]
-    fn wait_until_stored(&self, parts: &[&str]) {
+    pub(crate) fn wait_until_stored(&self, parts: &[&str]) {
         let what = format!("{parts:?} to be stored");
         self.node.wait_until(&what, |_| parts.iter().all(|part| self.journal().contains(part)));
     }
@@ -78,7 +78,7 @@ impl Joined {
     }
 
     /// The board loses its power: nothing runs any more, and what was in memory is gone.
-    fn reboot(&mut self) {
+    pub(crate) fn reboot(&mut self) {
         self.node.kill_agent();
         for container in self.node.fake.containers() {
             if container.state == ContainerState::Running {
@@ -107,7 +107,7 @@ impl Joined {
     }
 
     #[track_caller]
-    fn wait_for_running(&self, count: usize) {
+    pub(crate) fn wait_for_running(&self, count: usize) {
         self.node.wait_until(&format!("{count} containers run"), |_| self.running().len() == count);
     }
 }

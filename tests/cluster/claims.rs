@@ -1,0 +1,92 @@
+//! What is bound to claims, the class of a runtime, and what is to be believed: with the cluster, and after a reboot without.
+
+use std::fs;
+
+use coracle::cri::v1::RuntimeHandler;
+use serde_json::{Value, json};
+
+use super::fake_api::world::Network;
+use super::fake_cri::Sandbox;
+use super::joined::Joined;
+use super::pods::{WEB, is_ready, pod};
+
+const SHORT: &str = "nodeLeaseDurationSeconds: 4\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
+const ANCHOR: &str = "-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n";
+
+/// A claim, and a directory of the node that is bound to it.
+fn create_claim(joined: &Joined) {
+    let data = joined.node.folder().join("data");
+    fs::create_dir(&data).unwrap();
+    let capacity = json!({"storage": "1Gi"});
+    let claim = joined.api.create(&json!({
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "namespace": "default"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": capacity}, "volumeName": "disk"},
+    }));
+    let uid = claim["metadata"]["uid"].as_str().unwrap();
+    joined.api.create(&json!({
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "disk"},
+        "spec": {
+            "capacity": capacity, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": data},
+            "claimRef": {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "data", "uid": uid},
+        },
+    }));
+}
+
+fn demanding() -> Value {
+    let bundle = json!({"clusterTrustBundle": {"name": "anchors", "path": "anchors.pem"}});
+    let mounts = json!([{"name": "data", "mountPath": "/data"}, {"name": "v", "mountPath": "/v"}]);
+    let mut pod = pod("web", &json!({"runtimeClassName": "strict"}));
+    pod["spec"]["volumes"] = json!([
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "v", "projected": {"sources": [bundle]}}
+    ]);
+    pod["spec"]["containers"][0]["volumeMounts"] = mounts;
+    pod
+}
+
+#[test]
+fn what_is_bound_to_a_claim_its_runtime_and_what_it_believes_are_a_pods_after_a_reboot_without_the_server() {
+    let mut joined = Joined::new();
+    joined.node.fake.set_handlers(vec![
+        RuntimeHandler::default(),
+        RuntimeHandler { name: "runsc".to_owned(), ..RuntimeHandler::default() },
+    ]);
+    create_claim(&joined);
+    joined.api.create(&json!({
+        "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "strict"}, "handler": "runsc"
+    }));
+    joined.api.create(&json!({
+        "apiVersion": "certificates.k8s.io/v1beta1", "kind": "ClusterTrustBundle", "metadata": {"name": "anchors"},
+        "spec": {"trustBundle": ANCHOR},
+    }));
+    joined.start(SHORT, &[]);
+    joined.api.create(&demanding());
+    joined.api.wait_for("the claim to be asked for", |world| {
+        world.requests.iter().any(|request| request.path.ends_with("/persistentvolumeclaims/data"))
+    });
+    assert_eq!(joined.running().len(), 0, "the claim is not bound yet");
+    let bound = json!({"status": {"phase": "Bound"}});
+    joined.api.patch("/api/v1/namespaces/default/persistentvolumeclaims/data/status", &bound);
+    joined.api.wait(WEB, "the pod to be ready", is_ready);
+    let names = ["pod/default/web/", "claim/default/data", "runtimeclass/strict"];
+    joined.wait_until_stored(&names);
+    let check = |joined: &Joined| {
+        let ready =
+            joined.node.fake.look(|world| world.sandboxes.iter().filter(|one| one.is_ready()).cloned().collect());
+        let sandboxes: Vec<Sandbox> = ready;
+        assert_eq!(sandboxes.iter().map(|one| &*one.runtime_handler).collect::<Vec<_>>(), ["runsc"]);
+        let container = joined.node.fake.containers().pop().unwrap();
+        let mount = container.config.mounts.iter().find(|mount| mount.container_path == "/data").unwrap();
+        assert_eq!(mount.host_path, joined.node.folder().join("data").display().to_string());
+        assert_eq!(joined.volume_file("kubernetes.io~projected", "anchors.pem").as_deref(), Some(ANCHOR));
+    };
+    check(&joined);
+    joined.api.set_network(Network::Refused);
+    joined.reboot();
+    joined.start(SHORT, &[]);
+    joined.wait_for_running(1);
+    check(&joined);
+}
