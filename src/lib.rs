@@ -35,7 +35,7 @@ mod admission;
 mod certificates;
 mod container_manager;
 mod eviction;
-mod images;
+pub mod images;
 mod kuberuntime;
 mod logs;
 mod node;

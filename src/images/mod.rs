@@ -4,7 +4,7 @@
 //! waited for a turn looks again, so that what another pod has brought meanwhile is not pulled twice. What is remembered
 //! is only what cannot be seen: the failures of late.
 
-mod archives;
+pub mod archives;
 mod bring;
 mod collect;
 mod credentials;

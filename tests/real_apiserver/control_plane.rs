@@ -57,14 +57,21 @@ pub(crate) struct ControlPlane {
     pub(crate) authority: Authority,
     folder: PathBuf,
     processes: Vec<Process>,
+    /// Further ones of the API server.
+    arguments: Vec<String>,
 }
 
 impl ControlPlane {
     pub(crate) fn start(assets: Assets, node: &Node) -> Self {
+        Self::start_with(assets, node, &[])
+    }
+
+    /// With further arguments for the API server.
+    pub(crate) fn start_with(assets: Assets, node: &Node, arguments: &[String]) -> Self {
         let folder = node.folder().join("control-plane");
         fs::create_dir(&folder).unwrap();
         let authority = Authority::new(Timestamp::now());
-        let mut plane = Self { assets, authority, folder, processes: Vec::new() };
+        let mut plane = Self { assets, authority, folder, processes: Vec::new(), arguments: arguments.to_vec() };
         plane.write_credentials();
         plane.start_programs(node);
         plane
@@ -192,7 +199,7 @@ impl ControlPlane {
             file("service-account-key-file", "accounts.crt"),
             file("service-account-signing-key-file", "accounts.key"),
         ];
-        self.start_program(node, "kube-apiserver", &arguments);
+        self.start_program(node, "kube-apiserver", &[&arguments, &*self.arguments].concat());
     }
 
     fn start_controllers(&mut self, node: &Node) {

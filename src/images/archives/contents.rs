@@ -35,7 +35,7 @@ const MOST_INDEX: u64 = 4 << 20;
 
 /// Reads a tar as it goes by.
 #[derive(Debug, Default)]
-pub(super) struct Contents {
+pub struct Contents {
     /// The beginning of a block that is not whole yet.
     header: Vec<u8>,
     /// What is still to come of the file at hand, and what fills its last block.
@@ -55,7 +55,7 @@ enum Index {
 
 impl Contents {
     /// Takes the next bytes in; an error is what is wrong with them.
-    pub(super) fn push(&mut self, mut bytes: &[u8]) -> Result<(), String> {
+    pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), String> {
         while !bytes.is_empty() && !self.ended {
             if self.left > 0 {
                 let (file, rest) = take(bytes, &mut self.left);
@@ -110,7 +110,7 @@ impl Contents {
     }
 
     /// The end mark has gone by.
-    pub(super) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.ended
     }
 
@@ -122,7 +122,7 @@ impl Contents {
     }
 
     /// There is no more: the names of the images, or what is wrong.
-    pub(super) fn end(self) -> Result<Named, String> {
+    pub fn end(self) -> Result<Named, String> {
         if self.left > 0 || !self.header.is_empty() {
             return Err("it is cut short".to_owned());
         }
@@ -146,10 +146,10 @@ impl Contents {
 
 /// What is known of an archive that is whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Named {
-    pub(super) images: Vec<String>,
+pub struct Named {
+    pub images: Vec<String>,
     /// It has a `manifest.json`.
-    pub(super) is_docker: bool,
+    pub is_docker: bool,
 }
 
 const MOST_IMAGES: usize = 1000;

@@ -6,7 +6,7 @@
 //! ```
 
 mod book;
-mod contents;
+pub mod contents;
 mod import;
 
 use std::cell::RefCell;

@@ -1,0 +1,121 @@
+//! What a fleet asks of its API server, before and after an outage that all of it shares.
+//!
+//! `KUBEBUILDER_ASSETS=DIR cargo bench --bench fleet` starts the kube-apiserver and the etcd of that directory and five
+//! hundred agents (`-- 100` for another number), each the real program with a fake runtime and a pod of its own. The
+//! server becomes unreachable twice, once by refusing connections and once by silence. Its audit log tells who came when.
+//! The figures are printed, and drawn into `target/tmp/fleet.svg`.
+#![expect(
+    clippy::cast_precision_loss,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a measurement: a panic here is its failure"
+)]
+
+mod agents;
+mod arrivals;
+#[path = "../../tests/fake_api/certificates.rs"]
+#[expect(dead_code, reason = "the tests use other parts of it")]
+mod certificates;
+#[path = "../../tests/real_apiserver/control_plane.rs"]
+#[expect(dead_code, reason = "the tests ask more of a server")]
+mod control_plane;
+#[path = "../../tests/fake_api/der.rs"]
+#[expect(dead_code, reason = "the tests use other parts of it")]
+mod der;
+#[path = "../../tests/fake_cri/mod.rs"]
+#[expect(dead_code, reason = "the tests use other parts of the fake runtime")]
+mod fake_cri;
+#[path = "../../tests/fake_api/identity.rs"]
+#[expect(dead_code, reason = "the tests use other parts of it")]
+mod identity;
+#[expect(dead_code, unused_imports, reason = "the tests ask more of a node")]
+#[path = "../../tests/containerd/node/mod.rs"]
+mod node;
+mod plot;
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use agents::Fleet;
+use arrivals::Arrivals;
+use control_plane::{Assets, ControlPlane};
+use node::Node;
+
+const REST: Duration = Duration::from_secs(60);
+const OUTAGE: Duration = Duration::from_secs(120);
+const RETURN: Duration = Duration::from_secs(150);
+/// As long as the usual interval of a lease.
+const WINDOW: usize = 10;
+
+/// Who came, without what he said.
+const POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [ResponseStarted, ResponseComplete, Panic]\n\
+                      rules: [{level: Metadata, userGroups: [\"system:nodes\"]}, {level: None}]\n";
+
+/// How the server becomes unreachable: what its machine does with packets for it.
+const OUTAGES: [(&str, &[&str]); 2] =
+    [("connections are refused", &["REJECT", "--reject-with", "tcp-reset"]), ("nothing is answered", &["DROP"])];
+
+fn main() {
+    let Some(assets) = Assets::find("the fleet", &[]) else { return };
+    let count = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(500);
+    let machine = Node::bare();
+    let audit = machine.folder().join("audit.log");
+    let policy = machine.folder().join("policy.yaml");
+    fs::write(&policy, POLICY).unwrap();
+    let arguments = [
+        format!("--audit-policy-file={}", policy.display()),
+        format!("--audit-log-path={}", audit.display()),
+        "--audit-log-maxsize=10000".to_owned(),
+    ];
+    let plane = ControlPlane::start_with(assets, &machine, &arguments);
+    let fleet = Fleet::start(count, &plane, &machine);
+    println!("{count} agents are ready, each with a pod; {:.1} MB of memory each", fleet.memory());
+
+    // Statuses of the beginning are told, and reports have found their times.
+    std::thread::sleep(REST);
+    let begin = Timestamp::now();
+    std::thread::sleep(REST);
+    let mut marks = Vec::new();
+    let mut drawn = begin;
+    for (name, target) in OUTAGES {
+        let gone = Timestamp::now();
+        let rule = |action: &str| {
+            let rule = ["iptables", "--wait", action, "INPUT", "--protocol", "tcp", "--dport", "6443", "--jump"];
+            machine.enclosure().run(&[&rule, target].concat());
+        };
+        rule("--insert");
+        std::thread::sleep(OUTAGE);
+        rule("--delete");
+        let back = Timestamp::now();
+        std::thread::sleep(RETURN);
+        drawn = Timestamp::now();
+        marks.push((name, gone, back, drawn));
+    }
+    fleet.check();
+
+    let arrivals = Arrivals::read(&audit, begin, drawn);
+    let rest = arrivals.between(begin, marks[0].1);
+    let level = rest.total() as f64 / rest.seconds() as f64;
+    println!("at rest: {level:.1} requests a second, {} at most in one", rest.peak(1));
+    for (name, _, back, end) in &marks {
+        let after = arrivals.between(*back, *end);
+        let peak = after.peak(WINDOW) as f64 / WINDOW as f64;
+        println!(
+            "after {name}: {peak:.1} a second at most over {WINDOW} s, {:.2} of rest; {} at most in one second",
+            peak / level,
+            after.peak(1)
+        );
+    }
+    for (what, requests) in arrivals.kinds(marks[0].2, marks[0].3) {
+        println!("  {requests:6} {what}");
+    }
+    let outages = marks.iter().map(|(name, gone, back, _)| (*name, arrivals.second(*gone), arrivals.second(*back)));
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fleet.svg");
+    fs::write(&file, plot::draw(&arrivals.counts, level, &outages.collect::<Vec<_>>())).unwrap();
+    println!("drawn: {}", file.display());
+}
