@@ -5,6 +5,7 @@
 
 // Layer 0: words.
 pub mod api;
+mod cpu_set;
 mod error;
 #[macro_use]
 mod log;
@@ -42,6 +43,7 @@ mod node;
 mod node_shutdown;
 pub mod offline;
 mod probes;
+mod resource_managers;
 mod stats;
 mod status;
 mod volumes;

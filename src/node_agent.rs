@@ -32,6 +32,7 @@ use crate::pod_sources::static_file;
 use crate::pod_sources::url_pods::{self, PublicKey, UrlPods};
 use crate::pod_sources::versions::Versions;
 use crate::pods::{EventRing, NodeEvent, SourceName, SyncEvent};
+use crate::resource_managers::{self, ResourceManagers, Topology};
 use crate::rpc;
 use crate::rt;
 use crate::server::{
@@ -67,7 +68,17 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     if !see_to_kernel_parameters(&config) {
         return ExitCode::FAILURE;
     }
-    let groups = Rc::new(container_manager(&config, &facts));
+    let topology = Topology::read(Path::new("/"));
+    let root_dir = config.root_dir.clone();
+    let state = rt::blocking(move || resource_managers::read_state(&root_dir)).await;
+    let managers = match ResourceManagers::new(&config, topology, state) {
+        Ok(managers) => managers,
+        Err(fault) => {
+            log!(error, "not started", error = fault);
+            return ExitCode::FAILURE;
+        }
+    };
+    let groups = Rc::new(container_manager(&config, &facts).with_placements(managers.placements()));
     // A process in the root group, as on a machine without systemd, cannot tell by its own.
     facts.swap_limits |= groups.limits_swap();
     let node = NodeSettings::new(&config, &facts);
@@ -92,7 +103,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     };
     let images = Images::new(image_service.clone(), &config, sender.clone()).with_archives(archives);
     let runtime = PodRuntime::new(runtime_service, images, node, Rc::default(), sender.clone());
-    let runtime = Rc::new(runtime);
+    let runtime = Rc::new(runtime.with_placements(managers.placements()));
     let dialer = runtime.dialer();
     let streaming = Streaming { cri: runtime.cri(), dialer: dialer.clone() };
     let url_dialer = dialer.clone();
@@ -128,7 +139,8 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         books.borrow_mut().events = Rc::clone(&ring);
         EventSender::start(client, &config.node_name, &config.reporting, ring)
     });
-    let sync_loop = SyncLoop::new(&config, runtime, groups, Rc::clone(&books), health.clone(), (sender.clone(), inbox));
+    let inbox = (sender.clone(), inbox);
+    let sync_loop = SyncLoop::new(&config, runtime, groups, managers, Rc::clone(&books), health.clone(), inbox);
     let sync_loop = match cluster.as_ref().zip(store.as_ref()) {
         Some((client, store)) => sync_loop.in_cluster(client, store, &config.node_name),
         None => sync_loop,

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 /// Every top-level module and its layer. A module uses the layers below its own.
 const LAYERS: &[(&str, u8)] = &[
     ("api", 0),
+    ("cpu_set", 0),
     ("error", 0),
     ("log", 0),
     ("sorted", 0),
@@ -36,6 +37,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("node_shutdown", 4),
     ("offline", 4),
     ("probes", 4),
+    ("resource_managers", 4),
     ("stats", 4),
     ("status", 4),
     ("volumes", 4),

@@ -58,9 +58,17 @@ impl Admission {
     }
 
     /// Whether the pod is taken beside `others`, which are all that have been and have not ended. Gives those that have
-    /// to end for it. `strict_groups` tells whether the runtime can keep to the groups that a pod names.
-    pub(crate) fn admit(&self, pod: &Pod, others: &[&Pod], strict_groups: bool) -> Result<Vec<PodUid>, Rejection> {
+    /// to end for it. `strict_groups` tells whether the runtime can keep to the groups that a pod names, and `given`
+    /// whether the managers of resources have what it asks for.
+    pub(crate) fn admit(
+        &self,
+        pod: &Pod,
+        others: &[&Pod],
+        strict_groups: bool,
+        given: Result<(), Rejection>,
+    ) -> Result<Vec<PodUid>, Rejection> {
         self.sysctls.check(pod)?;
+        given?;
         self.node.check_os(pod)?;
         check_groups(pod, strict_groups)?;
         let victims = self.make_room(pod, others)?;
@@ -150,7 +158,7 @@ mod tests {
     /// The reason and the message of the refusal; or who has to end.
     #[track_caller]
     fn check(pod: &Pod, others: &[&Pod], expected: Result<&[&str], (&str, &str)>) {
-        let found = admission().admit(pod, others, false);
+        let found = admission().admit(pod, others, false, Ok(()));
         let found = found.as_ref().map(|uids| uids.iter().map(PodUid::as_str).collect::<Vec<_>>());
         let found = found.as_deref().map_err(|refused| (refused.reason.as_str(), refused.message.as_str()));
         assert_eq!(found, expected);

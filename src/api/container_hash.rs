@@ -52,6 +52,13 @@ fn push_go_string(json: &mut String, text: &str) {
     json.push('"');
 }
 
+/// FNV-32a, by which upstream also knows whether a file of its state is whole.
+pub fn fnv_32a(bytes: &[u8]) -> u32 {
+    let mut hash = Fnv32a::new();
+    hash.write(bytes);
+    hash.0
+}
+
 struct Fnv32a(u32);
 
 impl Fnv32a {

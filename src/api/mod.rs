@@ -46,7 +46,7 @@ pub use affinity::*;
 pub use bytes::Bytes;
 pub use config_objects::*;
 pub use container::*;
-pub use container_hash::{container_hash, container_hash_text};
+pub use container_hash::{container_hash, container_hash_text, fnv_32a};
 pub use container_status::*;
 pub use decode::{Decode, DecodeError, Decoded, Place, UNKNOWN_LIMIT, decode};
 pub use encode::{Encode, Json, encode, encode_text};

@@ -87,6 +87,7 @@ reasons! {
     POD_LEVEL_RESOURCES_NOT_SUPPORTED = "PodLevelResourcesNotSupported";
     POD_OS_NOT_SUPPORTED = "PodOSNotSupported";
     POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH = "PodOSSelectorNodeLabelDoesNotMatch";
+    SMT_ALIGNMENT_ERROR = "SMTAlignmentError";
     SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED = "SupplementalGroupsPolicyNotSupported";
     SYSCTL_FORBIDDEN = "SysctlForbidden";
     TAINT_TOLERATION = "TaintToleration";

@@ -3,6 +3,7 @@
 //! [`Tree`] is the hierarchy as the kernel shows it, below a root that is given. [`Groups`] makes, sets and removes
 //! groups with either driver. Everything here blocks, for microseconds with files and for milliseconds with systemd.
 
+mod cpuset;
 mod error;
 mod groups;
 mod name;
@@ -12,6 +13,7 @@ mod tree;
 mod usage;
 mod values;
 
+pub(crate) use cpuset::cpuset_of;
 pub(crate) use error::CgroupError;
 pub(crate) use groups::Groups;
 pub(crate) use name::{CgroupName, is_pod, own_group};

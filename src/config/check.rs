@@ -9,6 +9,7 @@ use super::duration;
 use super::nearest::nearest;
 use super::schema::{Field, KUBELET_CONFIGURATION, Kind, Standing};
 use crate::api::{Quantity, SysctlNamespace, dotted_sysctl};
+use crate::cpu_set::CpuSet;
 
 /// A value that cannot stand, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,6 +178,8 @@ impl Walk {
 fn fits(kind: &Kind, value: &Value) -> bool {
     match (kind, value) {
         (Kind::Bool, Value::Bool(_)) | (Kind::Text | Kind::Path, Value::String(_)) => true,
+        (Kind::BoolText, Value::String(text)) => go_bool(text).is_some(),
+        (Kind::Cpus, Value::String(text)) => CpuSet::parse(text).is_some(),
         (Kind::Int(least, most), Value::Number(number)) => {
             number.as_i64().is_some_and(|number| (*least..=*most).contains(&number))
         }
@@ -214,6 +217,8 @@ fn either(words: &[&str]) -> String {
 pub(super) fn wanted(kind: &Kind) -> String {
     match kind {
         Kind::Bool => "true or false".to_owned(),
+        Kind::BoolText => "\"true\" or \"false\"".to_owned(),
+        Kind::Cpus => "numbers of processors as 0-1,4".to_owned(),
         Kind::Int(least, i64::MAX) => format!("a whole number from {least}"),
         Kind::Int(0, most) if *most == i64::from(i32::MAX) => "a whole number from 0".to_owned(),
         Kind::Int(least, most) => format!("a whole number from {least} to {most}"),
@@ -269,6 +274,7 @@ pub(super) fn asks_nothing(kind: &Kind, value: &Value) -> bool {
         (Kind::Duration(..) | Kind::AnyDuration | Kind::LogDuration, Value::String(text)) => {
             duration::parse(text).is_some_and(|duration| duration.size.is_zero())
         }
+        (Kind::BoolText, Value::String(text)) => go_bool(text) == Some(false),
         (_, Value::String(text)) => text.is_empty() || text == "0",
         (_, Value::Array(items)) => items.is_empty(),
         (_, Value::Object(fields)) => fields.is_empty(),
@@ -286,6 +292,15 @@ pub(super) fn socket_path(endpoint: &str) -> Option<&str> {
 fn is_sysctl(text: &str) -> bool {
     let name = dotted_sysctl(text.strip_suffix('*').unwrap_or(text));
     !name.contains(['*', ' ']) && SysctlNamespace::of(&name).is_some()
+}
+
+/// As Go reads a string that is true or false.
+pub(super) fn go_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "True" | "TRUE" => Some(true),
+        "0" | "f" | "F" | "false" | "False" | "FALSE" => Some(false),
+        _ => None,
+    }
 }
 
 fn is_percent(text: &str) -> bool {

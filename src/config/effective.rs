@@ -14,6 +14,7 @@ use super::fields::Fields;
 use super::flags::Given;
 use super::identity::{self, Identity};
 use super::images::{CredentialsVerification, ImageGc};
+use super::managers::Managers;
 use super::pod_url::{self, PodUrl};
 use super::reporting::{self, Reporting};
 use super::shown::GivenFields;
@@ -121,6 +122,7 @@ pub(crate) struct Config {
     pub(crate) system_reserved_cgroup: String,
     pub(crate) kube_reserved_cgroup: String,
     pub(crate) enforced: Enforced,
+    pub(crate) managers: Managers,
 
     // Eviction.
     pub(crate) eviction: Eviction,
@@ -238,6 +240,7 @@ impl Default for Config {
             system_reserved_cgroup: String::new(),
             kube_reserved_cgroup: String::new(),
             enforced: Enforced { pods: true, ..Enforced::default() },
+            managers: Managers::default(),
             eviction: Eviction::default(),
             reporting: Reporting::default(),
             identity: Identity::default(),
@@ -309,6 +312,7 @@ impl Config {
         config.take_credentials_verification(&fields)?;
         config.take_pods(&fields)?;
         config.take_cgroups(&fields)?;
+        config.take_managers(&fields)?;
         config.eviction = eviction::read(&fields, config.enforced.pods, given.evict_static_pods)?;
         config.take_logs(&fields);
         config.take_process(&fields)?;

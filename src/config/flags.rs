@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use super::check::{asks_nothing, check_value, field, wanted};
+use super::check::{asks_nothing, check_value, field, go_bool, wanted};
 use super::flag_table::{FLAGS, Meaning, Own};
 use super::nearest::nearest;
 use super::node_labels;
@@ -222,11 +222,7 @@ fn node_ips(text: &str) -> Result<Vec<IpAddr>, BadFlag> {
 fn value(kind: &Kind, text: &str) -> Value {
     let string = || Value::String(text.to_owned());
     match kind {
-        Kind::Bool => match text {
-            "1" | "t" | "T" | "true" | "True" | "TRUE" => Value::Bool(true),
-            "0" | "f" | "F" | "false" | "False" | "FALSE" => Value::Bool(false),
-            _ => string(),
-        },
+        Kind::Bool => go_bool(text).map_or_else(string, Value::Bool),
         Kind::Int(..) => text.parse::<i64>().map_or_else(|_| string(), Value::from),
         Kind::Number(..) => text.parse::<f64>().map_or_else(|_| string(), Value::from),
         Kind::List(kind) => parts(text).map(|part| value(kind, part)).collect(),
@@ -239,12 +235,15 @@ fn value(kind: &Kind, text: &str) -> Value {
             }
             Value::Object(map)
         }
+        // Its fields, as --cpu-manager-policy-options has them.
+        Kind::Object(_) => value(&Kind::Map(&Kind::Text), text),
         Kind::AnyDuration
+        | Kind::BoolText
+        | Kind::Cpus
         | Kind::Duration(..)
         | Kind::Endpoint
         | Kind::Ip
         | Kind::LogDuration
-        | Kind::Object(_)
         | Kind::Path
         | Kind::Percent
         | Kind::Quantity

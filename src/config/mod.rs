@@ -15,6 +15,7 @@ mod flag_table;
 mod flags;
 mod identity;
 mod images;
+mod managers;
 mod nearest;
 mod node_labels;
 mod node_name;
@@ -45,6 +46,7 @@ pub(crate) use flags::is_flag;
 #[cfg(test)]
 pub(crate) use identity::Identity;
 pub(crate) use identity::ServingIdentity;
+pub(crate) use managers::CpuOptions;
 pub(crate) use nearest::nearest;
 pub(crate) use reporting::Reporting;
 pub(crate) use server::{Authorization, ServerSettings, TlsSettings};

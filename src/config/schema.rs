@@ -8,6 +8,8 @@ use super::taints::EFFECTS;
 #[derive(Debug)]
 pub(super) enum Kind {
     Bool,
+    /// The same as a string: `"true"`.
+    BoolText,
     /// A whole number, with its least and greatest value.
     Int(i64, i64),
     Number(f64, f64),
@@ -19,6 +21,8 @@ pub(super) enum Kind {
     /// The socket of a runtime: `unix:///path`.
     Endpoint,
     Ip,
+    /// Numbers of processors, as `0-1,4`.
+    Cpus,
     /// A kernel parameter that has a value for each namespace, or the beginning of several with a `*` behind it.
     Sysctl,
     Duration(Duration, Duration),
@@ -148,10 +152,10 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("cgroupRoot", Kind::Text),
     used("cgroupsPerQOS", Kind::Bool),
     used("cgroupDriver", Kind::Word(&["cgroupfs", "systemd"])),
-    later("cpuManagerPolicy", Kind::Word(&["none", "static"])),
+    used("cpuManagerPolicy", Kind::Word(&["none", "static"])),
     used("singleProcessOOMKill", Kind::Bool),
-    later("cpuManagerPolicyOptions", TEXT_MAP),
-    later("cpuManagerReconcilePeriod", DURATION),
+    used("cpuManagerPolicyOptions", Kind::Object(CPU_MANAGER_OPTIONS)),
+    moot("cpuManagerReconcilePeriod", DURATION),
     later("memoryManagerPolicy", Kind::Word(&["None", "Static"])),
     later("topologyManagerPolicy", Kind::Word(&["none", "best-effort", "restricted", "single-numa-node"])),
     later("topologyManagerScope", Kind::Word(&["container", "pod"])),
@@ -196,7 +200,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     later("configMapAndSecretChangeDetectionStrategy", Kind::Word(&["Watch", "Cache", "Get"])),
     used("systemReserved", Kind::Keys(RESERVABLE, &Kind::Quantity)),
     used("kubeReserved", Kind::Keys(RESERVABLE, &Kind::Quantity)),
-    later("reservedSystemCPUs", Kind::Text),
+    used("reservedSystemCPUs", Kind::Cpus),
     later("showHiddenMetricsForVersion", Kind::Text),
     used("systemReservedCgroup", Kind::Text),
     used("kubeReservedCgroup", Kind::Text),
@@ -270,6 +274,16 @@ const AUTHENTICATION: &[Field] = &[
 const AUTHORIZATION: &[Field] = &[
     used("mode", Kind::Word(&["Webhook", "AlwaysAllow"])),
     used("webhook", Kind::Object(&[used("cacheAuthorizedTTL", DURATION), used("cacheUnauthorizedTTL", DURATION)])),
+];
+
+const CPU_MANAGER_OPTIONS: &[Field] = &[
+    used("full-pcpus-only", Kind::BoolText),
+    used("strict-cpu-reservation", Kind::BoolText),
+    used("distribute-cpus-across-numa", Kind::BoolText),
+    later("prefer-align-cpus-by-uncorecache", Kind::BoolText),
+    // Behind gates that are shut upstream.
+    refused("align-by-socket", Kind::BoolText),
+    refused("distribute-cpus-across-cores", Kind::BoolText),
 ];
 
 const MEMORY_SWAP: &[Field] = &[used("swapBehavior", Kind::Word(&["NoSwap", "LimitedSwap"]))];

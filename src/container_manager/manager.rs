@@ -9,10 +9,10 @@ use super::node_values::{self, BEST_EFFORT_SHARES, burstable_shares};
 use super::pod_values::pod_values;
 use super::settings::{Reserved, Settings};
 use crate::api::{EventKind, Pod, PodUid, QosClass, Reason, qos_class};
-use crate::cgroups::{CgroupError, CgroupName, Groups, Values, is_pod, oom_kills};
+use crate::cgroups::{CgroupError, CgroupName, CpuMax, Groups, Limit, Values, is_pod, oom_kills};
 use crate::config::CgroupDriver;
 use crate::error::ErrorChain;
-use crate::pods::NodeEvent;
+use crate::pods::{NodeEvent, Placements};
 use crate::rt;
 use crate::sorted::{SortedMap, SortedSet};
 
@@ -29,6 +29,8 @@ pub(crate) struct ContainerManager {
     enforcement: RefCell<String>,
     /// Pods that this process has given a group.
     made: RefCell<SortedSet<PodUid>>,
+    /// Who has processors for himself.
+    placements: Rc<RefCell<Placements>>,
     /// The kernel's kills in each pod that are accounted for.
     kills: RefCell<SortedMap<PodUid, u64>>,
 }
@@ -50,8 +52,14 @@ impl ContainerManager {
             burstable: Cell::new(BEST_EFFORT_SHARES),
             enforcement: RefCell::default(),
             made: RefCell::default(),
+            placements: Rc::default(),
             kills: RefCell::default(),
         }
+    }
+
+    /// With somebody who says where containers are to run.
+    pub(crate) fn with_placements(self, placements: Rc<RefCell<Placements>>) -> Self {
+        Self { placements, ..self }
     }
 
     /// Whether the kernel limits swap by group, as the group of all pods shows it. Where nobody else makes groups it is
@@ -116,7 +124,7 @@ impl ContainerManager {
         let Some(settings) = &self.settings else { return Ok(()) };
         let name = CgroupName::pod(&settings.root, qos_class(pod), &pod.metadata.uid);
         self.made.borrow_mut().insert(pod.metadata.uid.clone());
-        let (groups, driver, values) = (self.groups.clone(), self.driver.get(), pod_values(pod, settings));
+        let (groups, driver, values) = (self.groups.clone(), self.driver.get(), self.values_of(pod, settings));
         rt::blocking(move || groups.ensure(&name, driver, &values)).await
     }
 
@@ -138,8 +146,16 @@ impl ContainerManager {
     pub(crate) async fn widen_pod(&self, pod: &Pod) -> Result<(), CgroupError> {
         let Some(settings) = &self.settings else { return Ok(()) };
         let name = CgroupName::pod(&settings.root, qos_class(pod), &pod.metadata.uid);
-        let (groups, driver, values) = (self.groups.clone(), self.driver.get(), pod_values(pod, settings));
+        let (groups, driver, values) = (self.groups.clone(), self.driver.get(), self.values_of(pod, settings));
         rt::blocking(move || groups.widen(&name, driver, values)).await
+    }
+
+    fn values_of(&self, pod: &Pod, settings: &Settings) -> Values {
+        let mut values = pod_values(pod, settings);
+        if self.placements.borrow().pod_has_own_cpus(&pod.metadata.uid) {
+            values.cpu_max = values.cpu_max.map(|max| CpuMax { quota: Limit::Max, ..max });
+        }
+        values
     }
 
     /// Removes the group of a pod that has ended, and ends what has outlived its containers there.

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use crate::api::{Container, EventKind, Pod, Reason, VolumeSource, qos_class};
 use crate::cgroups::CgroupName;
+use crate::cpu_set::CpuSet;
 use crate::cri::{self, v1};
 use crate::error::ErrorChain;
 use crate::images::{PresentImage, PullSecrets, Wanted};
@@ -17,6 +18,7 @@ use crate::kuberuntime::environment::{Environment, FileValue, Given};
 use crate::kuberuntime::grace::grace_of_kill;
 use crate::kuberuntime::kill::{Kill, gone_is_fine};
 use crate::kuberuntime::own_files::{host_dns, make_own_files};
+use crate::kuberuntime::placing::{lift_quota, put};
 use crate::kuberuntime::sandbox_config::sandbox_config;
 use crate::kuberuntime::security_context::ImageUser;
 use crate::kuberuntime::tell::{words, words_with_code};
@@ -169,6 +171,9 @@ impl PodRuntime {
         {
             linux.cgroup_parent = CgroupName::pod(&cgroups.root, qos_class(pod), &pod.metadata.uid).path(driver);
         }
+        if self.placements.borrow().pod_has_own_cpus(&pod.metadata.uid) {
+            config.linux.as_mut().and_then(|linux| linux.resources.as_mut()).into_iter().for_each(lift_quota);
+        }
         let users = self.users_of(pod).await?;
         let context = config.linux.as_mut().and_then(|linux| linux.security_context.as_mut());
         let options = context.and_then(|context| context.namespace_options.as_mut());
@@ -247,6 +252,9 @@ impl PodRuntime {
         };
         let mut config = container_config(input).map_err(|error| Waiting::new(error.reason(), one_line(&error)))?;
         share_users(&sandbox.config, &mut config);
+        if let Some(resources) = config.linux.as_mut().and_then(|linux| linux.resources.as_mut()) {
+            put(resources, &self.placements.borrow(), &pod.metadata.uid, &container.name);
+        }
         if cancel.is_cancelled() {
             return Err(Waiting::new(Reason::CONTAINER_CREATING, ""));
         }
@@ -258,6 +266,7 @@ impl PodRuntime {
         self.tell(&pod.metadata.uid, &container.name, EventKind::Normal, Reason::CREATED, "Container created");
         if let Some(resources) = config.linux.as_ref().and_then(|linux| linux.resources.as_ref()) {
             self.note_told(&id, resources);
+            self.note_held(&id, CpuSet::parse(&resources.cpuset_cpus).unwrap_or_default());
         }
         self.start_created(&Started { pod, container, id: &id, sandbox }, cancel).await
     }

@@ -24,6 +24,7 @@ mod network_results;
 mod observe;
 mod oom_score;
 mod own_files;
+mod placing;
 mod pod_actions;
 mod remove;
 mod resize;
@@ -44,12 +45,13 @@ use async_channel::Sender;
 
 use crate::api::Pod;
 use crate::config::CgroupDriver;
+use crate::cpu_set::CpuSet;
 use crate::cri::RuntimeService;
 use crate::images::{Images, PullsUnderWay};
 use crate::net::Dialer;
 use crate::node::NodeSettings;
 use crate::objects::{Lookup, Objects};
-use crate::pods::{ObservedCache, PodDirs, SyncEvent};
+use crate::pods::{ObservedCache, Placements, PodDirs, SyncEvent};
 use crate::rpc;
 use crate::rt;
 use crate::sorted::SortedMap;
@@ -84,6 +86,10 @@ pub(crate) struct PodRuntime {
     strict_groups: Cell<bool>,
     /// What containers that run have been given, by their ids.
     told: RefCell<SortedMap<String, resize::Told>>,
+    /// The processors that containers that run are held to, by their ids.
+    held: RefCell<SortedMap<String, CpuSet>>,
+    /// Those that they should be held to; the sync loop writes it.
+    placements: Rc<RefCell<Placements>>,
     /// The last garbage collection of images did not do its part.
     image_gc_failed: Cell<bool>,
     /// What was last seen; the sync loop writes it.
@@ -115,10 +121,17 @@ impl PodRuntime {
             user_ranges: rt::Semaphore::new(1),
             strict_groups: Cell::new(false),
             told: RefCell::default(),
+            held: RefCell::default(),
+            placements: Rc::default(),
             image_gc_failed: Cell::new(false),
             seen,
             objects: RefCell::default(),
         }
+    }
+
+    /// With somebody who says where containers are to run.
+    pub(crate) fn with_placements(self, placements: Rc<RefCell<Placements>>) -> Self {
+        Self { placements, ..self }
     }
 
     /// What was last seen of every pod.

@@ -7,6 +7,7 @@ use crate::api::{CPU, Container, MEMORY, Pod, ResizeRestartPolicy};
 use crate::cgroups::{CpuMax, HIERARCHY, Limit, Tree, is_weight_of, own_group};
 use crate::cri::v1::LinuxContainerResources;
 use crate::kuberuntime::PodRuntime;
+use crate::kuberuntime::placing::put;
 use crate::kuberuntime::resources::container_resources;
 use crate::pods::ObservedContainer;
 
@@ -34,7 +35,8 @@ impl Told {
     pub(super) fn of(resources: &LinuxContainerResources) -> Self {
         Self {
             shares: resources.cpu_shares,
-            quota: resources.cpu_quota,
+            // None is -1 where it was lifted.
+            quota: resources.cpu_quota.max(0),
             period: resources.cpu_period,
             memory: resources.memory_limit_in_bytes,
         }
@@ -100,7 +102,9 @@ impl PodRuntime {
         is_init: bool,
         running: &ObservedContainer,
     ) -> Option<Resize> {
-        let wanted = Told::of(&container_resources(pod, container, is_init, &self.node));
+        let mut wanted = container_resources(pod, container, is_init, &self.node);
+        put(&mut wanted, &self.placements.borrow(), &pod.metadata.uid, &container.name);
+        let wanted = Told::of(&wanted);
         let mut told = self.told.borrow_mut();
         let told = told.entry(running.id.clone()).or_insert_with(|| {
             let shown = running.pid.filter(|_| self.node.cgroup_v2).and_then(show);
@@ -116,6 +120,7 @@ impl PodRuntime {
     /// Containers that are no more.
     pub(super) fn forget_told(&self, known: impl Fn(&str) -> bool) {
         self.told.borrow_mut().retain(|id, _| known(id));
+        self.held.borrow_mut().retain(|id, _| known(id));
     }
 
     pub(super) async fn resize_container(
@@ -125,7 +130,8 @@ impl PodRuntime {
         is_init: bool,
         running: &ObservedContainer,
     ) -> Result<(), String> {
-        let resources = container_resources(pod, container, is_init, &self.node);
+        let mut resources = container_resources(pod, container, is_init, &self.node);
+        put(&mut resources, &self.placements.borrow(), &pod.metadata.uid, &container.name);
         if let Some(used) = running.pid.filter(|_| self.node.cgroup_v2).and_then(memory_used) {
             let limit = u64::try_from(resources.memory_limit_in_bytes).unwrap_or(0);
             // The kernel would make room by killing.

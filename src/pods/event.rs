@@ -54,8 +54,19 @@ pub(crate) enum SyncEvent {
     VersionsKept(Option<String>),
     /// The machine shuts down, or does not after all.
     NodeShutsDown(bool),
+    /// Containers were moved to the processors that they are to have.
+    Placed(Placed),
     /// The watchdog asks whether the loop moves: taking it out is the answer.
     Beat,
+}
+
+/// What came of giving processors to containers.
+#[derive(Debug, Default)]
+pub(crate) struct Placed {
+    /// Who has which is not on the disk.
+    pub(crate) is_unwritten: bool,
+    /// One line about what has failed.
+    pub(crate) fault: Option<String>,
 }
 
 /// What pods may ask of a node, and have to bear with there.

@@ -8,6 +8,7 @@ mod golden_events;
 mod observed;
 mod observed_cache;
 mod oom_kill;
+mod placements;
 mod pod_change;
 mod pod_dirs;
 mod pod_event;
@@ -18,13 +19,14 @@ mod source_update;
 pub(crate) mod volume_places;
 mod waiting;
 
-pub(crate) use event::{NodeTerms, Observation, Relist, RuntimeState, SyncEvent, WorkDone, WorkResult};
+pub(crate) use event::{NodeTerms, Observation, Placed, Relist, RuntimeState, SyncEvent, WorkDone, WorkResult};
 pub(crate) use event_ring::{EventObject, EventRing, Sent, Told, Unsent, UnsentWhat};
 pub(crate) use observed::{
     ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, ObservedUser, SandboxState,
 };
 pub(crate) use observed_cache::{Look, ObservedCache, Taken};
 pub(crate) use oom_kill::OomKill;
+pub(crate) use placements::{Assigned, Placements};
 pub(crate) use pod_change::{PodAnswer, PodChange, PodChangeKind, Put, RestartAsked, VersionAsk, VersionAsked};
 pub(crate) use pod_dirs::PodDirs;
 pub(crate) use pod_event::{NodeEvent, PodEvent};

@@ -49,6 +49,7 @@ impl SyncLoop {
             SyncEvent::RestartAsked(asked) => self.workers.restart(asked),
             SyncEvent::VersionAsked(asked) => self.on_version_asked(asked, now),
             SyncEvent::VersionsKept(fault) => self.on_versions_kept(fault, now),
+            SyncEvent::Placed(placed) => self.on_placed(placed),
             SyncEvent::NodeShutsDown(shuts_down) => self.on_node_shuts_down(shuts_down, now),
             SyncEvent::Beat => {}
         }
@@ -187,8 +188,10 @@ impl SyncLoop {
             self.retry_resizes(now);
         } else {
             self.relisted = true;
+            self.learn_processors();
             self.reconcile_sources(now);
         }
+        self.placing.look_again();
         self.look_after_groups();
         // Pods that need nothing are looked at again too: this is the periodic sync, one timer for all of them.
         self.workers.touch_all();
@@ -305,6 +308,7 @@ impl SyncLoop {
         match seen.pod(&uid) {
             Some(pod) => {
                 self.pleg.watch(pod);
+                self.placing.look_again();
                 self.logs.keep(&uid, kept_logs(&self.runtime.dirs, pod));
             }
             None => {
@@ -375,6 +379,7 @@ impl SyncLoop {
                 self.retry_resizes(now);
             }
             self.weigh_burstable();
+            self.place();
         }
         self.collect_images(now);
         self.watch_node(now);
@@ -509,6 +514,7 @@ fn doing(event: &SyncEvent) -> Doing {
         SyncEvent::RestartAsked(_)
         | SyncEvent::VersionAsked(_)
         | SyncEvent::VersionsKept(_)
+        | SyncEvent::Placed(_)
         | SyncEvent::NodeShutsDown(_) => Doing::Happened,
         SyncEvent::Beat => Doing::Waiting,
     }

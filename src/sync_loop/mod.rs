@@ -16,6 +16,7 @@ mod handlers;
 mod happenings;
 mod image_garbage;
 mod oom;
+mod placing;
 mod pod_changes;
 mod resizes;
 mod shutdown;
@@ -45,6 +46,7 @@ use crate::pleg::Pleg;
 use crate::pod_workers::PodWorkers;
 use crate::pods::{ObservedCache, PodAnswer, SyncEvent};
 use crate::probes::Probes;
+use crate::resource_managers::ResourceManagers;
 use crate::rt;
 use crate::server::{Doing, SyncHealth};
 use crate::sorted::{SortedMap, SortedSet};
@@ -56,6 +58,7 @@ pub(crate) use figures::NodeFigures;
 use eviction::NodeWatch;
 use happenings::Happenings;
 use image_garbage::ImageGarbage;
+use placing::Placing;
 use resizes::Resizes;
 use shutdown::NodeShutdown;
 
@@ -104,6 +107,7 @@ pub(crate) struct SyncLoop {
     kernel_log: Option<Rc<KernelLog>>,
     #[expect(dead_code, reason = "dropping the task ends it")]
     kernel_log_follower: Option<rt::Task<()>>,
+    placing: Placing,
     /// Pods that wait for other resources.
     resizes: Resizes,
     /// Pods have come, changed or gone: together they may weigh something else.
@@ -134,6 +138,7 @@ impl SyncLoop {
         config: &Config,
         runtime: Rc<PodRuntime>,
         groups: Rc<ContainerManager>,
+        managers: ResourceManagers,
         books: Rc<RefCell<Books>>,
         health: SyncHealth,
         (sender, inbox): (Sender<SyncEvent>, Receiver<SyncEvent>),
@@ -185,6 +190,7 @@ impl SyncLoop {
             kills: VecDeque::new(),
             kernel_log,
             kernel_log_follower,
+            placing: Placing::new(managers),
             resizes: Resizes::default(),
             weigh: true,
             image_garbage: ImageGarbage::default(),

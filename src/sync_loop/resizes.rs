@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::api::{EventKind, Pod, PodUid, QosClass, Reason, qos_class};
+use crate::api::{CPU, Container, EventKind, Pod, PodUid, QosClass, Reason, qos_class};
 use crate::container_manager::{Verdict, keep_resources, verdict};
 use crate::pod_workers::{Resizing, State};
 use crate::pods::PodEvent;
@@ -104,12 +104,26 @@ impl SyncLoop {
         let others = self.workers.iter().filter(|worker| worker.state == State::Sync);
         let others = others.filter_map(|worker| worker.pod.as_deref());
         let others = others.filter(|other| other.metadata.uid != wanted.metadata.uid);
-        verdict(allocated, wanted, others, &self.runtime.node.allocatable)
+        let verdict = verdict(allocated, wanted, others, &self.runtime.node.allocatable);
+        let is_held = matches!(verdict, Verdict::Fits | Verdict::Deferred(_)) && self.placing.managers.is_static();
+        if is_held && qos_class(wanted) == QosClass::Guaranteed && is_other_cpu(allocated, wanted) {
+            let message = "Resize is infeasible for Guaranteed Pods alongside CPU Manager policy \"static\"";
+            return Verdict::Infeasible(message.to_owned());
+        }
+        verdict
     }
 
     fn tell_resize(&mut self, uid: &PodUid, kind: EventKind, reason: Reason, message: &str, now: Instant) {
         self.on_happened(PodEvent::of_pod(uid, kind, reason, message.to_owned()), now);
     }
+}
+
+/// One of its containers is to have more or less of the processor.
+fn is_other_cpu(allocated: &Pod, wanted: &Pod) -> bool {
+    let cpu = |container: &Container| container.resources.request(CPU);
+    let lists = [&allocated.spec.init_containers, &allocated.spec.containers];
+    let wanted = [&wanted.spec.init_containers, &wanted.spec.containers];
+    lists.iter().zip(wanted).any(|(one, other)| one.iter().map(cpu).ne(other.iter().map(cpu)))
 }
 
 fn rank(class: QosClass) -> u8 {

@@ -31,6 +31,7 @@ mod node;
 mod port_forward;
 mod power_cut;
 mod probes;
+mod processors;
 mod registry;
 mod rest;
 mod restart;

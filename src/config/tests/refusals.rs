@@ -110,6 +110,19 @@ fn a_bad_file_gets_one_line_that_names_file_and_field() {
             "shutdownGracePeriodByPodPriority[0].priority: expected a whole number from -2147483648 to 2147483647, found \"x\"",
         ),
         (r#""runOnce":true"#, "runOnce: not supported"),
+        (r#""reservedSystemCPUs":"0-""#, "reservedSystemCPUs: expected numbers of processors as 0-1,4, found \"0-\""),
+        (
+            r#""cpuManagerPolicyOptions":{"full-pcpu-only":"true"}"#,
+            "cpuManagerPolicyOptions.full-pcpu-only: unknown field (did you mean full-pcpus-only?)",
+        ),
+        (
+            r#""cpuManagerPolicyOptions":{"strict-cpu-reservation":"yes"}"#,
+            "cpuManagerPolicyOptions.strict-cpu-reservation: expected \"true\" or \"false\", found \"yes\"",
+        ),
+        (
+            r#""cpuManagerPolicyOptions":{"align-by-socket":"true"}"#,
+            "cpuManagerPolicyOptions.align-by-socket: not supported",
+        ),
     ] {
         let dir = TempDir::new();
         let path = dir.write("config.yaml", &document(fields));
@@ -135,6 +148,14 @@ fn settings_that_cannot_stand_beside_each_other_are_refused_wherever_they_come_f
         (
             r#""imageGCHighThresholdPercent":70"#,
             "imageGCLowThresholdPercent: expected less than imageGCHighThresholdPercent 70, found 80",
+        ),
+        (
+            r#""cpuManagerPolicyOptions":{"full-pcpus-only":"true"}"#,
+            "cpuManagerPolicyOptions: expected cpuManagerPolicy static beside it",
+        ),
+        (
+            r#""reservedSystemCPUs":"0-1","kubeReservedCgroup":"/kube""#,
+            "reservedSystemCPUs: expected no kubeReservedCgroup beside it",
         ),
         (r#""imageMaximumGCAge":"2m""#, "imageMaximumGCAge: expected more than imageMinimumGCAge"),
         (

@@ -1,6 +1,7 @@
 //! What upstream and its tools write and show.
 
 use super::*;
+use crate::config::CpuOptions;
 
 #[test]
 fn what_the_kubelet_itself_shows_as_its_configuration_is_taken_whole() {
@@ -172,4 +173,36 @@ fn what_upstream_shows_is_shown_as_it_is() {
     recorded.as_object_mut().unwrap().retain(|field, _| shown.get(field).is_none());
     let only_set: Vec<&String> = recorded.as_object().unwrap().keys().collect();
     assert_eq!(only_set, ["clusterDNS", "clusterDomain", "readOnlyPort", "tlsCertFile", "tlsPrivateKeyFile"]);
+}
+
+#[test]
+fn processors_that_are_reserved_by_number_count_in_place_of_what_is_reserved_by_amount() {
+    let fields =
+        r#""kubeReserved":{"cpu":"500m","memory":"64Mi"},"systemReserved":{"cpu":"2"},"reservedSystemCPUs":"0,2-3""#;
+    let (config, warnings) = file_loaded(fields);
+    assert_eq!(warnings, Vec::<String>::new());
+    let cpu = |list: &crate::api::ResourceList| list.get("cpu").map(ToString::to_string);
+    assert_eq!((cpu(&config.system_reserved), cpu(&config.kube_reserved)), (Some("3".to_owned()), None));
+    assert_eq!((config.managers.reserved_cpus.len(), config.managers.static_cpus), (3, None));
+}
+
+#[test]
+fn options_of_the_cpu_manager_come_from_the_file_or_one_by_one_from_flags() {
+    let fields = r#""cpuManagerPolicy":"static","cpuManagerReconcilePeriod":"5s",
+                    "cpuManagerPolicyOptions":{"full-pcpus-only":"true","prefer-align-cpus-by-uncorecache":"true"}"#;
+    let (config, warnings) = file_loaded(fields);
+    let options = |config: &Config| config.managers.static_cpus.unwrap();
+    assert_eq!(options(&config), CpuOptions { full_cores: true, ..CpuOptions::default() });
+    let named = "cpuManagerPolicyOptions.prefer-align-cpus-by-uncorecache";
+    assert_eq!(warnings, [format!("not supported yet, without effect: {named}")]);
+    let line = [
+        "--cpu-manager-policy=static",
+        "--cpu-manager-policy-options=strict-cpu-reservation=true",
+        "--cpu-manager-policy-options=distribute-cpus-across-numa=1",
+        "--reserved-cpus=1",
+    ];
+    let (config, warnings) = loaded(&line);
+    assert_eq!(options(&config), CpuOptions { full_cores: false, strict_reservation: true, across_nodes: true });
+    assert!(warnings.is_empty(), "{warnings:?}");
+    assert_eq!(config.managers.reserved_cpus.to_string(), "1");
 }

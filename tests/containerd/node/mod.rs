@@ -149,6 +149,14 @@ impl Node {
         self.end_container(&task.id);
     }
 
+    /// The processors that the kernel lets a container run on.
+    pub(crate) fn processors_of(&self, id: &str) -> Option<String> {
+        let pid = *processes_of(id).first()?;
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+        Some(allowed.trim().to_owned())
+    }
+
     /// Kills the processes in the control group of a container.
     #[track_caller]
     pub(crate) fn end_container(&self, id: &str) {

@@ -1,0 +1,106 @@
+//! Which processors a container is held to: told to the runtime when it is made, and again when that changes.
+
+use crate::api::PodUid;
+use crate::cgroups::cpuset_of;
+use crate::cpu_set::CpuSet;
+use crate::cri::{self, v1};
+use crate::kuberuntime::PodRuntime;
+use crate::kuberuntime::kill::gone_is_fine;
+use crate::pods::Placements;
+
+/// A container that runs and is held to others than it should be.
+#[derive(Clone, Debug)]
+pub(crate) struct Misplaced {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) cpus: CpuSet,
+}
+
+impl PodRuntime {
+    /// All containers that are not where they should be. What they are held to is known from this process, or else from
+    /// the kernel; where neither tells, they are not.
+    pub(crate) fn misplaced(&self) -> Vec<Misplaced> {
+        let (placements, seen) = (self.placements.borrow(), self.seen.borrow());
+        let mut held = self.held.borrow_mut();
+        let mut misplaced = Vec::new();
+        for pod in seen.iter() {
+            for container in pod.containers.iter().filter(|container| container.is_running()) {
+                let cpus = placements.cpus(&pod.uid, &container.name);
+                if cpus.is_empty() {
+                    continue;
+                }
+                let held = held.entry(container.id.clone());
+                let held = held.or_insert_with(|| container.pid.and_then(cpuset_of).unwrap_or_default());
+                if held != cpus {
+                    let (id, name) = (container.id.clone(), container.name.clone());
+                    misplaced.push(Misplaced { id, name, cpus: cpus.clone() });
+                }
+            }
+        }
+        misplaced
+    }
+
+    /// What the kernel shows of each container that runs.
+    pub(crate) fn processors_in_use(&self) -> Vec<(PodUid, String, CpuSet)> {
+        let seen = self.seen.borrow();
+        let mut found = Vec::new();
+        for pod in seen.iter() {
+            for container in pod.containers.iter().filter(|container| container.is_running()) {
+                let cpus = container.pid.and_then(cpuset_of);
+                found.extend(cpus.map(|cpus| (pod.uid.clone(), container.name.clone(), cpus)));
+            }
+        }
+        found
+    }
+
+    /// Has the runtime move a container. One that is gone needs no place.
+    pub(crate) async fn place(&self, misplaced: &Misplaced) -> Result<(), cri::Error> {
+        let Misplaced { id, cpus, .. } = misplaced;
+        let request = v1::LinuxContainerResources { cpuset_cpus: cpus.to_string(), ..Default::default() };
+        gone_is_fine(self.cri.update_container_resources(id, &request).await)?;
+        self.note_held(id, cpus.clone());
+        Ok(())
+    }
+
+    pub(super) fn note_held(&self, id: &str, cpus: CpuSet) {
+        self.held.borrow_mut().insert(id.to_owned(), cpus);
+    }
+}
+
+/// Puts a container where it should be. Who has processors for himself is not stopped on them by a quota.
+pub(super) fn put(resources: &mut v1::LinuxContainerResources, placements: &Placements, pod: &PodUid, container: &str) {
+    resources.cpuset_cpus = placements.cpus(pod, container).to_string();
+    if placements.has_own_cpus(pod, container) {
+        lift_quota(resources);
+    }
+}
+
+pub(super) fn lift_quota(resources: &mut v1::LinuxContainerResources) {
+    if resources.cpu_period != 0 {
+        resources.cpu_quota = -1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put_on(placements: &Placements, quota: (i64, i64)) -> (String, i64) {
+        let mut resources =
+            v1::LinuxContainerResources { cpu_quota: quota.0, cpu_period: quota.1, ..Default::default() };
+        put(&mut resources, placements, &"uid".into(), "main");
+        (resources.cpuset_cpus, resources.cpu_quota)
+    }
+
+    #[test]
+    fn a_container_with_processors_for_itself_has_no_quota() {
+        let set = |text| CpuSet::parse(text).unwrap();
+        let mut placements = Placements::default();
+        assert_eq!(put_on(&placements, (200_000, 100_000)), (String::new(), 200_000));
+        placements.shared = set("0,3");
+        assert_eq!(put_on(&placements, (200_000, 100_000)), ("0,3".to_owned(), 200_000));
+        placements.exclusive.entry("uid".into()).or_default().insert("main".to_owned(), set("1-2"));
+        assert_eq!(put_on(&placements, (200_000, 100_000)), ("1-2".to_owned(), -1));
+        assert_eq!(put_on(&placements, (0, 0)), ("1-2".to_owned(), 0), "where nobody has a quota");
+    }
+}

@@ -1,0 +1,349 @@
+//! Who has which processors for himself.
+//!
+//! What a pod gets is decided when it is taken, in one step with that; what containers are held to is plain data
+//! ([`Placements`]) that others read. What was decided is in a file of the upstream kubelet's form; where that is lost, what
+//! runs tells it again.
+
+mod cpu_state;
+mod machine;
+mod static_cpus;
+mod take;
+mod topology;
+
+use std::cell::RefCell;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use crate::api::{CPU, Pod, PodUid, Quantity};
+use crate::config::Config;
+use crate::cpu_set::CpuSet;
+use crate::host::file;
+use crate::pods::Placements;
+use crate::sorted::SortedMap;
+
+pub(crate) use static_cpus::Refused;
+pub(crate) use topology::Topology;
+
+use cpu_state::Saved;
+use static_cpus::StaticCpus;
+
+/// The processors of a pod's containers.
+pub(crate) type OwnCpus = SortedMap<String, CpuSet>;
+
+/// One for the whole process.
+#[derive(Debug)]
+pub(crate) struct ResourceManagers {
+    /// `None`: no container has processors for itself.
+    cpus: Option<StaticCpus>,
+    placements: Rc<RefCell<Placements>>,
+    state_file: PathBuf,
+    /// It is not known from before who has which processors: what runs has to tell.
+    is_forgetful: bool,
+    /// The file says something else.
+    unwritten: bool,
+}
+
+/// More than the processors of any machine take.
+const STATE_LIMIT: u64 = 1 << 20;
+
+impl ResourceManagers {
+    /// With what the file of the last time says. An error is one line about the configuration.
+    pub(crate) fn new(config: &Config, topology: Topology, state: State) -> Result<Self, String> {
+        let mut managers = Self {
+            cpus: None,
+            placements: Rc::default(),
+            state_file: state_file(&config.root_dir),
+            is_forgetful: false,
+            unwritten: false,
+        };
+        let Some(options) = config.managers.static_cpus else {
+            // Who was held to some processors is held to them no more.
+            if !matches!(&state, State::Nothing) && !matches!(&state, State::Whole(saved) if saved.policy == NONE) {
+                managers.placements.borrow_mut().shared = topology.all();
+                managers.unwritten = true;
+            }
+            return Ok(managers);
+        };
+        let kept = [&config.system_reserved, &config.kube_reserved].map(|list| list.get(CPU).copied());
+        let kept = kept.into_iter().flatten().fold(Quantity::ZERO, Quantity::plus);
+        let count = usize::try_from(kept.value()).unwrap_or(0);
+        let cpus = StaticCpus::new(topology, &config.managers.reserved_cpus, count, options)?;
+        let isolated = cpus.reserved.common(&cpus.topology.isolated);
+        log!(
+            info,
+            "processors",
+            online = cpus.topology.all(),
+            reserved = cpus.reserved,
+            isolated = cpus.topology.isolated
+        );
+        if !isolated.is_empty() {
+            log!(
+                warn,
+                "reserved processors are isolated: nothing that the system does is balanced over them",
+                processors = isolated
+            );
+        }
+        managers.cpus = Some(cpus);
+        managers.unwritten = true;
+        match state {
+            State::Whole(Saved { policy, assigned }) if policy == STATIC => {
+                let mut found = Vec::new();
+                for (pod, sets) in assigned {
+                    found.extend(sets.into_iter().map(|(name, cpus)| (pod.clone(), name, cpus)));
+                }
+                managers.learn(found);
+            }
+            _ => {
+                managers.is_forgetful = true;
+                managers.learn(Vec::new());
+            }
+        }
+        Ok(managers)
+    }
+
+    pub(crate) fn placements(&self) -> Rc<RefCell<Placements>> {
+        Rc::clone(&self.placements)
+    }
+
+    pub(crate) fn is_static(&self) -> bool {
+        self.cpus.is_some()
+    }
+
+    /// Whether what runs has to be learnt from.
+    pub(crate) fn is_forgetful(&self) -> bool {
+        self.is_forgetful
+    }
+
+    /// Containers have these processors: those that can be a container's own are.
+    pub(crate) fn learn(&mut self, found: Vec<(PodUid, String, CpuSet)>) {
+        let Some(cpus) = &self.cpus else { return };
+        let mut placements = self.placements.borrow_mut();
+        placements.exclusive = cpus.plausible(found);
+        placements.shared = cpus.shared(&placements.exclusive);
+        self.unwritten = true;
+    }
+
+    /// The processors that the pod would have.
+    pub(crate) fn plan(&self, pod: &Pod) -> Result<OwnCpus, Refused> {
+        let Some(cpus) = &self.cpus else { return Ok(OwnCpus::new()) };
+        cpus.allocate(&self.placements.borrow().exclusive, pod, &|_| None)
+    }
+
+    /// The pod has these from now on. Whether that is news.
+    pub(crate) fn give(&mut self, pod: &PodUid, own: OwnCpus) -> bool {
+        let mut placements = self.placements.borrow_mut();
+        let had = placements.exclusive.get(pod);
+        if had.map_or(own.is_empty(), |had| *had == own) {
+            return false;
+        }
+        if own.is_empty() {
+            placements.exclusive.remove(pod);
+        } else {
+            placements.exclusive.insert(pod.clone(), own);
+        }
+        drop(placements);
+        self.changed();
+        true
+    }
+
+    /// Pods that are not kept give back what they have. Whether that is anything.
+    pub(crate) fn keep(&mut self, is_kept: impl Fn(&PodUid) -> bool) -> bool {
+        let mut placements = self.placements.borrow_mut();
+        let before = placements.exclusive.len();
+        placements.exclusive.retain(|pod, _| is_kept(pod));
+        let is_less = placements.exclusive.len() < before;
+        drop(placements);
+        if is_less {
+            self.changed();
+        }
+        is_less
+    }
+
+    pub(crate) fn is_unwritten(&self) -> bool {
+        self.unwritten
+    }
+
+    /// What the file is to say and does not: where it is, and its text. It counts as written from now on.
+    pub(crate) fn take_unwritten(&mut self) -> Option<(PathBuf, String)> {
+        if !std::mem::take(&mut self.unwritten) {
+            return None;
+        }
+        let placements = self.placements.borrow();
+        let text = match &self.cpus {
+            Some(_) => cpu_state::text(STATIC, &placements.shared, &placements.exclusive),
+            None => cpu_state::text(NONE, &CpuSet::EMPTY, &placements.exclusive),
+        };
+        Some((self.state_file.clone(), text))
+    }
+
+    /// It could not be written.
+    pub(crate) fn not_written(&mut self) {
+        self.unwritten = true;
+    }
+
+    fn changed(&mut self) {
+        let Some(cpus) = &self.cpus else { return };
+        let mut placements = self.placements.borrow_mut();
+        placements.shared = cpus.shared(&placements.exclusive);
+        self.unwritten = true;
+    }
+}
+
+/// What was found of the last time.
+#[derive(Debug)]
+pub(crate) enum State {
+    Nothing,
+    Damaged,
+    Whole(Saved),
+}
+
+/// Reads it; what is damaged is set aside.
+pub(crate) fn read_state(root_dir: &Path) -> State {
+    let path = state_file(root_dir);
+    let text = match file::read_all(&path, STATE_LIMIT) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return State::Nothing,
+        Err(error) => {
+            log!(warn, "not read", file = path.display(), error = error);
+            return State::Damaged;
+        }
+    };
+    if let Some(saved) = cpu_state::parse(&text) {
+        return State::Whole(saved);
+    }
+    let aside = path.with_extension("corrupt");
+    let moved = fs::rename(&path, &aside).err();
+    let kept = moved.map_or_else(|| aside.display().to_string(), |error| format!("not: {error}"));
+    log!(warn, "damaged: what runs tells who has which processors", file = path.display(), kept = kept);
+    State::Damaged
+}
+
+fn state_file(root_dir: &Path) -> PathBuf {
+    root_dir.join("cpu_manager_state")
+}
+
+/// The file has this text afterwards; nothing is written if it has it already.
+pub(crate) fn write_state(path: &Path, text: &str) -> io::Result<()> {
+    match file::read_all(path, STATE_LIMIT) {
+        Ok(before) if before == text.as_bytes() => Ok(()),
+        _ => file::replace(path, text.as_bytes()),
+    }
+}
+
+const NONE: &str = "none";
+const STATIC: &str = "static";
+
+#[cfg(test)]
+mod tests {
+    use super::topology::tests::board;
+    use super::*;
+    use crate::config::CpuOptions;
+    use crate::pods::Assigned;
+
+    fn set(text: &str) -> CpuSet {
+        CpuSet::parse(text).unwrap()
+    }
+
+    fn config(is_static: bool) -> Config {
+        let mut config = Config::default();
+        config.managers.static_cpus = is_static.then(CpuOptions::default);
+        config.managers.reserved_cpus = set("0");
+        config
+    }
+
+    fn own(cpus: &str) -> OwnCpus {
+        [("main".to_owned(), set(cpus))].into_iter().collect()
+    }
+
+    fn managers(is_static: bool, state: State) -> ResourceManagers {
+        ResourceManagers::new(&config(is_static), board(4), state).unwrap()
+    }
+
+    /// The shared processors, and the file's text if it is to be written.
+    fn shown(managers: &mut ResourceManagers) -> (String, Option<String>) {
+        let shared = managers.placements.borrow().shared.to_string();
+        (shared, managers.take_unwritten().map(|(_, text)| text))
+    }
+
+    fn whole(text: &str) -> State {
+        State::Whole(cpu_state::parse(text.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn what_is_given_is_written_once_and_what_is_given_back_is_shared_again() {
+        let mut managers = managers(true, State::Nothing);
+        let empty = cpu_state::text(STATIC, &set("0-3"), &Assigned::new());
+        assert_eq!(shown(&mut managers), ("0-3".to_owned(), Some(empty.clone())));
+        assert!(managers.give(&"p".into(), own("1-2")));
+        assert!(!managers.give(&"p".into(), own("1-2")), "it has that");
+        assert!(!managers.give(&"q".into(), OwnCpus::new()), "it has nothing");
+        let (shared, text) = shown(&mut managers);
+        assert_eq!((shared.as_str(), text.is_some()), ("0,3", true));
+        assert!(!managers.keep(|_| true));
+        assert_eq!(shown(&mut managers).1, None, "nothing has changed");
+        managers.not_written();
+        assert_eq!(shown(&mut managers).1, text);
+        assert!(managers.keep(|uid| uid.as_str() != "p"));
+        assert_eq!(shown(&mut managers), ("0-3".to_owned(), Some(empty)));
+    }
+
+    #[test]
+    fn a_file_of_the_policy_is_believed_as_far_as_the_machine_has_what_it_says() {
+        let text = cpu_state::text(STATIC, &set("0,3"), &{
+            let mut assigned = Assigned::new();
+            assigned.insert("p".into(), own("1-2"));
+            assigned.insert("offline".into(), own("3-4"));
+            assigned.insert("reserved".into(), own("0"));
+            assigned
+        });
+        let mut managers = managers(true, whole(&text));
+        assert!(!managers.is_forgetful());
+        assert_eq!(shown(&mut managers).0, "0,3");
+        assert_eq!(managers.placements.borrow().exclusive.len(), 1);
+    }
+
+    #[test]
+    fn where_the_file_tells_nothing_what_runs_does() {
+        for state in [State::Nothing, State::Damaged, whole(r#"{"policyName":"none","defaultCpuSet":"","checksum":0}"#)]
+        {
+            let mut managers = managers(true, state);
+            assert!(managers.is_forgetful());
+            managers.learn(vec![("p".into(), "main".to_owned(), set("3")), ("s".into(), "x".to_owned(), set("0-2"))]);
+            assert_eq!(shown(&mut managers).0, "0-2");
+            assert!(managers.placements.borrow().has_own_cpus(&"p".into(), "main"));
+        }
+    }
+
+    #[test]
+    fn without_the_policy_nobody_is_held_to_anything_but_who_was() {
+        let none = r#"{"policyName":"none","defaultCpuSet":"","checksum":1353318690}"#;
+        for state in [State::Nothing, whole(none)] {
+            assert_eq!(shown(&mut managers(false, state)), (String::new(), None));
+        }
+        let was = whole(&cpu_state::text(STATIC, &set("0-3"), &Assigned::new()));
+        for state in [State::Damaged, was] {
+            assert_eq!(shown(&mut managers(false, state)), ("0-3".to_owned(), Some(none.to_owned())));
+        }
+    }
+
+    #[test]
+    fn a_damaged_file_is_set_aside_and_one_that_says_it_already_is_not_written() {
+        use std::os::unix::fs::MetadataExt;
+
+        let folder = std::env::temp_dir().join(format!("coracle-cpu-state-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        assert!(matches!(read_state(&folder), State::Nothing));
+        let path = state_file(&folder);
+        write_state(&path, "half").unwrap();
+        let inode = fs::metadata(&path).unwrap().ino();
+        write_state(&path, "half").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
+        assert!(matches!(read_state(&folder), State::Damaged));
+        assert_eq!(fs::read_to_string(folder.join("cpu_manager_state.corrupt")).unwrap(), "half");
+        write_state(&path, &cpu_state::text(STATIC, &set("0-3"), &Assigned::new())).unwrap();
+        assert!(matches!(read_state(&folder), State::Whole(_)));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

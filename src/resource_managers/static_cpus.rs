@@ -1,0 +1,368 @@
+//! The static policy: processors of its own for each container that asks for whole ones in a guaranteed pod. Pure.
+//!
+//! `staticPolicy` in pkg/kubelet/cm/cpumanager.
+
+use super::take::{take_distributed, take_packed};
+use super::topology::{Level, Topology};
+use crate::api::{CPU, Container, Pod, PodUid, QosClass, Reason, qos_class};
+use crate::config::CpuOptions;
+use crate::cpu_set::CpuSet;
+use crate::pods::Assigned;
+use crate::sorted::SortedMap;
+
+/// Why a pod is not taken: the reason, and upstream's words.
+pub(crate) type Refused = (Reason, String);
+
+#[derive(Clone, Debug)]
+pub(crate) struct StaticCpus {
+    pub(super) topology: Topology,
+    /// No container has one of these for itself.
+    pub(super) reserved: CpuSet,
+    options: CpuOptions,
+}
+
+impl StaticCpus {
+    /// `named` are the processors that are reserved by their numbers; else as many as `count` are.
+    pub(super) fn new(topology: Topology, named: &CpuSet, count: usize, options: CpuOptions) -> Result<Self, String> {
+        let all = topology.all();
+        if !named.is_within(&all) {
+            return Err(format!("reservedSystemCPUs: {named} are not all among the processors that are online, {all}"));
+        }
+        let mut policy = Self { topology, reserved: named.clone(), options };
+        if named.is_empty() {
+            if count == 0 {
+                let wanted = "expected processors in reservedSystemCPUs, or cpu in systemReserved or kubeReserved, beside \
+                              static: what is not exclusive needs one";
+                return Err(format!("cpuManagerPolicy: {wanted}"));
+            }
+            let reserved = policy.take(&all, count);
+            let fault = || format!("systemReserved and kubeReserved: {count} of cpu for both, but {all} are online");
+            policy.reserved = reserved.ok_or_else(fault)?;
+        }
+        Ok(policy)
+    }
+
+    /// What all containers have together that have none of their own.
+    pub(super) fn shared(&self, assigned: &Assigned) -> CpuSet {
+        let shared = self.topology.all().without(&all_of(assigned));
+        if self.options.strict_reservation { shared.without(&self.reserved) } else { shared }
+    }
+
+    /// Of what was found those that can be: the smaller ones first, as what is shared is larger.
+    pub(super) fn plausible(&self, mut found: Vec<(PodUid, String, CpuSet)>) -> Assigned {
+        let allocatable = self.topology.all().without(&self.reserved);
+        found.retain(|(.., cpus)| !cpus.is_empty() && cpus.is_within(&allocatable));
+        found.sort_by_key(|(.., cpus)| cpus.len());
+        let mut assigned = Assigned::new();
+        for (pod, container, cpus) in found {
+            let mut others = assigned.iter().filter(|(other, _)| **other != pod);
+            if !others.any(|(_, containers)| containers.values().any(|other| other.overlaps(&cpus))) {
+                assigned.entry(pod).or_default().insert(container, cpus);
+            }
+        }
+        assigned
+    }
+
+    /// The processors of the pod's containers: those that they have already, or else some that nobody has. `nodes` tells
+    /// from where those of a container should be.
+    pub(super) fn allocate(
+        &self,
+        assigned: &Assigned,
+        pod: &Pod,
+        nodes: &dyn Fn(&str) -> Option<CpuSet>,
+    ) -> Result<SortedMap<String, CpuSet>, Refused> {
+        let had = assigned.get(&pod.metadata.uid);
+        let had_by = |container: &Container| {
+            let cpus = had?.get(&container.name)?;
+            (cpus.len() == own_cpus(pod, container)).then_some(cpus)
+        };
+        // Init containers end before the next one begins, but for those that stay.
+        let init = pod.spec.init_containers.iter().map(|container| (container, !container.is_sidecar()));
+        let all = || init.clone().chain(pod.spec.containers.iter().map(|container| (container, false)));
+        let kept = |ended: bool| {
+            let kept = all().filter(|(_, ends)| !ends || ended).filter_map(|(container, _)| had_by(container));
+            kept.fold(CpuSet::EMPTY, |sum, cpus| sum.with(cpus))
+        };
+        let others = assigned.iter().filter(|(other, _)| **other != pod.metadata.uid);
+        let others = others.flat_map(|(_, containers)| containers.values());
+        let taken_by_others = others.fold(kept(true), |sum, cpus| sum.with(cpus));
+        let mut free = self.topology.all().without(&self.reserved).without(&taken_by_others);
+        let (stays, mut reusable) = (kept(false), CpuSet::EMPTY);
+        let mut taken = SortedMap::<String, CpuSet>::new();
+        for (container, ends) in all() {
+            let wanted = own_cpus(pod, container);
+            if wanted == 0 {
+                continue;
+            }
+            let cpus = match had_by(container) {
+                Some(cpus) => cpus.clone(),
+                None => {
+                    self.check_cores(wanted, &free.clone().with(&reusable))?;
+                    self.choose(&free, &reusable, wanted, nodes(&container.name).as_ref())?
+                }
+            };
+            free.remove(&cpus);
+            if ends {
+                reusable.add(&cpus.clone().without(&stays));
+            } else {
+                reusable.remove(&cpus);
+            }
+            taken.insert(container.name.clone(), cpus);
+        }
+        Ok(taken)
+    }
+
+    /// First what an earlier container of the pod has had, then what is free; and of both first what is in `nodes`.
+    fn choose(
+        &self,
+        free: &CpuSet,
+        reusable: &CpuSet,
+        wanted: usize,
+        nodes: Option<&CpuSet>,
+    ) -> Result<CpuSet, Refused> {
+        let available = free.clone().with(reusable);
+        let mut chosen = CpuSet::EMPTY;
+        let near = nodes.map(|nodes| self.topology.within(Level::Node, nodes));
+        for near in near.iter().chain([&self.topology.all()]) {
+            for from in [reusable, &available] {
+                let from = from.common(near).without(&chosen);
+                let count = from.len().min(wanted - chosen.len());
+                chosen.add(&self.take(&from, count).unwrap_or_default());
+            }
+        }
+        if chosen.len() < wanted {
+            let has = available.len();
+            let lack = format!("not enough cpus available to satisfy request: requested={wanted}, available={has}");
+            return Err(unexpected(&lack));
+        }
+        Ok(chosen)
+    }
+
+    fn take(&self, from: &CpuSet, count: usize) -> Option<CpuSet> {
+        if !self.options.across_nodes {
+            return take_packed(&self.topology, from, count);
+        }
+        let group = if self.options.full_cores { self.topology.cpus_per_core() } else { 1 };
+        take_distributed(&self.topology, from, count, group)
+    }
+
+    /// Where only whole cores are given, whether there are as many. A core of which a thread is reserved is not whole.
+    fn check_cores(&self, wanted: usize, free: &CpuSet) -> Result<(), Refused> {
+        let per_core = self.topology.cpus_per_core();
+        if !self.options.full_cores {
+            return Ok(());
+        }
+        let whole = free.clone().without(&self.topology.whole_cores(&self.reserved)).len();
+        let why = if wanted % per_core != 0 {
+            format!("requested {wanted} cpus not multiple cpus per core = {per_core}")
+        } else if wanted > whole {
+            format!(
+                "not enough free physical CPUs: available physical CPUs = {whole}, requested CPUs = {wanted}, CPUs per core = {per_core}"
+            )
+        } else {
+            return Ok(());
+        };
+        Err((Reason::SMT_ALIGNMENT_ERROR, format!("SMT Alignment Error: {why}")))
+    }
+}
+
+fn all_of(assigned: &Assigned) -> CpuSet {
+    let sets = assigned.values().flat_map(SortedMap::values);
+    sets.fold(CpuSet::EMPTY, |sum, cpus| sum.with(cpus))
+}
+
+/// What an allocation comes to that cannot be made.
+pub(super) fn unexpected(why: &str) -> Refused {
+    (Reason::UNEXPECTED_ADMISSION_ERROR, format!("Allocate failed due to {why}, which is unexpected"))
+}
+
+/// How many processors a container has for itself. A pod that names its resources as a whole has none.
+pub(super) fn own_cpus(pod: &Pod, container: &Container) -> usize {
+    let whole = pod.spec.resources.as_deref().is_some_and(|all| !all.requests.is_empty() || !all.limits.is_empty());
+    if whole || qos_class(pod) != QosClass::Guaranteed {
+        return 0;
+    }
+    let asked = container.resources.request(CPU).unwrap_or_default();
+    let is_whole = i128::from(asked.value()) * 1_000_000_000 == asked.nanos();
+    if is_whole { usize::try_from(asked.value()).unwrap_or(0) } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::topology::tests::{board, single_socket, two_nodes};
+    use super::*;
+    use crate::api::{MEMORY, RestartPolicy};
+
+    fn set(text: &str) -> CpuSet {
+        CpuSet::parse(text).unwrap()
+    }
+
+    fn container(name: &str, cpu: &str) -> Container {
+        let mut container = Container { name: name.to_owned(), ..Container::default() };
+        for list in [&mut container.resources.requests, &mut container.resources.limits] {
+            list.insert(CPU, cpu.parse().unwrap());
+            list.insert(MEMORY, "32Mi".parse().unwrap());
+        }
+        container
+    }
+
+    fn pod(uid: &str, init: Vec<Container>, containers: Vec<Container>) -> Pod {
+        let mut pod = Pod::default();
+        pod.metadata.uid = uid.into();
+        pod.spec.init_containers = init;
+        pod.spec.containers = containers;
+        pod
+    }
+
+    fn sidecar(name: &str, cpu: &str) -> Container {
+        Container { restart_policy: Some(RestartPolicy::Always), ..container(name, cpu) }
+    }
+
+    fn policy(topology: Topology, reserved: &str, options: CpuOptions) -> StaticCpus {
+        StaticCpus::new(topology, &set(reserved), 0, options).unwrap()
+    }
+
+    fn plain(topology: Topology) -> StaticCpus {
+        policy(topology, "0", CpuOptions::default())
+    }
+
+    fn assigned(entries: &[(&str, &str, &str)]) -> Assigned {
+        let mut assigned = Assigned::new();
+        for (pod, container, cpus) in entries {
+            assigned.entry((*pod).into()).or_default().insert((*container).to_owned(), set(cpus));
+        }
+        assigned
+    }
+
+    /// What containers get, as `name:cpus`; or the reason and message of the refusal.
+    fn given(policy: &StaticCpus, assigned: &Assigned, pod: &Pod) -> Result<String, (String, String)> {
+        let own = policy.allocate(assigned, pod, &|_| None);
+        let own = own.map_err(|(reason, message)| (reason.as_str().to_owned(), message))?;
+        Ok(own.iter().map(|(name, cpus)| format!("{name}:{cpus}")).collect::<Vec<_>>().join(" "))
+    }
+
+    #[track_caller]
+    fn check(policy: &StaticCpus, assigned: &Assigned, pod: &Pod, expected: &str) {
+        assert_eq!(given(policy, assigned, pod), Ok(expected.to_owned()));
+    }
+
+    #[test]
+    fn whole_processors_are_for_guaranteed_pods_that_ask_for_them() {
+        let board = plain(board(4));
+        let none = Assigned::new();
+        check(&board, &none, &pod("p", vec![], vec![container("a", "1"), container("b", "2")]), "a:1 b:2-3");
+        check(&board, &none, &pod("p", vec![], vec![container("a", "1500m"), container("b", "1")]), "b:1");
+        let mut burstable = pod("p", vec![], vec![container("a", "1")]);
+        burstable.spec.containers[0].resources.limits = crate::api::ResourceList::default();
+        check(&board, &none, &burstable, "");
+        let mut whole = pod("p", vec![], vec![container("a", "1")]);
+        whole.spec.resources = Some(Box::new(whole.spec.containers[0].resources.clone()));
+        check(&board, &none, &whole, "");
+    }
+
+    #[test]
+    fn what_others_have_and_what_is_reserved_is_not_given() {
+        let board = plain(board(4));
+        let others = assigned(&[("o", "x", "1"), ("o", "y", "3")]);
+        check(&board, &others, &pod("p", vec![], vec![container("a", "1")]), "a:2");
+        let message = "Allocate failed due to not enough cpus available to satisfy request: requested=2, available=1, \
+                       which is unexpected";
+        let refused = given(&board, &others, &pod("p", vec![], vec![container("a", "2")]));
+        assert_eq!(refused, Err(("UnexpectedAdmissionError".to_owned(), message.to_owned())));
+        assert_eq!(board.shared(&others).to_string(), "0,2");
+    }
+
+    #[test]
+    fn a_pod_keeps_what_it_has_as_long_as_it_asks_for_as_much() {
+        let board = plain(board(4));
+        let has = assigned(&[("p", "a", "3"), ("o", "x", "1")]);
+        check(&board, &has, &pod("p", vec![], vec![container("a", "1")]), "a:3");
+        check(&board, &has, &pod("p", vec![], vec![container("a", "2")]), "a:2-3");
+        check(&board, &has, &pod("p", vec![], vec![container("b", "1"), container("a", "1")]), "a:3 b:2");
+    }
+
+    #[test]
+    fn containers_take_over_from_those_that_have_ended_and_not_from_those_that_stay() {
+        let board = plain(board(4));
+        let none = Assigned::new();
+        let ends =
+            pod("p", vec![container("i", "2"), container("j", "1")], vec![container("a", "1"), container("b", "1")]);
+        check(&board, &none, &ends, "a:1 b:2 i:1-2 j:1");
+        let stays = pod("p", vec![sidecar("s", "1"), container("i", "1")], vec![container("a", "2")]);
+        check(&board, &none, &stays, "a:2-3 i:2 s:1");
+        // The same after a start, where nothing is new.
+        let mut has = Assigned::new();
+        has.insert("p".into(), board.allocate(&none, &ends, &|_| None).unwrap());
+        check(&board, &has, &ends, "a:1 b:2 i:1-2 j:1");
+    }
+
+    #[test]
+    fn whole_cores_are_given_where_that_is_asked_for() {
+        let options = CpuOptions { full_cores: true, ..CpuOptions::default() };
+        let threads = policy(single_socket(), "0", options);
+        let none = Assigned::new();
+        check(&threads, &none, &pod("p", vec![], vec![container("a", "2")]), "a:1,5");
+        let refused = |cpu: &str| given(&threads, &none, &pod("p", vec![], vec![container("a", cpu)])).unwrap_err();
+        let odd = "SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2";
+        assert_eq!(refused("3"), ("SMTAlignmentError".to_owned(), odd.to_owned()));
+        // The other thread of the reserved one is free, but no core.
+        let few = "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = 6, requested CPUs = 8, \
+                   CPUs per core = 2";
+        assert_eq!(refused("8"), ("SMTAlignmentError".to_owned(), few.to_owned()));
+        let has = assigned(&[("p", "a", "1-3,5-7")]);
+        check(&threads, &has, &pod("p", vec![], vec![container("a", "6")]), "a:1-3,5-7");
+    }
+
+    #[test]
+    fn what_is_reserved_is_shared_unless_that_is_strict() {
+        let strict = CpuOptions { strict_reservation: true, ..CpuOptions::default() };
+        let has = assigned(&[("p", "a", "2")]);
+        assert_eq!(plain(board(4)).shared(&has).to_string(), "0-1,3");
+        assert_eq!(policy(board(4), "0", strict).shared(&has).to_string(), "1,3");
+    }
+
+    #[test]
+    fn more_than_one_node_has_is_spread_over_them_where_that_is_asked_for() {
+        let spread = CpuOptions { across_nodes: true, ..CpuOptions::default() };
+        let eight = || super::super::topology::tests::machine(8, |cpu| (cpu / 4, 0, cpu));
+        let asks = pod("p", vec![], vec![container("a", "6")]);
+        assert_eq!(given(&policy(eight(), "0", CpuOptions::default()), &Assigned::new(), &asks).unwrap(), "a:1-2,4-7");
+        assert_eq!(given(&policy(eight(), "0", spread), &Assigned::new(), &asks).unwrap(), "a:1-6");
+    }
+
+    #[test]
+    fn processors_are_taken_where_the_others_of_the_pod_are() {
+        let nodes = plain(two_nodes());
+        let own = |near: &str, cpu: &str| {
+            let asks = pod("p", vec![], vec![container("a", cpu)]);
+            nodes.allocate(&Assigned::new(), &asks, &|_| Some(set(near))).unwrap()["a"].to_string()
+        };
+        assert_eq!([own("1", "1"), own("0", "1"), own("0", "2"), own("1", "2")], ["2", "1", "1-2", "2-3"]);
+    }
+
+    #[test]
+    fn as_many_are_reserved_as_the_rest_leaves_and_none_is_an_error() {
+        let reserved = |count| {
+            let policy = StaticCpus::new(single_socket(), &CpuSet::EMPTY, count, CpuOptions::default());
+            policy.map(|policy| policy.reserved.to_string())
+        };
+        assert_eq!((reserved(1), reserved(2)), (Ok("0".to_owned()), Ok("0,4".to_owned())));
+        assert!(reserved(0).unwrap_err().starts_with("cpuManagerPolicy: "));
+        assert!(reserved(9).unwrap_err().ends_with("9 of cpu for both, but 0-7 are online"));
+        let offline = StaticCpus::new(board(2), &set("1-2"), 0, CpuOptions::default()).unwrap_err();
+        assert_eq!(offline, "reservedSystemCPUs: 1-2 are not all among the processors that are online, 0-1");
+    }
+
+    #[test]
+    fn of_what_runs_that_is_somebodys_own_which_no_other_has() {
+        let found = |entries: &[(&str, &str, &str)]| -> Vec<(PodUid, String, CpuSet)> {
+            entries.iter().map(|(pod, name, cpus)| ((*pod).into(), (*name).to_owned(), set(cpus))).collect()
+        };
+        let board = plain(board(4));
+        let all = [("s", "shared", "0,3"), ("p", "a", "1"), ("p", "init", "1-2"), ("old", "x", "5"), ("none", "y", "")];
+        assert_eq!(board.plausible(found(&all)), assigned(&[("p", "a", "1"), ("p", "init", "1-2")]));
+        // One that has not been moved yet has too much, and the reserved one among it or not.
+        let late = [("late", "x", "0-3"), ("stale", "y", "1-3"), ("p", "a", "1")];
+        assert_eq!(board.plausible(found(&late)), assigned(&[("p", "a", "1")]));
+    }
+}

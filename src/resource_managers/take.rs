@@ -1,0 +1,305 @@
+//! Which of the free processors are taken, when so many are wanted. Pure.
+//!
+//! `takeByTopologyNUMAPacked` in pkg/kubelet/cm/cpumanager/cpu_assignment.go: whole nodes or packages first, then whole
+//! cores, then threads, and of each the ones of which the least is left, so that what is whole stays whole.
+
+use super::topology::{Level, Topology};
+use crate::cpu_set::CpuSet;
+
+/// `None` if there are not as many.
+pub(super) fn take_packed(topology: &Topology, free: &CpuSet, wanted: usize) -> Option<CpuSet> {
+    let mut taking = Taking { topology, free: free.clone(), taken: CpuSet::EMPTY, wanted };
+    if free.len() < wanted {
+        return None;
+    }
+    for (depth, level) in topology.levels().into_iter().enumerate() {
+        for group in taking.sorted(depth) {
+            let whole = topology.within(level, &one(group));
+            if whole.is_within(&taking.free) && whole.len() <= taking.missing() {
+                taking.take(&whole);
+            }
+        }
+    }
+    let mut threads = Vec::new();
+    for core in taking.sorted(LEVELS - 1) {
+        threads.extend(taking.free_in(Level::Core, core).iter());
+    }
+    threads.truncate(taking.missing());
+    taking.take(&threads.into_iter().collect());
+    Some(taking.taken)
+}
+
+struct Taking<'a> {
+    topology: &'a Topology,
+    free: CpuSet,
+    taken: CpuSet,
+    wanted: usize,
+}
+
+const LEVELS: usize = 3;
+
+impl Topology {
+    /// What is larger comes first: with more nodes than packages, a package has several nodes.
+    fn levels(&self) -> [Level; LEVELS] {
+        if self.has_packages_in_nodes() {
+            [Level::Node, Level::Package, Level::Core]
+        } else {
+            [Level::Package, Level::Node, Level::Core]
+        }
+    }
+
+    fn has_packages_in_nodes(&self) -> bool {
+        self.groups(Level::Package).len() >= self.nodes().len()
+    }
+}
+
+impl Taking<'_> {
+    fn missing(&self) -> usize {
+        self.wanted - self.taken.len()
+    }
+
+    fn take(&mut self, cpus: &CpuSet) {
+        self.free.remove(cpus);
+        self.taken.add(cpus);
+    }
+
+    fn free_in(&self, level: Level, group: u32) -> CpuSet {
+        self.topology.within(level, &one(group)).common(&self.free)
+    }
+
+    /// The groups of a level that have something free: in the order of those that they are in, and there those with the
+    /// least first.
+    fn sorted(&self, depth: usize) -> Vec<u32> {
+        let mut sorted = Vec::new();
+        self.sort_into(&self.free, 0, depth, &mut sorted);
+        sorted
+    }
+
+    fn sort_into(&self, cpus: &CpuSet, at: usize, depth: usize, sorted: &mut Vec<u32>) {
+        let Some(level) = self.topology.levels().get(at).copied() else { return };
+        let groups: CpuSet =
+            self.topology.cpus.iter().filter(|cpu| cpus.contains(cpu.number)).map(|cpu| cpu.at(level)).collect();
+        let mut groups: Vec<u32> = groups.iter().collect();
+        groups.sort_by_key(|group| self.free_in(level, *group).len());
+        for group in groups {
+            if at == depth {
+                sorted.push(group);
+            } else {
+                self.sort_into(&self.free_in(level, group).common(cpus), at + 1, depth, sorted);
+            }
+        }
+    }
+}
+
+pub(super) fn one(number: u32) -> CpuSet {
+    std::iter::once(number).collect()
+}
+
+/// The same, spread evenly over as few nodes as can have them, in groups of `group` processors
+/// (`takeByTopologyNUMADistributed`).
+pub(super) fn take_distributed(topology: &Topology, free: &CpuSet, wanted: usize, group: usize) -> Option<CpuSet> {
+    let too_many = topology.nodes().len() > MOST_NODES;
+    if wanted == 0 || wanted % group != 0 || free.len() < wanted || too_many {
+        return take_packed(topology, free, wanted);
+    }
+    let taking = Taking { topology, free: free.clone(), taken: CpuSet::EMPTY, wanted };
+    let by_node = |node: u32| taking.free_in(Level::Node, node);
+    let nodes: Vec<u32> = taking.sorted(usize::from(!topology.has_packages_in_nodes()));
+    let counts: Vec<usize> = nodes.iter().map(|node| by_node(*node).len()).collect();
+    let groups_wanted = wanted.div_ceil(group);
+    let groups_per_node = topology.cpus.len().div_ceil(group).div_ceil(topology.nodes().len().max(1));
+    let fewest = groups_wanted.div_ceil(groups_per_node.max(1));
+    for size in fewest..=groups_wanted.min(nodes.len()) {
+        let mut best: Option<Spread> = None;
+        for combination in combinations(nodes.len(), size) {
+            if best.as_ref().is_some_and(|best| best.imbalance == 0.0) {
+                break;
+            }
+            let found = spread(&counts, &combination, wanted, group);
+            if let Some(found) = found.filter(|found| best.as_ref().is_none_or(|best| found.imbalance < best.imbalance))
+            {
+                best = Some(found);
+            }
+        }
+        let Some(best) = best else { continue };
+        let mut taken = CpuSet::EMPTY;
+        // The even parts come first, and what remains is taken beside them.
+        for part in [best.even, best.rest] {
+            for (index, count) in part {
+                let left = by_node(*nodes.get(index)?).without(&taken);
+                for size in split(count.total, count.step) {
+                    taken.add(&take_packed(topology, &left.clone().without(&taken), size)?);
+                }
+            }
+        }
+        return Some(taken);
+    }
+    take_packed(topology, free, wanted)
+}
+
+/// With more, there are too many ways to choose among them.
+const MOST_NODES: usize = 10;
+
+/// How many are taken of nodes, by their places in the list of nodes.
+struct Spread {
+    even: Parts,
+    rest: Parts,
+    /// How unlike each other the nodes are afterwards.
+    imbalance: f64,
+}
+
+/// By the places of the nodes.
+type Parts = Vec<(usize, Part)>;
+
+/// So many, `step` at a time.
+#[derive(Clone, Copy)]
+struct Part {
+    total: usize,
+    step: usize,
+}
+
+fn split(total: usize, step: usize) -> impl Iterator<Item = usize> {
+    std::iter::repeat_n(step, total.checked_div(step).unwrap_or(0))
+}
+
+/// The best that can be done with these nodes.
+fn spread(counts: &[usize], nodes: &[usize], wanted: usize, group: usize) -> Option<Spread> {
+    let of = |node: &usize| counts.get(*node).copied().unwrap_or(0);
+    let in_groups: usize = nodes.iter().map(|node| of(node) / group * group).sum();
+    let each = wanted / nodes.len() / group * group;
+    if in_groups < wanted || nodes.iter().any(|node| of(node) < each) {
+        return None;
+    }
+    let mut left = counts.to_vec();
+    for node in nodes {
+        *left.get_mut(*node)? -= each;
+    }
+    let even: Parts = nodes.iter().map(|node| (*node, Part { total: each, step: each })).collect();
+    let remainder = wanted - each * nodes.len();
+    if remainder == 0 {
+        return Some(Spread { even, rest: Vec::new(), imbalance: deviation(&left) });
+    }
+    let able: Vec<usize> =
+        nodes.iter().copied().filter(|node| left.get(*node).is_some_and(|left| *left >= group)).collect();
+    let mut best: Option<Spread> = None;
+    for size in (1..=able.len()).rev() {
+        for subset in combinations(able.len(), size) {
+            let subset: Vec<usize> = subset.iter().filter_map(|place| able.get(*place).copied()).collect();
+            let Some((rest, after)) = give(&subset, &left, remainder, group) else { continue };
+            let imbalance = deviation(&after);
+            if best.as_ref().is_none_or(|best| imbalance < best.imbalance) {
+                best = Some(Spread { even: even.clone(), rest, imbalance });
+            }
+        }
+    }
+    best
+}
+
+/// Takes the remainder of these nodes, a group of each in turn.
+fn give(subset: &[usize], left: &[usize], remainder: usize, group: usize) -> Option<(Parts, Vec<usize>)> {
+    let (mut left, mut rest, mut remainder) = (left.to_vec(), Vec::new(), remainder);
+    while remainder > 0 {
+        let before = remainder;
+        for node in subset {
+            let count = left.get_mut(*node)?;
+            if remainder > 0 && *count >= group {
+                *count -= group;
+                remainder -= group;
+                rest.push((*node, Part { total: group, step: group }));
+            }
+        }
+        if remainder == before {
+            return None;
+        }
+    }
+    Some((rest, left))
+}
+
+/// Standard deviation, in thousandths.
+fn deviation(counts: &[usize]) -> f64 {
+    let round = |number: f64| (number * 1000.0).round() / 1000.0;
+    let numbers = || counts.iter().map(|count| f64::from(u32::try_from(*count).unwrap_or(u32::MAX)));
+    let count = f64::from(u32::try_from(counts.len().max(1)).unwrap_or(u32::MAX));
+    let mean = round(numbers().sum::<f64>() / count);
+    round((numbers().map(|number| (number - mean) * (number - mean)).sum::<f64>() / count).sqrt())
+}
+
+/// All ways to choose `size` of the first `all` numbers, in their order.
+fn combinations(all: usize, size: usize) -> Vec<Vec<usize>> {
+    let mut found = vec![Vec::new()];
+    for _ in 0..size {
+        let longer = |chosen: &Vec<usize>| {
+            let from = chosen.last().map_or(0, |last| last + 1);
+            let chosen = chosen.clone();
+            (from..all).map(move |next| chosen.iter().copied().chain([next]).collect::<Vec<usize>>())
+        };
+        found = found.iter().flat_map(longer).collect();
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource_managers::topology::tests::{board, dual_socket, four_nodes, single_socket};
+
+    fn set(text: &str) -> CpuSet {
+        CpuSet::parse(text).unwrap()
+    }
+
+    #[track_caller]
+    fn check(topology: &Topology, free: &str, wanted: usize, group: Option<usize>, expected: &str) {
+        let free = set(free);
+        let taken = match group {
+            None => take_packed(topology, &free, wanted),
+            Some(group) => take_distributed(topology, &free, wanted, group),
+        };
+        assert_eq!(taken.map(|taken| taken.to_string()), Some(expected.to_owned()));
+    }
+
+    /// The figures of this and of the next test are those that the upstream kubelet's own tests have.
+    #[test]
+    fn what_is_whole_stays_whole() {
+        for group in [None, Some(1)] {
+            let ht = single_socket();
+            assert_eq!(take_packed(&ht, &set("0,2,4,6"), 5), None);
+            check(&ht, "0-7", 0, group, "");
+            check(&ht, "0-7", 1, group, "0");
+            check(&ht, "1,3,5-7", 1, group, "6");
+            check(&ht, "0-7", 2, group, "0,4");
+            check(&ht, "0-7", 8, group, "0-7");
+            check(&ht, "0-3,6", 2, group, "2,6");
+            check(&dual_socket(), "0-11", 6, group, "0,2,4,6,8,10");
+            let nodes = four_nodes();
+            check(&nodes, "0-79", 40, group, "0-19,40-59");
+            check(&nodes, "0-79", 20, group, "0-9,40-49");
+            check(&nodes, "10-39,50-79", 20, group, "10-19,50-59");
+            check(&nodes, "0-79", 60, group, "0-29,40-69");
+            check(&nodes, "1-39,41-79", 60, group, "10-39,50-79");
+        }
+        check(&board(4), "1-3", 2, None, "1-2");
+    }
+
+    #[test]
+    fn processors_are_spread_evenly_over_nodes() {
+        let nodes = four_nodes();
+        check(&dual_socket(), "0-11", 8, Some(1), "0-3,6-9");
+        check(&nodes, "0-79", 64, Some(1), "0-7,10-17,20-27,30-37,40-47,50-57,60-67,70-77");
+        check(&nodes, "0-79", 48, Some(1), "0-7,10-17,20-27,40-47,50-57,60-67");
+        check(&nodes, "1-29,32-39,41-69,72-79", 48, Some(1), "1-8,10-17,20-27,41-48,50-57,60-67");
+        check(&nodes, "2-29,31-39,42-69,71-79", 48, Some(1), "10-17,20-27,31-38,50-57,60-67,71-78");
+        let few = "0-2,10-12,20-22,30-32,40-41,50-51,60-61,70-71";
+        check(&nodes, few, 16, Some(1), "0-1,10-11,20-21,30-31,40-41,50-51,60-61,70-71");
+        check(&dual_socket(), "1-5,7-11", 1, Some(1), "1");
+        check(&dual_socket(), "1-5,7-11", 1, Some(2), "2");
+        check(&nodes, "0-79", 26, Some(1), "0-6,10-16,40-45,50-55");
+        check(&nodes, "0-79", 26, Some(2), "0-6,10-15,40-46,50-55");
+        check(&nodes, "0-79", 62, Some(1), "0-7,10-17,20-27,30-37,40-47,50-57,60-66,70-76");
+        check(&nodes, "0-79", 62, Some(2), "0-7,10-17,20-27,30-36,40-47,50-57,60-67,70-76");
+        let uneven = "0-8,10-18,20-39,40-48,50-58,60-79";
+        check(&nodes, uneven, 62, Some(1), "0-7,10-17,20-27,30-37,40-46,50-56,60-67,70-77");
+        check(&nodes, uneven, 62, Some(2), "0-7,10-16,20-27,30-37,40-47,50-56,60-67,70-77");
+        let scarce = "0-3,10-13,20-23,30-36,40-43,50-53,60-63,70-76";
+        check(&nodes, scarce, 34, Some(1), "0-3,10-13,20-23,30-34,40-43,50-53,60-63,70-74");
+    }
+}

@@ -1,0 +1,121 @@
+//! Processors that a container has for itself, as the kernel sees them.
+
+use std::fs;
+
+use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+
+/// A machine with one processor that containers may have for themselves: all before it are the system's.
+struct Machine {
+    all: String,
+    system: String,
+    last: String,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
+        let online = online.trim();
+        let last: u32 = online.strip_prefix("0-").and_then(|last| last.parse().ok()).expect("processors from 0 on");
+        let system = if last == 1 { "0".to_owned() } else { format!("0-{}", last - 1) };
+        Self { all: online.to_owned(), system, last: last.to_string() }
+    }
+
+    fn node(&self) -> Node {
+        let mut node = Node::with_runtime();
+        node.configure_agent(&self.configuration());
+        node.start_agent();
+        node
+    }
+
+    fn configuration(&self) -> String {
+        format!("cpuManagerPolicy: static\nreservedSystemCPUs: \"{}\"\n", self.system)
+    }
+}
+
+/// A pod that has a processor for itself.
+fn exclusive(name: &str) -> Manifest {
+    let resources = "resources: {requests: {cpu: 1, memory: 32Mi}, limits: {cpu: 1, memory: 32Mi}}";
+    Manifest::new(name).container_with("main", STAY, resources)
+}
+
+#[track_caller]
+fn wait_ready(node: &Node, name: &str) {
+    node.wait_until("the pod is ready", |pods| pods.has(name, |pod| pod.is_ready()));
+}
+
+#[track_caller]
+fn wait_for_processors(node: &Node, name: &str, expected: &str) {
+    let what = format!("{name} to run on {expected}");
+    wait_for(&what, PATIENCE, || (processors(node, name) == expected).then_some(()));
+}
+
+/// Where the kernel lets the container run.
+fn processors(node: &Node, name: &str) -> String {
+    let running = node.running_containers(name);
+    running.first().and_then(|task| node.processors_of(&task.id)).unwrap_or_default()
+}
+
+#[test]
+fn a_container_has_a_processor_for_itself_and_the_others_leave_it_and_come_back() {
+    let machine = Machine::new();
+    let mut node = machine.node();
+    node.apply(&Manifest::new("shared").container("main", STAY));
+    wait_ready(&node, "shared");
+    wait_for_processors(&node, "shared", &machine.all);
+    node.apply(&exclusive("own"));
+    wait_ready(&node, "own");
+    wait_for_processors(&node, "own", &machine.last);
+    wait_for_processors(&node, "shared", &machine.system);
+    // One that comes now begins there.
+    node.apply(&Manifest::new("later").container("main", STAY));
+    wait_ready(&node, "later");
+    assert_eq!(processors(&node, "later"), machine.system);
+    node.apply(&exclusive("second"));
+    let pods = node.wait_until("the pod has failed", |pods| pods.has("second", |pod| pod.phase() == "Failed"));
+    let status = &pods.get("second").unwrap().json()["status"];
+    let lack = "not enough cpus available to satisfy request: requested=1, available=0";
+    assert_eq!(status["reason"], "UnexpectedAdmissionError");
+    assert_eq!(status["message"], format!("Pod was rejected: Allocate failed due to {lack}, which is unexpected"));
+
+    // Neither a restart nor a damaged file changes anything of that.
+    let before = ["own", "shared", "later"].map(|name| node.running_containers(name));
+    let state = node.folder().join("pods/cpu_manager_state");
+    let written = fs::read_to_string(&state).unwrap();
+    node.kill_agent();
+    fs::write(&state, &written[..written.len() / 2]).unwrap();
+    node.start_agent();
+    for name in ["own", "shared", "later"] {
+        wait_ready(&node, name);
+    }
+    wait_for("the file to be as before", PATIENCE, || (fs::read_to_string(&state).ok()? == written).then_some(()));
+    assert_eq!(["own", "shared", "later"].map(|name| node.running_containers(name)), before);
+    assert_eq!(processors(&node, "own"), machine.last);
+    assert_eq!(processors(&node, "shared"), machine.system);
+
+    node.remove_manifest("own");
+    wait_for_processors(&node, "shared", &machine.all);
+    wait_for_processors(&node, "later", &machine.all);
+}
+
+#[test]
+fn without_the_policy_whoever_was_held_to_processors_runs_on_all_of_them() {
+    let machine = Machine::new();
+    let mut node = machine.node();
+    node.apply(&exclusive("own"));
+    wait_ready(&node, "own");
+    wait_for_processors(&node, "own", &machine.last);
+    let before = node.running_containers("own");
+    node.kill_agent();
+    node.configure_agent("");
+    node.start_agent();
+    wait_for_processors(&node, "own", &machine.all);
+    let state = node.folder().join("pods/cpu_manager_state");
+    let none = r#"{"policyName":"none","defaultCpuSet":"","checksum":1353318690}"#;
+    wait_for("the file to say so", PATIENCE, || (fs::read_to_string(&state).ok()? == none).then_some(()));
+    // And back again: it is given what it asks for where it runs.
+    node.kill_agent();
+    node.configure_agent(&machine.configuration());
+    node.start_agent();
+    wait_for_processors(&node, "own", &machine.last);
+    assert_eq!(node.running_containers("own"), before);
+}
