@@ -11,6 +11,8 @@ use crate::cpu_set::CpuSet;
 pub(crate) struct Managers {
     /// `None`: no container has processors for itself.
     pub(crate) static_cpus: Option<CpuOptions>,
+    /// `None`: processors and other resources are not brought together.
+    pub(crate) topology: Option<TopologyManager>,
     /// Those of the system, by their numbers; empty: it has as many as are reserved.
     pub(crate) reserved_cpus: CpuSet,
 }
@@ -26,6 +28,28 @@ pub(crate) struct CpuOptions {
     pub(crate) across_nodes: bool,
 }
 
+/// Whether the resources of a container have to be near each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TopologyManager {
+    pub(crate) policy: TopologyPolicy,
+    /// Those of all of a pod's containers are brought together, not those of each.
+    pub(crate) pod_scope: bool,
+    /// With more nodes there are too many combinations.
+    pub(crate) most_nodes: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TopologyPolicy {
+    /// As near as they can be.
+    BestEffort,
+    /// As near as they can ever be on this machine.
+    Restricted,
+    /// In one node.
+    SingleNumaNode,
+}
+
+/// Fewer cannot be asked for.
+const MOST_NODES: usize = 8;
 const OPTIONS: &str = "cpuManagerPolicyOptions";
 const RESERVED: &str = "reservedSystemCPUs";
 
@@ -42,6 +66,7 @@ impl Config {
         {
             return Err(conflict(OPTIONS, "expected cpuManagerPolicy static beside it".to_owned()));
         }
+        self.managers.topology = topology(fields)?;
         let Some(reserved) = fields.text(RESERVED).and_then(CpuSet::parse) else { return Ok(()) };
         for (group, path) in
             [(&self.system_reserved_cgroup, "systemReservedCgroup"), (&self.kube_reserved_cgroup, "kubeReservedCgroup")]
@@ -57,4 +82,19 @@ impl Config {
         self.managers.reserved_cpus = reserved;
         Ok(())
     }
+}
+
+fn topology(fields: &Fields<'_>) -> Result<Option<TopologyManager>, Problem> {
+    const MOST: &str = "topologyManagerPolicyOptions.max-allowable-numa-nodes";
+    let policy = match fields.text("topologyManagerPolicy") {
+        Some("best-effort") => TopologyPolicy::BestEffort,
+        Some("restricted") => TopologyPolicy::Restricted,
+        Some("single-numa-node") => TopologyPolicy::SingleNumaNode,
+        _ => return Ok(None),
+    };
+    let most = fields.text(MOST).map(|most| most.parse().ok().filter(|most| *most >= MOST_NODES).ok_or(most));
+    let most_nodes = most.unwrap_or(Ok(MOST_NODES));
+    let most_nodes =
+        most_nodes.map_err(|found| conflict(MOST, format!("expected a number from {MOST_NODES}, found {found:?}")))?;
+    Ok(Some(TopologyManager { policy, pod_scope: fields.text("topologyManagerScope") == Some("pod"), most_nodes }))
 }

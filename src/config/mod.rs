@@ -46,7 +46,7 @@ pub(crate) use flags::is_flag;
 #[cfg(test)]
 pub(crate) use identity::Identity;
 pub(crate) use identity::ServingIdentity;
-pub(crate) use managers::CpuOptions;
+pub(crate) use managers::{CpuOptions, TopologyManager, TopologyPolicy};
 pub(crate) use nearest::nearest;
 pub(crate) use reporting::Reporting;
 pub(crate) use server::{Authorization, ServerSettings, TlsSettings};

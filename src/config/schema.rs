@@ -157,9 +157,9 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("cpuManagerPolicyOptions", Kind::Object(CPU_MANAGER_OPTIONS)),
     moot("cpuManagerReconcilePeriod", DURATION),
     later("memoryManagerPolicy", Kind::Word(&["None", "Static"])),
-    later("topologyManagerPolicy", Kind::Word(&["none", "best-effort", "restricted", "single-numa-node"])),
-    later("topologyManagerScope", Kind::Word(&["container", "pod"])),
-    later("topologyManagerPolicyOptions", TEXT_MAP),
+    used("topologyManagerPolicy", Kind::Word(&["none", "best-effort", "restricted", "single-numa-node"])),
+    used("topologyManagerScope", Kind::Word(&["container", "pod"])),
+    used("topologyManagerPolicyOptions", Kind::Object(TOPOLOGY_MANAGER_OPTIONS)),
     later("qosReserved", Kind::Keys(&["memory"], &Kind::Percent)),
     used("runtimeRequestTimeout", DURATION),
     moot("hairpinMode", Kind::Word(&["promiscuous-bridge", "hairpin-veth", "none"])),
@@ -285,6 +285,9 @@ const CPU_MANAGER_OPTIONS: &[Field] = &[
     refused("align-by-socket", Kind::BoolText),
     refused("distribute-cpus-across-cores", Kind::BoolText),
 ];
+
+const TOPOLOGY_MANAGER_OPTIONS: &[Field] =
+    &[later("prefer-closest-numa-nodes", Kind::BoolText), used("max-allowable-numa-nodes", Kind::Text)];
 
 const MEMORY_SWAP: &[Field] = &[used("swapBehavior", Kind::Word(&["NoSwap", "LimitedSwap"]))];
 

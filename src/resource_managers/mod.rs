@@ -4,6 +4,7 @@
 //! ([`Placements`]) that others read. What was decided is in a file of the upstream kubelet's form; where that is lost, what
 //! runs tells it again.
 
+mod affinity;
 mod cpu_state;
 mod machine;
 mod static_cpus;
@@ -16,13 +17,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use crate::api::{CPU, Pod, PodUid, Quantity};
-use crate::config::Config;
+use crate::api::{CPU, Container, Pod, PodUid, Quantity, Reason};
+use crate::config::{Config, TopologyManager};
 use crate::cpu_set::CpuSet;
 use crate::host::file;
 use crate::pods::Placements;
 use crate::sorted::SortedMap;
 
+pub(crate) use affinity::{Hints, Nodes};
 pub(crate) use static_cpus::Refused;
 pub(crate) use topology::Topology;
 
@@ -37,6 +39,10 @@ pub(crate) type OwnCpus = SortedMap<String, CpuSet>;
 pub(crate) struct ResourceManagers {
     /// `None`: no container has processors for itself.
     cpus: Option<StaticCpus>,
+    /// How resources of different kinds are brought together; `None`: not at all.
+    topology: Option<TopologyManager>,
+    /// Those of the machine.
+    nodes: Nodes,
     placements: Rc<RefCell<Placements>>,
     state_file: PathBuf,
     /// It is not known from before who has which processors: what runs has to tell.
@@ -45,14 +51,36 @@ pub(crate) struct ResourceManagers {
     unwritten: bool,
 }
 
+/// Somebody else who gives containers resources that lie in NUMA nodes.
+pub(crate) trait Provider {
+    /// For each resource that the container, or else the pod as a whole, asks of it.
+    fn hints(&mut self, container: Option<&Container>) -> Vec<Hints>;
+    /// The container is to have its resources from these nodes, or from any. Called in the order in which they start.
+    fn allocate(&mut self, container: &Container, nodes: Option<Nodes>) -> Result<(), Refused>;
+}
+
+/// As upstream says it.
+const NO_LOCALITY: &str = "Resources cannot be allocated with Topology locality";
+
 /// More than the processors of any machine take.
 const STATE_LIMIT: u64 = 1 << 20;
 
 impl ResourceManagers {
     /// With what the file of the last time says. An error is one line about the configuration.
     pub(crate) fn new(config: &Config, topology: Topology, state: State) -> Result<Self, String> {
+        let nodes = topology.nodes();
+        if let Some(TopologyManager { most_nodes, .. }) =
+            config.managers.topology.filter(|manager| manager.most_nodes < nodes.len())
+        {
+            return Err(format!(
+                "topologyManagerPolicy: expected none on a machine with more than {most_nodes} NUMA nodes, found {}",
+                nodes.len()
+            ));
+        }
         let mut managers = Self {
             cpus: None,
+            topology: config.managers.topology,
+            nodes: Nodes::of(&nodes),
             placements: Rc::default(),
             state_file: state_file(&config.root_dir),
             is_forgetful: false,
@@ -125,10 +153,38 @@ impl ResourceManagers {
         self.unwritten = true;
     }
 
-    /// The processors that the pod would have.
-    pub(crate) fn plan(&self, pod: &Pod) -> Result<OwnCpus, Refused> {
-        let Some(cpus) = &self.cpus else { return Ok(OwnCpus::new()) };
-        cpus.allocate(&self.placements.borrow().exclusive, pod, &|_| None)
+    /// The processors that the pod would have, from where the others who give it something can give it too.
+    pub(crate) fn plan(&self, pod: &Pod, providers: &mut [&mut dyn Provider]) -> Result<OwnCpus, Refused> {
+        let assigned = &self.placements.borrow().exclusive;
+        let merged = |policy, resources: Vec<Hints>| {
+            let nodes = affinity::merge(policy, self.nodes, &resources);
+            nodes.ok_or_else(|| (Reason::TOPOLOGY_AFFINITY_ERROR, NO_LOCALITY.to_owned()))
+        };
+        let mut of_pod = None;
+        if let Some(TopologyManager { policy, pod_scope: true, .. }) = self.topology {
+            let cpus = self.cpus.as_ref().and_then(|cpus| cpus.pod_hints(assigned, pod));
+            let others = providers.iter_mut().flat_map(|provider| provider.hints(None));
+            of_pod = merged(policy, cpus.into_iter().chain(others).collect())?;
+        }
+        let mut near = |container: &Container, cpus: &dyn Fn() -> Option<Hints>| {
+            let mut nodes = of_pod;
+            if let Some(TopologyManager { policy, pod_scope: false, .. }) = self.topology {
+                let others = providers.iter_mut().flat_map(|provider| provider.hints(Some(container)));
+                nodes = merged(policy, cpus().into_iter().chain(others).collect())?;
+            }
+            for provider in providers.iter_mut() {
+                provider.allocate(container, nodes)?;
+            }
+            Ok(nodes)
+        };
+        match &self.cpus {
+            Some(cpus) => cpus.allocate(assigned, pod, &mut near),
+            None => {
+                let mut all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
+                all.try_for_each(|container| near(container, &|| None).map(drop))?;
+                Ok(OwnCpus::new())
+            }
+        }
     }
 
     /// The pod has these from now on. Whether that is news.
@@ -239,7 +295,7 @@ const STATIC: &str = "static";
 mod tests {
     use super::topology::tests::board;
     use super::*;
-    use crate::config::CpuOptions;
+    use crate::config::{CpuOptions, TopologyPolicy};
     use crate::pods::Assigned;
 
     fn set(text: &str) -> CpuSet {
@@ -326,6 +382,62 @@ mod tests {
         for state in [State::Damaged, was] {
             assert_eq!(shown(&mut managers(false, state)), ("0-3".to_owned(), Some(none.to_owned())));
         }
+    }
+
+    /// A device in each of these nodes, and who is given which nodes.
+    struct Devices(&'static str, Vec<Option<String>>);
+
+    impl Provider for Devices {
+        fn hints(&mut self, _: Option<&Container>) -> Vec<Hints> {
+            let hint = |nodes: Nodes| affinity::Hint { nodes: Some(nodes), preferred: nodes.count() == 1 };
+            let has = Nodes::of(&set(self.0));
+            let able = Nodes::of(&set("0-1"))
+                .subsets()
+                .into_iter()
+                .filter(|nodes| !nodes.numbers().common(&has.numbers()).is_empty());
+            vec![able.map(hint).collect()]
+        }
+
+        fn allocate(&mut self, _: &Container, nodes: Option<Nodes>) -> Result<(), Refused> {
+            self.1.push(nodes.map(|nodes| nodes.numbers().to_string()));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn processors_and_devices_are_given_from_one_node() {
+        let guaranteed = |cpus: &[&str]| {
+            let mut pod = Pod::default();
+            pod.metadata.uid = "p".into();
+            for cpu in cpus {
+                let mut container = Container { name: format!("c{cpu}"), ..Container::default() };
+                for list in [&mut container.resources.requests, &mut container.resources.limits] {
+                    list.insert(CPU, cpu.parse().unwrap());
+                    list.insert(crate::api::MEMORY, "1Mi".parse().unwrap());
+                }
+                pod.spec.containers.push(container);
+            }
+            pod
+        };
+        let plan = |topology: Option<(TopologyPolicy, bool)>, devices: &'static str, cpus: &[&str]| {
+            let mut config = config(true);
+            config.managers.topology =
+                topology.map(|(policy, pod_scope)| TopologyManager { policy, pod_scope, most_nodes: 8 });
+            let managers = ResourceManagers::new(&config, topology::tests::two_nodes(), State::Nothing).unwrap();
+            let mut devices = Devices(devices, Vec::new());
+            let own = managers.plan(&guaranteed(cpus), &mut [&mut devices]);
+            let own = own.map(|own| own.values().map(ToString::to_string).collect::<Vec<_>>());
+            (own.map_err(|(reason, message)| format!("{reason}: {message}")), devices.1)
+        };
+        let single = TopologyPolicy::SingleNumaNode;
+        let near = |nodes: &[&str]| nodes.iter().map(|nodes| Some((*nodes).to_owned())).collect::<Vec<_>>();
+        assert_eq!(plan(None, "1", &["1"]), (Ok(vec!["1".to_owned()]), vec![None]));
+        assert_eq!(plan(Some((single, false)), "1", &["1"]), (Ok(vec!["2".to_owned()]), near(&["1"])));
+        let refused = "TopologyAffinityError: Resources cannot be allocated with Topology locality".to_owned();
+        assert_eq!(plan(Some((single, false)), "0", &["2"]), (Err(refused.clone()), vec![]));
+        // Each of the two may be in a node of its own, but not the pod.
+        assert!(plan(Some((single, false)), "0-1", &["1", "2"]).0.is_ok());
+        assert_eq!(plan(Some((single, true)), "0-1", &["1", "2"]).0, Err(refused));
     }
 
     #[test]

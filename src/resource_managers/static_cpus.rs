@@ -2,6 +2,7 @@
 //!
 //! `staticPolicy` in pkg/kubelet/cm/cpumanager.
 
+use super::affinity::{Hint, Hints, Nodes};
 use super::take::{take_distributed, take_packed};
 use super::topology::{Level, Topology};
 use crate::api::{CPU, Container, Pod, PodUid, QosClass, Reason, qos_class};
@@ -63,13 +64,13 @@ impl StaticCpus {
         assigned
     }
 
-    /// The processors of the pod's containers: those that they have already, or else some that nobody has. `nodes` tells
-    /// from where those of a container should be.
+    /// The processors of the pod's containers: those that they have already, or else some that nobody has. `near` is
+    /// asked for each container, and tells from which nodes its own should be.
     pub(super) fn allocate(
         &self,
         assigned: &Assigned,
         pod: &Pod,
-        nodes: &dyn Fn(&str) -> Option<CpuSet>,
+        near: &mut Near<'_>,
     ) -> Result<SortedMap<String, CpuSet>, Refused> {
         let had = assigned.get(&pod.metadata.uid);
         let had_by = |container: &Container| {
@@ -91,6 +92,11 @@ impl StaticCpus {
         let mut taken = SortedMap::<String, CpuSet>::new();
         for (container, ends) in all() {
             let wanted = own_cpus(pod, container);
+            let hints = || {
+                let hints = had_by(container).map(|has| self.hints(has, &CpuSet::EMPTY, wanted));
+                (wanted > 0).then(|| hints.unwrap_or_else(|| self.hints(&free, &reusable, wanted)))
+            };
+            let nodes = near(container, &hints)?;
             if wanted == 0 {
                 continue;
             }
@@ -98,7 +104,7 @@ impl StaticCpus {
                 Some(cpus) => cpus.clone(),
                 None => {
                     self.check_cores(wanted, &free.clone().with(&reusable))?;
-                    self.choose(&free, &reusable, wanted, nodes(&container.name).as_ref())?
+                    self.choose(&free, &reusable, wanted, nodes.map(Nodes::numbers).as_ref())?
                 }
             };
             free.remove(&cpus);
@@ -110,6 +116,45 @@ impl StaticCpus {
             taken.insert(container.name.clone(), cpus);
         }
         Ok(taken)
+    }
+
+    /// From where the processors of all containers together could be; `None` if none has its own.
+    pub(super) fn pod_hints(&self, assigned: &Assigned, pod: &Pod) -> Option<Hints> {
+        let (mut init, mut stay) = (0, 0);
+        for container in &pod.spec.init_containers {
+            let wanted = stay + own_cpus(pod, container);
+            init = init.max(wanted);
+            stay = if container.is_sidecar() { wanted } else { stay };
+        }
+        let wanted = pod.spec.containers.iter().fold(stay, |sum, container| sum + own_cpus(pod, container)).max(init);
+        let had = assigned.get(&pod.metadata.uid);
+        let has = had.into_iter().flat_map(SortedMap::values).fold(CpuSet::EMPTY, |sum, cpus| sum.with(cpus));
+        let free = self.topology.all().without(&self.reserved).without(&all_of(assigned));
+        (wanted > 0).then(|| match has.len() == wanted {
+            true => self.hints(&has, &CpuSet::EMPTY, wanted),
+            false => self.hints(&free, &has, wanted),
+        })
+    }
+
+    /// The sets of nodes from which as many processors could be; what is reusable has to be among them.
+    fn hints(&self, free: &CpuSet, reusable: &CpuSet, wanted: usize) -> Hints {
+        let (all, nodes) = (self.topology.all(), Nodes::of(&self.topology.nodes()));
+        let near = |cpus: &CpuSet, nodes: Nodes| self.topology.within(Level::Node, &nodes.numbers()).common(cpus).len();
+        let mut least = nodes.count();
+        let mut hints = Hints::new();
+        for nodes in nodes.subsets() {
+            if near(&all, nodes) >= wanted {
+                least = least.min(nodes.count());
+            }
+            let reused = near(reusable, nodes);
+            if reused == reusable.len() && near(free, nodes) + reused >= wanted {
+                hints.push(Hint { nodes: Some(nodes), preferred: false });
+            }
+        }
+        for hint in &mut hints {
+            hint.preferred = hint.nodes.is_some_and(|nodes| nodes.count() == least);
+        }
+        hints
     }
 
     /// First what an earlier container of the pod has had, then what is free; and of both first what is in `nodes`.
@@ -165,6 +210,9 @@ impl StaticCpus {
         Err((Reason::SMT_ALIGNMENT_ERROR, format!("SMT Alignment Error: {why}")))
     }
 }
+
+/// Tells from which nodes a container's resources should be, given from where its processors could.
+pub(super) type Near<'a> = dyn FnMut(&Container, &dyn Fn() -> Option<Hints>) -> Result<Option<Nodes>, Refused> + 'a;
 
 fn all_of(assigned: &Assigned) -> CpuSet {
     let sets = assigned.values().flat_map(SortedMap::values);
@@ -236,7 +284,7 @@ mod tests {
 
     /// What containers get, as `name:cpus`; or the reason and message of the refusal.
     fn given(policy: &StaticCpus, assigned: &Assigned, pod: &Pod) -> Result<String, (String, String)> {
-        let own = policy.allocate(assigned, pod, &|_| None);
+        let own = policy.allocate(assigned, pod, &mut |_, _| Ok(None));
         let own = own.map_err(|(reason, message)| (reason.as_str().to_owned(), message))?;
         Ok(own.iter().map(|(name, cpus)| format!("{name}:{cpus}")).collect::<Vec<_>>().join(" "))
     }
@@ -292,7 +340,7 @@ mod tests {
         check(&board, &none, &stays, "a:2-3 i:2 s:1");
         // The same after a start, where nothing is new.
         let mut has = Assigned::new();
-        has.insert("p".into(), board.allocate(&none, &ends, &|_| None).unwrap());
+        has.insert("p".into(), board.allocate(&none, &ends, &mut |_, _| Ok(None)).unwrap());
         check(&board, &has, &ends, "a:1 b:2 i:1-2 j:1");
     }
 
@@ -335,9 +383,43 @@ mod tests {
         let nodes = plain(two_nodes());
         let own = |near: &str, cpu: &str| {
             let asks = pod("p", vec![], vec![container("a", cpu)]);
-            nodes.allocate(&Assigned::new(), &asks, &|_| Some(set(near))).unwrap()["a"].to_string()
+            let near = Nodes::of(&set(near));
+            nodes.allocate(&Assigned::new(), &asks, &mut |_, _| Ok(Some(near))).unwrap()["a"].to_string()
         };
         assert_eq!([own("1", "1"), own("0", "1"), own("0", "2"), own("1", "2")], ["2", "1", "1-2", "2-3"]);
+    }
+
+    /// Hints as `0` or `0-1`, with a `+` if they are preferred.
+    fn written(hints: Option<Hints>) -> Option<Vec<String>> {
+        let nodes = |hint: &Hint| hint.nodes.unwrap().numbers().to_string();
+        Some(hints?.iter().map(|hint| format!("{}{}", nodes(hint), if hint.preferred { "+" } else { "" })).collect())
+    }
+
+    #[test]
+    fn the_sets_of_nodes_are_told_from_which_a_container_could_have_its_own() {
+        let nodes = plain(two_nodes());
+        let hints = |assigned: &Assigned, cpus: &[&str]| {
+            let containers = cpus.iter().map(|cpu| container(cpu, cpu)).collect();
+            let asks = pod("p", vec![], containers);
+            let mut told = Vec::new();
+            let given = nodes.allocate(assigned, &asks, &mut |_, hints| {
+                told.push(written(hints()));
+                Ok(None)
+            });
+            (given.is_ok(), told, written(nodes.pod_hints(assigned, &asks)))
+        };
+        let list = |hints: &[&str]| Some(hints.iter().map(|hint| (*hint).to_owned()).collect::<Vec<_>>());
+        let none = Assigned::new();
+        assert_eq!(hints(&none, &["1"]), (true, vec![list(&["0+", "1+", "0-1"])], list(&["0+", "1+", "0-1"])));
+        // The first node has two, of which one is reserved.
+        let two = list(&["1+", "0-1"]);
+        assert_eq!(hints(&none, &["2"]), (true, vec![two.clone()], two.clone()));
+        assert_eq!(hints(&none, &["3"]), (true, vec![list(&["0-1+"])], list(&["0-1+"])));
+        // The second container asks when the first has its own.
+        assert_eq!(hints(&none, &["1", "500m"]).1, [list(&["0+", "1+", "0-1"]), None]);
+        assert_eq!(hints(&assigned(&[("p", "2", "2-3")]), &["2"]), (true, vec![two.clone()], two));
+        assert_eq!(hints(&assigned(&[("o", "x", "2")]), &["2"]), (true, vec![list(&["0-1"])], list(&["0-1"])));
+        assert_eq!(hints(&assigned(&[("o", "x", "1-3")]), &["1"]), (false, vec![list(&[])], list(&[])));
     }
 
     #[test]

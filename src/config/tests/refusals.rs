@@ -157,6 +157,10 @@ fn settings_that_cannot_stand_beside_each_other_are_refused_wherever_they_come_f
             r#""reservedSystemCPUs":"0-1","kubeReservedCgroup":"/kube""#,
             "reservedSystemCPUs: expected no kubeReservedCgroup beside it",
         ),
+        (
+            r#""topologyManagerPolicy":"restricted","topologyManagerPolicyOptions":{"max-allowable-numa-nodes":"4"}"#,
+            "topologyManagerPolicyOptions.max-allowable-numa-nodes: expected a number from 8, found \"4\"",
+        ),
         (r#""imageMaximumGCAge":"2m""#, "imageMaximumGCAge: expected more than imageMinimumGCAge"),
         (
             r#""preloadedImagesVerificationAllowlist":["r.io/*"]"#,

@@ -1,7 +1,7 @@
 //! What upstream and its tools write and show.
 
 use super::*;
-use crate::config::CpuOptions;
+use crate::config::{CpuOptions, TopologyManager, TopologyPolicy};
 
 #[test]
 fn what_the_kubelet_itself_shows_as_its_configuration_is_taken_whole() {
@@ -205,4 +205,22 @@ fn options_of_the_cpu_manager_come_from_the_file_or_one_by_one_from_flags() {
     assert_eq!(options(&config), CpuOptions { full_cores: false, strict_reservation: true, across_nodes: true });
     assert!(warnings.is_empty(), "{warnings:?}");
     assert_eq!(config.managers.reserved_cpus.to_string(), "1");
+}
+
+#[test]
+fn the_topology_manager_has_a_policy_and_a_scope() {
+    let topology = |fields: &str| file_loaded(fields).0.managers.topology;
+    assert_eq!(topology(r#""topologyManagerPolicy":"none","topologyManagerScope":"pod""#), None);
+    let fields = r#""topologyManagerPolicy":"single-numa-node","topologyManagerScope":"pod""#;
+    let policy = TopologyPolicy::SingleNumaNode;
+    assert_eq!(topology(fields), Some(TopologyManager { policy, pod_scope: true, most_nodes: 8 }));
+    let line = [
+        "--topology-manager-policy=restricted",
+        "--topology-manager-policy-options=max-allowable-numa-nodes=16,prefer-closest-numa-nodes=true",
+    ];
+    let (config, warnings) = loaded(&line);
+    let policy = TopologyPolicy::Restricted;
+    assert_eq!(config.managers.topology, Some(TopologyManager { policy, pod_scope: false, most_nodes: 16 }));
+    let named = "topologyManagerPolicyOptions.prefer-closest-numa-nodes";
+    assert_eq!(warnings, [format!("not supported yet, without effect: {named}")]);
 }
