@@ -82,7 +82,7 @@ fn a_container_has_a_processor_for_itself_and_the_others_leave_it_and_come_back(
     let state = node.folder().join("pods/cpu_manager_state");
     let written = fs::read_to_string(&state).unwrap();
     node.kill_agent();
-    fs::write(&state, &written[..written.len() / 2]).unwrap();
+    fs::write(&state, &written.as_bytes()[..written.len() / 2]).unwrap();
     node.start_agent();
     for name in ["own", "shared", "later"] {
         wait_ready(&node, name);
