@@ -63,9 +63,11 @@ pub(super) fn not_yet(fields: &Map<String, Value>) -> Vec<String> {
     walk.not_yet
 }
 
-/// Whether `value` is one of `kind`; the fault if not.
-pub(super) fn check_value(kind: &Kind, value: &Value) -> Result<(), Problem> {
-    Walk::default().value(kind, value)
+/// Whether `value` is one of `kind`; the fault if not. Gives the fields in it that are not in force yet.
+pub(super) fn check_value(kind: &Kind, value: &Value) -> Result<Vec<String>, Problem> {
+    let mut walk = Walk::default();
+    walk.value(kind, value)?;
+    Ok(walk.not_yet)
 }
 
 /// The field at a dotted path.

@@ -138,7 +138,9 @@ impl Given {
     fn take(&mut self, flag: &str, text: &str) -> Result<(), BadFlag> {
         let kind = kind_of(flag)?;
         let value = value(kind, text);
-        check_value(kind, &value).map_err(|problem| BadFlag(format!("--{flag}{}: {}", problem.path, problem.fault)))?;
+        let not_yet = check_value(kind, &value);
+        let not_yet = not_yet.map_err(|problem| BadFlag(format!("--{flag}{}: {}", problem.path, problem.fault)))?;
+        self.not_yet.extend(not_yet.into_iter().map(|field| format!("--{flag}={field}")));
         let silent = asks_nothing(kind, &value);
         match meaning(flag) {
             Some(Meaning::Field(path)) => {

@@ -221,6 +221,6 @@ fn the_topology_manager_has_a_policy_and_a_scope() {
     let (config, warnings) = loaded(&line);
     let policy = TopologyPolicy::Restricted;
     assert_eq!(config.managers.topology, Some(TopologyManager { policy, pod_scope: false, most_nodes: 16 }));
-    let named = "topologyManagerPolicyOptions.prefer-closest-numa-nodes";
+    let named = "--topology-manager-policy-options=prefer-closest-numa-nodes";
     assert_eq!(warnings, [format!("not supported yet, without effect: {named}")]);
 }
