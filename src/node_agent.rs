@@ -70,8 +70,13 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     }
     let topology = Topology::read(Path::new("/"));
     let root_dir = config.root_dir.clone();
-    let state = rt::blocking(move || resource_managers::read_state(&root_dir)).await;
-    let managers = match ResourceManagers::new(&config, topology, state) {
+    let states = rt::blocking(move || resource_managers::read_states(&root_dir)).await;
+    let nodes = resource_managers::read_memory(Path::new("/"), facts.memory_bytes);
+    let guarded = config.eviction.kept(facts.memory_bytes, facts.storage_bytes);
+    let kept = [&config.system_reserved, &config.kube_reserved, &guarded];
+    let kept = kept.iter().filter_map(|list| u64::try_from(list.get(MEMORY)?.value()).ok()).sum();
+    let managers = ResourceManagers::new(&config, topology, states.cpus);
+    let managers = match managers.and_then(|managers| managers.with_memory(&config, &nodes, kept, states.memory)) {
         Ok(managers) => managers,
         Err(fault) => {
             log!(error, "not started", error = fault);

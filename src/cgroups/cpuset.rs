@@ -9,8 +9,17 @@ use crate::cpu_set::CpuSet;
 
 /// Of the group that a process is in; empty where it is held to none, and `None` where that cannot be told.
 pub(crate) fn cpuset_of(pid: u32) -> Option<CpuSet> {
+    read(pid, "cpuset.cpus")
+}
+
+/// The same for the NUMA nodes of its memory.
+pub(crate) fn mems_of(pid: u32) -> Option<CpuSet> {
+    read(pid, "cpuset.mems")
+}
+
+fn read(pid: u32, file: &str) -> Option<CpuSet> {
     let (hierarchy, group) = place(&fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?)?;
-    let file = Path::new(HIERARCHY).join(hierarchy).join(group).join("cpuset.cpus");
+    let file = Path::new(HIERARCHY).join(hierarchy).join(group).join(file);
     CpuSet::parse(fs::read_to_string(file).ok()?.trim())
 }
 

@@ -13,7 +13,7 @@ mod tree;
 mod usage;
 mod values;
 
-pub(crate) use cpuset::cpuset_of;
+pub(crate) use cpuset::{cpuset_of, mems_of};
 pub(crate) use error::CgroupError;
 pub(crate) use groups::Groups;
 pub(crate) use name::{CgroupName, is_pod, own_group};

@@ -47,6 +47,7 @@ pub(super) enum Own {
     PagePort,
     RegisterSchedulable,
     RegisterWithTaints,
+    ReservedMemory,
     RootDir,
     StrictImagePullPolicy,
     Version,
@@ -67,9 +68,11 @@ impl Own {
             Self::PageAddress => &Kind::Ip,
             Self::PagePort => &Kind::Int(0, 65535),
             Self::CloudProvider => &Kind::Word(&["external"]),
-            Self::HostnameOverride | Self::ManifestUrlHeader | Self::NodeLabels | Self::RegisterWithTaints => {
-                &Kind::Text
-            }
+            Self::HostnameOverride
+            | Self::ManifestUrlHeader
+            | Self::NodeLabels
+            | Self::RegisterWithTaints
+            | Self::ReservedMemory => &Kind::Text,
             Self::BootstrapKubeconfig
             | Self::CertDir
             | Self::Config
@@ -213,7 +216,7 @@ pub(super) const FLAGS: &[(&str, Meaning)] = &[
     ("registry-burst", Meaning::Field("registryBurst")),
     ("registry-qps", Meaning::Field("registryPullQPS")),
     ("reserved-cpus", Meaning::Field("reservedSystemCPUs")),
-    ("reserved-memory", Meaning::NotYet(Kind::Text)),
+    ("reserved-memory", Meaning::Own(Own::ReservedMemory)),
     ("resolv-conf", Meaning::Field("resolvConf")),
     ("root-dir", Meaning::Own(Own::RootDir)),
     ("rotate-certificates", Meaning::Field("rotateCertificates")),

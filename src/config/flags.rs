@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::check::{asks_nothing, check_value, field, go_bool, wanted};
 use super::flag_table::{FLAGS, Meaning, Own};
+use super::managers;
 use super::nearest::nearest;
 use super::node_labels;
 use super::pod_url;
@@ -197,6 +198,11 @@ impl Given {
             Own::RegisterWithTaints => {
                 let taints = taints::parse(text).map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?;
                 set(&mut self.fields, taints::PATH, taints);
+            }
+            Own::ReservedMemory => {
+                let more =
+                    managers::parse_reserved_memory(text).map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?;
+                set(&mut self.fields, managers::RESERVED_MEMORY, more);
             }
             Own::RootDir => self.root_dir = path(),
             Own::EvictStaticPods => self.evict_static_pods = *value == Value::Bool(true),

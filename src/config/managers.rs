@@ -1,9 +1,11 @@
 //! Which processors are kept for whom. Pure.
 
+use serde_json::{Map, Value, json};
+
 use super::check::{Problem, go_bool};
 use super::effective::{Config, conflict};
 use super::fields::Fields;
-use crate::api::{CPU, Format, Quantity};
+use crate::api::{CPU, Format, HUGE_PAGES_PREFIX, MEMORY, Quantity};
 use crate::cpu_set::CpuSet;
 
 /// The managers of the node's resources.
@@ -13,6 +15,10 @@ pub(crate) struct Managers {
     pub(crate) static_cpus: Option<CpuOptions>,
     /// `None`: processors and other resources are not brought together.
     pub(crate) topology: Option<TopologyManager>,
+    /// Containers of guaranteed pods have their memory from certain NUMA nodes.
+    pub(crate) static_memory: bool,
+    /// What the system keeps of it: the node, the kind, and bytes.
+    pub(crate) reserved_memory: Vec<(u32, String, u64)>,
     /// Those of the system, by their numbers; empty: it has as many as are reserved.
     pub(crate) reserved_cpus: CpuSet,
 }
@@ -52,6 +58,7 @@ pub(crate) enum TopologyPolicy {
 const MOST_NODES: usize = 8;
 const OPTIONS: &str = "cpuManagerPolicyOptions";
 const RESERVED: &str = "reservedSystemCPUs";
+pub(super) const RESERVED_MEMORY: &str = "reservedMemory";
 
 impl Config {
     pub(super) fn take_managers(&mut self, fields: &Fields<'_>) -> Result<(), Problem> {
@@ -67,6 +74,8 @@ impl Config {
             return Err(conflict(OPTIONS, "expected cpuManagerPolicy static beside it".to_owned()));
         }
         self.managers.topology = topology(fields)?;
+        self.managers.static_memory = fields.text("memoryManagerPolicy") == Some("Static");
+        self.managers.reserved_memory = reserved_memory(fields)?;
         let Some(reserved) = fields.text(RESERVED).and_then(CpuSet::parse) else { return Ok(()) };
         for (group, path) in
             [(&self.system_reserved_cgroup, "systemReservedCgroup"), (&self.kube_reserved_cgroup, "kubeReservedCgroup")]
@@ -82,6 +91,49 @@ impl Config {
         self.managers.reserved_cpus = reserved;
         Ok(())
     }
+}
+
+fn reserved_memory(fields: &Fields<'_>) -> Result<Vec<(u32, String, u64)>, Problem> {
+    let mut reserved: Vec<(u32, String, u64)> = Vec::new();
+    for one in fields.at(RESERVED_MEMORY).and_then(Value::as_array).into_iter().flatten() {
+        let node = one.get("numaNode").and_then(Value::as_u64).unwrap_or(0);
+        let node = u32::try_from(node).unwrap_or(u32::MAX);
+        for (kind, size) in one.get("limits").and_then(Value::as_object).into_iter().flatten() {
+            let text = size.as_str().map_or_else(|| size.to_string(), str::to_owned);
+            let size = text.parse().ok().and_then(|size: Quantity| u64::try_from(size.value()).ok()).unwrap_or(0);
+            let is_memory = kind == MEMORY || kind.starts_with(HUGE_PAGES_PREFIX);
+            let fault = if !is_memory {
+                format!("expected memory or hugepages-SIZE, found {kind:?}")
+            } else if size == 0 {
+                format!("expected more than 0 of {kind} on node {node}")
+            } else if reserved.iter().any(|(other, name, _)| *other == node && name == kind) {
+                format!("{kind} on node {node} is given twice")
+            } else {
+                reserved.push((node, kind.clone(), size));
+                continue;
+            };
+            return Err(conflict(RESERVED_MEMORY, fault));
+        }
+    }
+    Ok(reserved)
+}
+
+/// What `--reserved-memory` says, as the field has it: `0:memory=1Gi,hugepages-2Mi=4Mi;1:memory=1Gi`.
+pub(super) fn parse_reserved_memory(text: &str) -> Result<Value, String> {
+    let wanted = || format!("expected NODE:KIND=QUANTITY,... as 0:memory=1Gi, found {text:?}");
+    let mut all = Vec::new();
+    for one in text.split(';') {
+        let (node, limits) = one.split_once(':').ok_or_else(wanted)?;
+        let node: u32 = node.trim().parse().map_err(|_| wanted())?;
+        let mut list = Map::new();
+        for limit in limits.split(',') {
+            let (kind, size) = limit.split_once('=').ok_or_else(wanted)?;
+            size.trim().parse::<Quantity>().map_err(|_| wanted())?;
+            list.insert(kind.trim().to_owned(), json!(size.trim()));
+        }
+        all.push(json!({ "numaNode": node, "limits": list }));
+    }
+    Ok(Value::Array(all))
 }
 
 fn topology(fields: &Fields<'_>) -> Result<Option<TopologyManager>, Problem> {

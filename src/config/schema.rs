@@ -156,7 +156,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("singleProcessOOMKill", Kind::Bool),
     used("cpuManagerPolicyOptions", Kind::Object(CPU_MANAGER_OPTIONS)),
     moot("cpuManagerReconcilePeriod", DURATION),
-    later("memoryManagerPolicy", Kind::Word(&["None", "Static"])),
+    used("memoryManagerPolicy", Kind::Word(&["None", "Static"])),
     used("topologyManagerPolicy", Kind::Word(&["none", "best-effort", "restricted", "single-numa-node"])),
     used("topologyManagerScope", Kind::Word(&["container", "pod"])),
     used("topologyManagerPolicyOptions", Kind::Object(TOPOLOGY_MANAGER_OPTIONS)),
@@ -217,7 +217,7 @@ pub(super) const KUBELET_CONFIGURATION: &[Field] = &[
     used("shutdownGracePeriodCriticalPods", DURATION),
     used("shutdownGracePeriodByPodPriority", Kind::List(&Kind::Object(SHUTDOWN_BY_PRIORITY))),
     used("crashLoopBackOff", Kind::Object(CRASH_LOOP_BACK_OFF)),
-    later("reservedMemory", Kind::List(&Kind::Object(RESERVED_MEMORY))),
+    used("reservedMemory", Kind::List(&Kind::Object(RESERVED_MEMORY))),
     later("enableProfilingHandler", Kind::Bool),
     later("enableDebugFlagsHandler", Kind::Bool),
     used("seccompDefault", Kind::Bool),
@@ -307,7 +307,7 @@ const SHUTDOWN_BY_PRIORITY: &[Field] =
 const CRASH_LOOP_BACK_OFF: &[Field] =
     &[used("maxContainerRestartPeriod", Kind::Duration(Duration::from_secs(1), Duration::from_secs(300)))];
 
-const RESERVED_MEMORY: &[Field] = &[later("numaNode", COUNT), later("limits", Kind::Map(&Kind::Quantity))];
+const RESERVED_MEMORY: &[Field] = &[used("numaNode", COUNT), used("limits", Kind::Map(&Kind::Quantity))];
 
 const TAINT: &[Field] = &[
     used("key", Kind::Text),

@@ -40,15 +40,15 @@ impl PodRuntime {
         misplaced
     }
 
-    /// What the kernel shows of each container that runs.
-    pub(crate) fn processors_in_use(&self) -> Vec<(PodUid, String, CpuSet)> {
+    /// The containers that run, with their processes.
+    pub(crate) fn processes(&self) -> Vec<(PodUid, String, u32)> {
         let seen = self.seen.borrow();
         let mut found = Vec::new();
         for pod in seen.iter() {
-            for container in pod.containers.iter().filter(|container| container.is_running()) {
-                let cpus = container.pid.and_then(cpuset_of);
-                found.extend(cpus.map(|cpus| (pod.uid.clone(), container.name.clone(), cpus)));
-            }
+            let running = pod.containers.iter().filter(|container| container.is_running());
+            found.extend(
+                running.filter_map(|container| Some((pod.uid.clone(), container.name.clone(), container.pid?))),
+            );
         }
         found
     }
@@ -70,6 +70,7 @@ impl PodRuntime {
 /// Puts a container where it should be. Who has processors for himself is not stopped on them by a quota.
 pub(super) fn put(resources: &mut v1::LinuxContainerResources, placements: &Placements, pod: &PodUid, container: &str) {
     resources.cpuset_cpus = placements.cpus(pod, container).to_string();
+    resources.cpuset_mems = placements.mems(pod, container).map(ToString::to_string).unwrap_or_default();
     if placements.has_own_cpus(pod, container) {
         lift_quota(resources);
     }

@@ -14,6 +14,8 @@ pub(crate) struct Placements {
     pub(crate) shared: CpuSet,
     /// The processors that a container has for itself.
     pub(crate) exclusive: Assigned,
+    /// The NUMA nodes that a container's memory comes from, where it does not come from any.
+    pub(crate) memory: Assigned,
 }
 
 impl Placements {
@@ -28,6 +30,10 @@ impl Placements {
     /// One of its containers has processors for itself.
     pub(crate) fn pod_has_own_cpus(&self, pod: &PodUid) -> bool {
         self.exclusive.contains_key(pod)
+    }
+
+    pub(crate) fn mems(&self, pod: &PodUid, container: &str) -> Option<&CpuSet> {
+        self.memory.get(pod)?.get(container)
     }
 
     fn own(&self, pod: &PodUid, container: &str) -> Option<&CpuSet> {

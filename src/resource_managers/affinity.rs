@@ -36,6 +36,14 @@ impl Nodes {
         self.0.count_ones()
     }
 
+    pub(super) fn has_all(self, other: Self) -> bool {
+        other.0 & !self.0 == 0
+    }
+
+    pub(super) fn bits(self) -> u64 {
+        self.0
+    }
+
     /// All sets of some of these nodes, the smaller ones first, and of one size those with the lower numbers.
     pub(super) fn subsets(self) -> Vec<Self> {
         let mut subsets = Vec::new();

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::topology::{Cpu, Topology};
+use crate::api::{Format, HUGE_PAGES_PREFIX, MEMORY, Quantity};
 use crate::cpu_set::CpuSet;
 
 impl Topology {
@@ -29,6 +30,42 @@ impl Topology {
         };
         Self { cpus: online.iter().map(cpu).collect(), isolated: list("cpu/isolated").unwrap_or_default() }
     }
+}
+
+/// What each NUMA node has of memory, and of it in huge pages of each size, in bytes.
+pub(crate) type MemoryNodes = Vec<(u32, Vec<(String, u64)>)>;
+
+/// Reads `sys` below `root`. A kernel that knows no nodes has one, with all `memory` there is.
+pub(crate) fn read_memory(root: &Path, memory: u64) -> MemoryNodes {
+    let nodes = root.join("sys/devices/system/node");
+    let Some(online) = list(&nodes.join("online")) else {
+        return vec![(0, memory_of(memory, &root.join("sys/kernel/mm/hugepages")))];
+    };
+    let node = |number| {
+        let directory = nodes.join(format!("node{number}"));
+        let text = fs::read_to_string(directory.join("meminfo")).unwrap_or_default();
+        // As `Node 0 MemTotal: 1012004 kB`.
+        let total = text.lines().find_map(|line| line.split_once("MemTotal:")?.1.trim().strip_suffix("kB"));
+        let total = total.and_then(|total| total.trim().parse::<u64>().ok()).unwrap_or(0);
+        (number, memory_of(total.saturating_mul(1024), &directory.join("hugepages")))
+    };
+    online.iter().map(node).collect()
+}
+
+fn memory_of(total: u64, huge_pages: &Path) -> Vec<(String, u64)> {
+    let mut kinds = vec![(MEMORY.to_owned(), total)];
+    for entry in fs::read_dir(huge_pages).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let size =
+            name.to_str().and_then(|name| name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok());
+        let count = fs::read_to_string(entry.path().join("nr_hugepages")).ok();
+        if let (Some(size), Some(count)) = (size, count.and_then(|count| count.trim().parse::<u64>().ok())) {
+            let size = size.saturating_mul(1024);
+            let shown = Quantity::new(i64::try_from(size).unwrap_or(i64::MAX), Format::BinarySi);
+            kinds.push((format!("{HUGE_PAGES_PREFIX}{shown}"), size.saturating_mul(count)));
+        }
+    }
+    kinds
 }
 
 fn list(path: &Path) -> Option<CpuSet> {
@@ -120,6 +157,27 @@ pub(super) mod tests {
         let topology = read("nodes", &files);
         assert_eq!(shown(&topology), [(0, 0, 0, 0), (1, 0, 0, 1), (2, 1, 0, 2), (3, 1, 0, 3)]);
         assert_eq!(topology.nodes().to_string(), "0-1");
+    }
+
+    #[test]
+    fn each_node_has_its_memory_and_of_it_its_huge_pages() {
+        let root = std::env::temp_dir().join(format!("coracle-memory-nodes-{}", std::process::id()));
+        assert_eq!(read_memory(&root, 5), [(0, vec![("memory".to_owned(), 5)])]);
+        for (path, text) in [
+            ("online", "0,2"),
+            ("node0/meminfo", "Node 0 MemTotal:        1024 kB\nNode 0 MemFree: 1 kB"),
+            ("node2/meminfo", "Node 2 MemTotal:        8192 kB"),
+            ("node2/hugepages/hugepages-2048kB/nr_hugepages", "3"),
+        ] {
+            let path = root.join("sys/devices/system/node").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, format!("{text}\n")).unwrap();
+        }
+        let found = read_memory(&root, 5);
+        fs::remove_dir_all(&root).unwrap();
+        let of = |kind: &str, size| (kind.to_owned(), size);
+        let second = vec![of("memory", 8 << 20), of("hugepages-2Mi", 6 << 20)];
+        assert_eq!(found, [(0, vec![of("memory", 1 << 20)]), (2, second)]);
     }
 
     #[test]

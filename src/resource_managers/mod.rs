@@ -7,6 +7,8 @@
 mod affinity;
 mod cpu_state;
 mod machine;
+mod memory;
+mod memory_state;
 mod static_cpus;
 mod take;
 mod topology;
@@ -17,7 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use crate::api::{CPU, Container, Pod, PodUid, Quantity, Reason};
+use crate::api::{CPU, Container, MEMORY, Pod, PodUid, Quantity, Reason};
 use crate::config::{Config, TopologyManager};
 use crate::cpu_set::CpuSet;
 use crate::host::file;
@@ -25,10 +27,13 @@ use crate::pods::Placements;
 use crate::sorted::SortedMap;
 
 pub(crate) use affinity::{Hints, Nodes};
+pub(crate) use machine::{MemoryNodes, read_memory};
+pub(crate) use memory::{Blocks, OwnMemory};
 pub(crate) use static_cpus::Refused;
 pub(crate) use topology::Topology;
 
 use cpu_state::Saved;
+use memory::{Planning, StaticMemory};
 use static_cpus::StaticCpus;
 
 /// The processors of a pod's containers.
@@ -49,6 +54,36 @@ pub(crate) struct ResourceManagers {
     is_forgetful: bool,
     /// The file says something else.
     unwritten: bool,
+    memory: MemoryManager,
+}
+
+/// Which NUMA nodes the memory of containers comes from.
+#[derive(Debug, Default)]
+struct MemoryManager {
+    /// `None`: from any.
+    policy: Option<StaticMemory>,
+    blocks: Blocks,
+    /// From where those have it that run, when no file tells what they have.
+    seen: SortedMap<PodUid, SortedMap<String, Nodes>>,
+    is_forgetful: bool,
+    unwritten: bool,
+}
+
+/// What is decided for the containers of one pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Own {
+    pub(crate) cpus: OwnCpus,
+    memory: OwnMemory,
+}
+
+/// What the kernel shows of a container that runs.
+#[derive(Clone, Debug)]
+pub(crate) struct InUse {
+    pub(crate) pod: PodUid,
+    pub(crate) container: String,
+    pub(crate) cpus: CpuSet,
+    /// Numbers of nodes.
+    pub(crate) mems: CpuSet,
 }
 
 /// Somebody else who gives containers resources that lie in NUMA nodes.
@@ -67,7 +102,7 @@ const STATE_LIMIT: u64 = 1 << 20;
 
 impl ResourceManagers {
     /// With what the file of the last time says. An error is one line about the configuration.
-    pub(crate) fn new(config: &Config, topology: Topology, state: State) -> Result<Self, String> {
+    pub(crate) fn new(config: &Config, topology: Topology, state: State<Saved>) -> Result<Self, String> {
         let nodes = topology.nodes();
         if let Some(TopologyManager { most_nodes, .. }) =
             config.managers.topology.filter(|manager| manager.most_nodes < nodes.len())
@@ -82,9 +117,10 @@ impl ResourceManagers {
             topology: config.managers.topology,
             nodes: Nodes::of(&nodes),
             placements: Rc::default(),
-            state_file: state_file(&config.root_dir),
+            state_file: config.root_dir.join(CPU_STATE),
             is_forgetful: false,
             unwritten: false,
+            memory: MemoryManager::default(),
         };
         let Some(options) = config.managers.static_cpus else {
             // Who was held to some processors is held to them no more.
@@ -121,14 +157,58 @@ impl ResourceManagers {
                 for (pod, sets) in assigned {
                     found.extend(sets.into_iter().map(|(name, cpus)| (pod.clone(), name, cpus)));
                 }
-                managers.learn(found);
+                managers.learn_cpus(found);
             }
             _ => {
                 managers.is_forgetful = true;
-                managers.learn(Vec::new());
+                managers.learn_cpus(Vec::new());
             }
         }
         Ok(managers)
+    }
+
+    /// With the nodes that have memory. `kept` is what pods do not have of it, for whatever reason.
+    pub(crate) fn with_memory(
+        mut self,
+        config: &Config,
+        nodes: &MemoryNodes,
+        kept: u64,
+        state: State<(String, Blocks)>,
+    ) -> Result<Self, String> {
+        let memory = &mut self.memory;
+        if !config.managers.static_memory {
+            memory.unwritten = !matches!(&state, State::Nothing)
+                && !matches!(&state, State::Whole((policy, _)) if policy == NO_MEMORY_POLICY);
+            return Ok(self);
+        }
+        let reserved = &config.managers.reserved_memory;
+        if let Some((node, ..)) = reserved.iter().find(|(node, ..)| !nodes.iter().any(|(number, _)| number == node)) {
+            return Err(format!("reservedMemory: the machine has no NUMA node {node}"));
+        }
+        for kind in reserved.iter().map(|(_, kind, _)| kind.as_str()).chain([MEMORY]) {
+            let sum: u64 = reserved.iter().filter(|(_, name, _)| name == kind).map(|(.., size)| size).sum();
+            let wanted = if kind == MEMORY { kept } else { 0 };
+            if sum != wanted {
+                let why = "what systemReserved, kubeReserved and evictionHard keep of it";
+                return Err(format!(
+                    "reservedMemory: expected {wanted} bytes of {kind} on all nodes, {why}, found {sum}"
+                ));
+            }
+        }
+        let policy = StaticMemory::new(nodes, reserved);
+        match state {
+            State::Whole((name, blocks)) if name == STATIC_MEMORY_POLICY => memory.blocks = policy.plausible(blocks),
+            _ => memory.is_forgetful = true,
+        }
+        memory.policy = Some(policy);
+        memory.unwritten = true;
+        self.place_memory();
+        Ok(self)
+    }
+
+    /// Memory stays where it is while a container runs.
+    pub(crate) fn has_static_memory(&self) -> bool {
+        self.memory.policy.is_some()
     }
 
     pub(crate) fn placements(&self) -> Rc<RefCell<Placements>> {
@@ -141,11 +221,24 @@ impl ResourceManagers {
 
     /// Whether what runs has to be learnt from.
     pub(crate) fn is_forgetful(&self) -> bool {
-        self.is_forgetful
+        self.is_forgetful || self.memory.is_forgetful
+    }
+
+    /// What runs is where nothing else tells who has what.
+    pub(crate) fn learn(&mut self, found: Vec<InUse>) {
+        if self.memory.is_forgetful {
+            for InUse { pod, container, mems, .. } in found.iter().filter(|found| !found.mems.is_empty()) {
+                let seen = self.memory.seen.entry(pod.clone()).or_default();
+                seen.insert(container.clone(), Nodes::of(mems));
+            }
+        }
+        if self.is_forgetful {
+            self.learn_cpus(found.into_iter().map(|found| (found.pod, found.container, found.cpus)).collect());
+        }
     }
 
     /// Containers have these processors: those that can be a container's own are.
-    pub(crate) fn learn(&mut self, found: Vec<(PodUid, String, CpuSet)>) {
+    fn learn_cpus(&mut self, found: Vec<(PodUid, String, CpuSet)>) {
         let Some(cpus) = &self.cpus else { return };
         let mut placements = self.placements.borrow_mut();
         placements.exclusive = cpus.plausible(found);
@@ -153,8 +246,23 @@ impl ResourceManagers {
         self.unwritten = true;
     }
 
-    /// The processors that the pod would have, from where the others who give it something can give it too.
-    pub(crate) fn plan(&self, pod: &Pod, providers: &mut [&mut dyn Provider]) -> Result<OwnCpus, Refused> {
+    /// What the pod would have, from where the others who give it something can give it too.
+    pub(crate) fn plan(&self, pod: &Pod, providers: Vec<&mut dyn Provider>) -> Result<Own, Refused> {
+        let none = SortedMap::new();
+        let seen = self.memory.seen.get(&pod.metadata.uid).unwrap_or(&none);
+        let mut memory = self.memory.policy.as_ref().map(|policy| policy.plan(&self.memory.blocks, pod, seen));
+        let mut all: Vec<&mut dyn Provider> = Vec::new();
+        for provider in providers {
+            all.push(provider);
+        }
+        if let Some(memory) = &mut memory {
+            all.push(memory);
+        }
+        let cpus = self.plan_cpus(pod, &mut all)?;
+        Ok(Own { cpus, memory: memory.map(Planning::into_own).unwrap_or_default() })
+    }
+
+    fn plan_cpus(&self, pod: &Pod, providers: &mut [&mut dyn Provider]) -> Result<OwnCpus, Refused> {
         let assigned = &self.placements.borrow().exclusive;
         let merged = |policy, resources: Vec<Hints>| {
             let nodes = affinity::merge(policy, self.nodes, &resources);
@@ -188,7 +296,18 @@ impl ResourceManagers {
     }
 
     /// The pod has these from now on. Whether that is news.
-    pub(crate) fn give(&mut self, pod: &PodUid, own: OwnCpus) -> bool {
+    pub(crate) fn give(&mut self, pod: &PodUid, own: Own) -> bool {
+        let Own { cpus: own, memory } = own;
+        if self.memory.policy.is_some() {
+            self.memory.seen.remove(pod);
+            let had = self.memory.blocks.remove(pod);
+            self.memory.unwritten |=
+                had.as_ref().is_none_or(|had| *had != memory) && (had.is_some() || !memory.is_empty());
+            if !memory.is_empty() {
+                self.memory.blocks.insert(pod.clone(), memory);
+            }
+            self.place_memory();
+        }
         let mut placements = self.placements.borrow_mut();
         let had = placements.exclusive.get(pod);
         if had.map_or(own.is_empty(), |had| *had == own) {
@@ -206,6 +325,12 @@ impl ResourceManagers {
 
     /// Pods that are not kept give back what they have. Whether that is anything.
     pub(crate) fn keep(&mut self, is_kept: impl Fn(&PodUid) -> bool) -> bool {
+        let blocks = self.memory.blocks.len();
+        self.memory.blocks.retain(|pod, _| is_kept(pod));
+        if self.memory.blocks.len() < blocks {
+            self.memory.unwritten = true;
+            self.place_memory();
+        }
         let mut placements = self.placements.borrow_mut();
         let before = placements.exclusive.len();
         placements.exclusive.retain(|pod, _| is_kept(pod));
@@ -218,25 +343,45 @@ impl ResourceManagers {
     }
 
     pub(crate) fn is_unwritten(&self) -> bool {
-        self.unwritten
+        self.unwritten || self.memory.unwritten
     }
 
-    /// What the file is to say and does not: where it is, and its text. It counts as written from now on.
-    pub(crate) fn take_unwritten(&mut self) -> Option<(PathBuf, String)> {
-        if !std::mem::take(&mut self.unwritten) {
-            return None;
+    /// What files are to say and do not: where they are, and their texts. They count as written from now on.
+    pub(crate) fn take_unwritten(&mut self) -> Vec<(PathBuf, String)> {
+        let mut texts = Vec::new();
+        if std::mem::take(&mut self.unwritten) {
+            let placements = self.placements.borrow();
+            let text = match &self.cpus {
+                Some(_) => cpu_state::text(STATIC, &placements.shared, &placements.exclusive),
+                None => cpu_state::text(NONE, &CpuSet::EMPTY, &placements.exclusive),
+            };
+            texts.push((self.state_file.clone(), text));
         }
-        let placements = self.placements.borrow();
-        let text = match &self.cpus {
-            Some(_) => cpu_state::text(STATIC, &placements.shared, &placements.exclusive),
-            None => cpu_state::text(NONE, &CpuSet::EMPTY, &placements.exclusive),
-        };
-        Some((self.state_file.clone(), text))
+        if std::mem::take(&mut self.memory.unwritten) {
+            let blocks = &self.memory.blocks;
+            let text = match &self.memory.policy {
+                Some(policy) => memory_state::text(STATIC_MEMORY_POLICY, &policy.state(blocks), blocks),
+                None => memory_state::text(NO_MEMORY_POLICY, &[], blocks),
+            };
+            texts.push((self.state_file.with_file_name(MEMORY_STATE), text));
+        }
+        texts
     }
 
     /// It could not be written.
     pub(crate) fn not_written(&mut self) {
-        self.unwritten = true;
+        self.unwritten = self.cpus.is_some() || !self.placements.borrow().shared.is_empty();
+        self.memory.unwritten = self.memory.policy.is_some();
+    }
+
+    /// The nodes of each container, for all kinds of its memory.
+    fn place_memory(&self) {
+        let nodes = |blocks: &Vec<memory::Block>| {
+            blocks.iter().fold(CpuSet::EMPTY, |sum, block| sum.with(&block.nodes.numbers()))
+        };
+        let of_pod = |own: &OwnMemory| own.iter().map(|(name, blocks)| (name.clone(), nodes(blocks))).collect();
+        let all = self.memory.blocks.iter().map(|(pod, own)| (pod.clone(), of_pod(own)));
+        self.placements.borrow_mut().memory = all.collect();
     }
 
     fn changed(&mut self) {
@@ -249,16 +394,29 @@ impl ResourceManagers {
 
 /// What was found of the last time.
 #[derive(Debug)]
-pub(crate) enum State {
+pub(crate) enum State<T> {
     Nothing,
     Damaged,
-    Whole(Saved),
+    Whole(T),
+}
+
+/// All that was found.
+#[derive(Debug)]
+pub(crate) struct States {
+    pub(crate) cpus: State<Saved>,
+    pub(crate) memory: State<(String, Blocks)>,
 }
 
 /// Reads it; what is damaged is set aside.
-pub(crate) fn read_state(root_dir: &Path) -> State {
-    let path = state_file(root_dir);
-    let text = match file::read_all(&path, STATE_LIMIT) {
+pub(crate) fn read_states(root_dir: &Path) -> States {
+    States {
+        cpus: read_state(&root_dir.join(CPU_STATE), cpu_state::parse),
+        memory: read_state(&root_dir.join(MEMORY_STATE), memory_state::parse),
+    }
+}
+
+fn read_state<T>(path: &Path, parse: fn(&[u8]) -> Option<T>) -> State<T> {
+    let text = match file::read_all(path, STATE_LIMIT) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return State::Nothing,
         Err(error) => {
@@ -266,19 +424,18 @@ pub(crate) fn read_state(root_dir: &Path) -> State {
             return State::Damaged;
         }
     };
-    if let Some(saved) = cpu_state::parse(&text) {
+    if let Some(saved) = parse(&text) {
         return State::Whole(saved);
     }
     let aside = path.with_extension("corrupt");
-    let moved = fs::rename(&path, &aside).err();
+    let moved = fs::rename(path, &aside).err();
     let kept = moved.map_or_else(|| aside.display().to_string(), |error| format!("not: {error}"));
-    log!(warn, "damaged: what runs tells who has which processors", file = path.display(), kept = kept);
+    log!(warn, "damaged: what runs tells who has what", file = path.display(), kept = kept);
     State::Damaged
 }
 
-fn state_file(root_dir: &Path) -> PathBuf {
-    root_dir.join("cpu_manager_state")
-}
+const CPU_STATE: &str = "cpu_manager_state";
+const MEMORY_STATE: &str = "memory_manager_state";
 
 /// The file has this text afterwards; nothing is written if it has it already.
 pub(crate) fn write_state(path: &Path, text: &str) -> io::Result<()> {
@@ -290,6 +447,8 @@ pub(crate) fn write_state(path: &Path, text: &str) -> io::Result<()> {
 
 const NONE: &str = "none";
 const STATIC: &str = "static";
+const NO_MEMORY_POLICY: &str = "None";
+const STATIC_MEMORY_POLICY: &str = "Static";
 
 #[cfg(test)]
 mod tests {
@@ -313,17 +472,21 @@ mod tests {
         [("main".to_owned(), set(cpus))].into_iter().collect()
     }
 
-    fn managers(is_static: bool, state: State) -> ResourceManagers {
+    fn all(cpus: &str) -> Own {
+        Own { cpus: own(cpus), ..Own::default() }
+    }
+
+    fn managers(is_static: bool, state: State<Saved>) -> ResourceManagers {
         ResourceManagers::new(&config(is_static), board(4), state).unwrap()
     }
 
     /// The shared processors, and the file's text if it is to be written.
     fn shown(managers: &mut ResourceManagers) -> (String, Option<String>) {
         let shared = managers.placements.borrow().shared.to_string();
-        (shared, managers.take_unwritten().map(|(_, text)| text))
+        (shared, managers.take_unwritten().pop().map(|(_, text)| text))
     }
 
-    fn whole(text: &str) -> State {
+    fn whole(text: &str) -> State<Saved> {
         State::Whole(cpu_state::parse(text.as_bytes()).unwrap())
     }
 
@@ -332,9 +495,9 @@ mod tests {
         let mut managers = managers(true, State::Nothing);
         let empty = cpu_state::text(STATIC, &set("0-3"), &Assigned::new());
         assert_eq!(shown(&mut managers), ("0-3".to_owned(), Some(empty.clone())));
-        assert!(managers.give(&"p".into(), own("1-2")));
-        assert!(!managers.give(&"p".into(), own("1-2")), "it has that");
-        assert!(!managers.give(&"q".into(), OwnCpus::new()), "it has nothing");
+        assert!(managers.give(&"p".into(), all("1-2")));
+        assert!(!managers.give(&"p".into(), all("1-2")), "it has that");
+        assert!(!managers.give(&"q".into(), Own::default()), "it has nothing");
         let (shared, text) = shown(&mut managers);
         assert_eq!((shared.as_str(), text.is_some()), ("0,3", true));
         assert!(!managers.keep(|_| true));
@@ -366,7 +529,13 @@ mod tests {
         {
             let mut managers = managers(true, state);
             assert!(managers.is_forgetful());
-            managers.learn(vec![("p".into(), "main".to_owned(), set("3")), ("s".into(), "x".to_owned(), set("0-2"))]);
+            let runs = |pod: &str, container: &str, cpus: &str| InUse {
+                pod: pod.into(),
+                container: container.to_owned(),
+                cpus: set(cpus),
+                mems: set("0"),
+            };
+            managers.learn(vec![runs("p", "main", "3"), runs("s", "x", "0-2")]);
             assert_eq!(shown(&mut managers).0, "0-2");
             assert!(managers.placements.borrow().has_own_cpus(&"p".into(), "main"));
         }
@@ -413,7 +582,7 @@ mod tests {
                 let mut container = Container { name: format!("c{cpu}"), ..Container::default() };
                 for list in [&mut container.resources.requests, &mut container.resources.limits] {
                     list.insert(CPU, cpu.parse().unwrap());
-                    list.insert(crate::api::MEMORY, "1Mi".parse().unwrap());
+                    list.insert(MEMORY, "1Mi".parse().unwrap());
                 }
                 pod.spec.containers.push(container);
             }
@@ -425,8 +594,8 @@ mod tests {
                 topology.map(|(policy, pod_scope)| TopologyManager { policy, pod_scope, most_nodes: 8 });
             let managers = ResourceManagers::new(&config, topology::tests::two_nodes(), State::Nothing).unwrap();
             let mut devices = Devices(devices, Vec::new());
-            let own = managers.plan(&guaranteed(cpus), &mut [&mut devices]);
-            let own = own.map(|own| own.values().map(ToString::to_string).collect::<Vec<_>>());
+            let own = managers.plan(&guaranteed(cpus), vec![&mut devices]);
+            let own = own.map(|own| own.cpus.values().map(ToString::to_string).collect::<Vec<_>>());
             (own.map_err(|(reason, message)| format!("{reason}: {message}")), devices.1)
         };
         let single = TopologyPolicy::SingleNumaNode;
@@ -446,16 +615,17 @@ mod tests {
 
         let folder = std::env::temp_dir().join(format!("coracle-cpu-state-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        assert!(matches!(read_state(&folder), State::Nothing));
-        let path = state_file(&folder);
+        let path = folder.join(CPU_STATE);
+        let read = || read_states(&folder).cpus;
+        assert!(matches!(read(), State::Nothing));
         write_state(&path, "half").unwrap();
         let inode = fs::metadata(&path).unwrap().ino();
         write_state(&path, "half").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
-        assert!(matches!(read_state(&folder), State::Damaged));
+        assert!(matches!(read(), State::Damaged));
         assert_eq!(fs::read_to_string(folder.join("cpu_manager_state.corrupt")).unwrap(), "half");
         write_state(&path, &cpu_state::text(STATIC, &set("0-3"), &Assigned::new())).unwrap();
-        assert!(matches!(read_state(&folder), State::Whole(_)));
+        assert!(matches!(read(), State::Whole(_)));
         fs::remove_dir_all(&folder).unwrap();
     }
 }

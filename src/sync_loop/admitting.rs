@@ -64,7 +64,8 @@ impl SyncLoop {
         let uid = &pod.metadata.uid;
         let strict_groups = self.runtime.keeps_to_groups();
         let pressed = self.admit_under_pressure(pod);
-        let own = self.placing.managers.plan(pod, &mut []).map_err(|(reason, message)| Rejection { reason, message });
+        let own =
+            self.placing.managers.plan(pod, Vec::new()).map_err(|(reason, message)| Rejection { reason, message });
         let given = own.as_ref().map(drop).map_err(Rejection::clone);
         let verdict = pressed.and_then(|()| self.admission.admit(pod, &self.others(uid), strict_groups, given));
         let verdict = verdict.and_then(|victims| self.admit_in_shutdown().map(|()| victims));

@@ -3,10 +3,11 @@
 use std::rc::Rc;
 
 use crate::api::PodUid;
+use crate::cgroups::{cpuset_of, mems_of};
 use crate::error::ErrorChain;
 use crate::pod_workers::State;
 use crate::pods::{Placed, SyncEvent};
-use crate::resource_managers::{OwnCpus, ResourceManagers, write_state};
+use crate::resource_managers::{InUse, Own, ResourceManagers, write_state};
 use crate::rt;
 use crate::sync_loop::SyncLoop;
 
@@ -32,7 +33,7 @@ impl Placing {
     }
 
     /// The pod is taken, and these processors are its containers' own.
-    pub(super) fn give(&mut self, pod: &PodUid, own: OwnCpus) {
+    pub(super) fn give(&mut self, pod: &PodUid, own: Own) {
         self.due |= self.managers.give(pod, own);
     }
 }
@@ -41,7 +42,14 @@ impl SyncLoop {
     /// Before any pod is taken: where nothing tells who has which processors, what runs does.
     pub(super) fn learn_processors(&mut self) {
         if self.placing.managers.is_forgetful() {
-            self.placing.managers.learn(self.runtime.processors_in_use());
+            let processes = self.runtime.processes().into_iter();
+            let in_use = processes.map(|(pod, container, pid)| InUse {
+                pod,
+                container,
+                cpus: cpuset_of(pid).unwrap_or_default(),
+                mems: mems_of(pid).unwrap_or_default(),
+            });
+            self.placing.managers.learn(in_use.collect());
         }
     }
 
@@ -57,14 +65,14 @@ impl SyncLoop {
         placing.due = false;
         let misplaced = self.runtime.misplaced();
         // What the file says of containers that are held to nothing any more holds until they are not.
-        let file = if managers.is_static() || misplaced.is_empty() { managers.take_unwritten() } else { None };
-        if misplaced.is_empty() && file.is_none() {
+        let files = if managers.is_static() || misplaced.is_empty() { managers.take_unwritten() } else { Vec::new() };
+        if misplaced.is_empty() && files.is_empty() {
             return;
         }
         let (runtime, inbox) = (Rc::clone(&self.runtime), self.sender.clone());
         placing.task = Some(rt::spawn(async move {
             let mut placed = Placed::default();
-            if let Some((path, text)) = file {
+            for (path, text) in files {
                 let shown = path.display().to_string();
                 if let Err(error) = rt::blocking(move || write_state(&path, &text)).await {
                     placed.is_unwritten = true;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::api::{CPU, Container, EventKind, Pod, PodUid, QosClass, Reason, qos_class};
+use crate::api::{CPU, Container, EventKind, MEMORY, Pod, PodUid, QosClass, Reason, qos_class};
 use crate::container_manager::{Verdict, keep_resources, verdict};
 use crate::pod_workers::{Resizing, State};
 use crate::pods::PodEvent;
@@ -105,12 +105,19 @@ impl SyncLoop {
         let others = others.filter_map(|worker| worker.pod.as_deref());
         let others = others.filter(|other| other.metadata.uid != wanted.metadata.uid);
         let verdict = verdict(allocated, wanted, others, &self.runtime.node.allocatable);
-        let is_held = matches!(verdict, Verdict::Fits | Verdict::Deferred(_)) && self.placing.managers.is_static();
-        if is_held && qos_class(wanted) == QosClass::Guaranteed && is_other_cpu(allocated, wanted) {
-            let message = "Resize is infeasible for Guaranteed Pods alongside CPU Manager policy \"static\"";
-            return Verdict::Infeasible(message.to_owned());
+        let managers = &self.placing.managers;
+        let fits = matches!(verdict, Verdict::Fits | Verdict::Deferred(_));
+        if !fits || qos_class(wanted) != QosClass::Guaranteed {
+            return verdict;
         }
-        verdict
+        let manager = if managers.is_static() && is_other(CPU, allocated, wanted) {
+            "CPU Manager policy \"static\""
+        } else if managers.has_static_memory() && is_other(MEMORY, allocated, wanted) {
+            "Memory Manager policy \"Static\""
+        } else {
+            return verdict;
+        };
+        Verdict::Infeasible(format!("Resize is infeasible for Guaranteed Pods alongside {manager}"))
     }
 
     fn tell_resize(&mut self, uid: &PodUid, kind: EventKind, reason: Reason, message: &str, now: Instant) {
@@ -118,12 +125,12 @@ impl SyncLoop {
     }
 }
 
-/// One of its containers is to have more or less of the processor.
-fn is_other_cpu(allocated: &Pod, wanted: &Pod) -> bool {
-    let cpu = |container: &Container| container.resources.request(CPU);
+/// One of its containers is to have more or less of the resource.
+fn is_other(resource: &str, allocated: &Pod, wanted: &Pod) -> bool {
+    let asked = |container: &Container| container.resources.request(resource);
     let lists = [&allocated.spec.init_containers, &allocated.spec.containers];
     let wanted = [&wanted.spec.init_containers, &wanted.spec.containers];
-    lists.iter().zip(wanted).any(|(one, other)| one.iter().map(cpu).ne(other.iter().map(cpu)))
+    lists.iter().zip(wanted).any(|(one, other)| one.iter().map(asked).ne(other.iter().map(asked)))
 }
 
 fn rank(class: QosClass) -> u8 {

@@ -161,6 +161,14 @@ fn settings_that_cannot_stand_beside_each_other_are_refused_wherever_they_come_f
             r#""topologyManagerPolicy":"restricted","topologyManagerPolicyOptions":{"max-allowable-numa-nodes":"4"}"#,
             "topologyManagerPolicyOptions.max-allowable-numa-nodes: expected a number from 8, found \"4\"",
         ),
+        (
+            r#""reservedMemory":[{"numaNode":0,"limits":{"cpu":"1"}}]"#,
+            "reservedMemory: expected memory or hugepages-SIZE, found \"cpu\"",
+        ),
+        (
+            r#""reservedMemory":[{"limits":{"memory":"1Gi"}},{"numaNode":0,"limits":{"memory":"1Gi"}}]"#,
+            "reservedMemory: memory on node 0 is given twice",
+        ),
         (r#""imageMaximumGCAge":"2m""#, "imageMaximumGCAge: expected more than imageMinimumGCAge"),
         (
             r#""preloadedImagesVerificationAllowlist":["r.io/*"]"#,

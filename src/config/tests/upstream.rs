@@ -224,3 +224,20 @@ fn the_topology_manager_has_a_policy_and_a_scope() {
     let named = "--topology-manager-policy-options=prefer-closest-numa-nodes";
     assert_eq!(warnings, [format!("not supported yet, without effect: {named}")]);
 }
+
+#[test]
+fn memory_is_reserved_by_node_in_the_file_and_in_flags() {
+    let fields = r#""memoryManagerPolicy":"Static","reservedMemory":[{"numaNode":1,"limits":{"memory":"1Gi"}}]"#;
+    let (config, warnings) = file_loaded(fields);
+    assert!(warnings.is_empty(), "{warnings:?}");
+    assert!(config.managers.static_memory);
+    assert_eq!(config.managers.reserved_memory, [(1, "memory".to_owned(), 1 << 30)]);
+    let line = ["--reserved-memory=0:memory=1Gi,hugepages-2Mi=4Mi;1:memory=1Mi", "--reserved-memory", "2:memory=1Ki"];
+    let reserved = loaded(&line).0.managers.reserved_memory;
+    let of = |node, kind: &str, size| (node, kind.to_owned(), size);
+    let expected =
+        [of(0, "hugepages-2Mi", 4 << 20), of(0, "memory", 1 << 30), of(1, "memory", 1 << 20), of(2, "memory", 1 << 10)];
+    assert_eq!(reserved, expected);
+    let wanted = "--reserved-memory: expected NODE:KIND=QUANTITY,... as 0:memory=1Gi, found \"memory=1Gi\"";
+    assert_eq!(refused(&["--reserved-memory=memory=1Gi"]), wanted);
+}

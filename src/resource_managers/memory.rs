@@ -1,0 +1,461 @@
+//! From which NUMA nodes the memory of guaranteed pods comes: the static policy. Pure.
+//!
+//! `staticPolicy` in pkg/kubelet/cm/memorymanager. A node from which a container has memory alone gives none to a container
+//! that has it from several, and the other way around.
+
+use super::affinity::{Hint, Hints, Nodes};
+use super::static_cpus::{Refused, unexpected};
+use super::{MemoryNodes, Provider};
+use crate::api::{Container, HUGE_PAGES_PREFIX, MEMORY, Pod, PodUid, QosClass, qos_class};
+use crate::sorted::SortedMap;
+
+/// So much of a kind of memory, from these nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub(super) nodes: Nodes,
+    pub(super) kind: String,
+    pub(super) size: u64,
+}
+
+/// What the containers of a pod have.
+pub(crate) type OwnMemory = SortedMap<String, Vec<Block>>;
+/// By pod.
+pub(crate) type Blocks = SortedMap<PodUid, OwnMemory>;
+
+/// What a node has of one kind of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(super) total: u64,
+    pub(super) system: u64,
+    pub(super) allocatable: u64,
+    pub(super) used: u64,
+}
+
+/// One node, and who uses it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NodeState {
+    pub(super) number: u32,
+    pub(super) tables: SortedMap<String, Table>,
+    pub(super) assignments: u32,
+    /// Those that it is used together with.
+    pub(super) cells: Nodes,
+}
+
+impl NodeState {
+    fn free(&self, kind: &str) -> u64 {
+        self.tables.get(kind).map_or(0, |table| table.allocatable.saturating_sub(table.used))
+    }
+
+    fn allocatable(&self, kind: &str) -> u64 {
+        self.tables.get(kind).map_or(0, |table| table.allocatable)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct StaticMemory {
+    /// Nobody uses them here.
+    nodes: Vec<NodeState>,
+}
+
+impl StaticMemory {
+    /// `reserved` is what the system keeps, by node and kind.
+    pub(super) fn new(nodes: &MemoryNodes, reserved: &[(u32, String, u64)]) -> Self {
+        let node = |(number, sizes): &(u32, Vec<(String, u64)>)| {
+            let huge: u64 = sizes.iter().filter(|(kind, _)| kind != MEMORY).map(|(_, size)| size).sum();
+            let table = |(kind, total): &(String, u64)| {
+                let kept = reserved.iter().filter(|(node, name, _)| node == number && name == kind);
+                let system = kept.map(|(.., size)| size).sum();
+                let huge = if kind == MEMORY { huge } else { 0 };
+                let allocatable = total.saturating_sub(system).saturating_sub(huge);
+                (kind.clone(), Table { total: *total, system, allocatable, used: 0 })
+            };
+            NodeState {
+                number: *number,
+                tables: sizes.iter().map(table).collect(),
+                assignments: 0,
+                cells: Nodes::of(&std::iter::once(*number).collect()),
+            }
+        };
+        Self { nodes: nodes.iter().map(node).collect() }
+    }
+
+    /// The nodes as these blocks leave them.
+    pub(super) fn state(&self, blocks: &Blocks) -> Vec<NodeState> {
+        let mut state = self.nodes.clone();
+        for block in blocks.values().flat_map(SortedMap::values).flatten() {
+            take(&mut state, block, block.size);
+        }
+        state
+    }
+
+    /// Of what was found those that can be beside each other on this machine.
+    pub(super) fn plausible(&self, found: Blocks) -> Blocks {
+        let (mut state, mut blocks) = (self.nodes.clone(), Blocks::new());
+        let all = self.nodes.iter().fold(0u64, |all, node| all | node.cells.bits());
+        for (pod, containers) in found {
+            let mut next = state.clone();
+            let fits = containers.values().flatten().all(|block| {
+                let bits = block.nodes.bits();
+                let is_here = bits != 0 && bits & !all == 0 && !is_split(&next, block.nodes);
+                let free: u64 = within(&next, block.nodes).map(|node| node.free(&block.kind)).sum();
+                take(&mut next, block, block.size);
+                is_here && free >= block.size
+            });
+            if fits {
+                state = next;
+                blocks.insert(pod, containers);
+            }
+        }
+        blocks
+    }
+
+    pub(super) fn plan<'a>(&self, blocks: &Blocks, pod: &'a Pod, seen: &SortedMap<String, Nodes>) -> Planning<'a> {
+        let uid = &pod.metadata.uid;
+        let had = blocks.get(uid).cloned().unwrap_or_default();
+        let others = blocks.iter().filter(|(other, _)| *other != uid);
+        let others: Blocks = others.map(|(other, own)| (other.clone(), own.clone())).collect();
+        let mut state = self.state(&others);
+        for block in had.values().flatten() {
+            take(&mut state, block, block.size);
+        }
+        Planning { pod, state, had, seen: seen.clone(), reusable: Vec::new(), own: OwnMemory::new() }
+    }
+}
+
+fn within(state: &[NodeState], nodes: Nodes) -> impl Iterator<Item = &NodeState> {
+    state.iter().filter(move |node| nodes.has_all(Nodes::of(&std::iter::once(node.number).collect())))
+}
+
+fn take(state: &mut [NodeState], block: &Block, size: u64) {
+    let mut left = size;
+    for node in state.iter_mut() {
+        if !block.nodes.has_all(Nodes::of(&std::iter::once(node.number).collect())) {
+            continue;
+        }
+        node.assignments += 1;
+        node.cells = block.nodes;
+        if let Some(table) = node.tables.get_mut(&block.kind) {
+            let taken = left.min(table.allocatable.saturating_sub(table.used));
+            table.used += taken;
+            left -= taken;
+        }
+    }
+}
+
+/// One of the nodes is used otherwise than together with just the others.
+fn is_split(state: &[NodeState], nodes: Nodes) -> bool {
+    let is_one = nodes.count() == 1;
+    within(state, nodes).any(|node| match is_one {
+        true => node.cells.count() > 1,
+        false => node.assignments > 0 && node.cells != nodes,
+    })
+}
+
+/// What a guaranteed container asks for, by kind.
+fn asked(pod: &Pod, container: &Container) -> Vec<(String, u64)> {
+    let whole = pod.spec.resources.as_deref().is_some_and(|all| !all.requests.is_empty() || !all.limits.is_empty());
+    if whole || qos_class(pod) != QosClass::Guaranteed {
+        return Vec::new();
+    }
+    let requests = container.resources.requests.iter();
+    let memory = requests.filter(|(kind, _)| *kind == MEMORY || kind.starts_with(HUGE_PAGES_PREFIX));
+    memory.map(|(kind, size)| (kind.to_owned(), u64::try_from(size.value()).unwrap_or(0))).collect()
+}
+
+/// The memory of one pod as it is decided, container by container.
+pub(super) struct Planning<'a> {
+    pod: &'a Pod,
+    state: Vec<NodeState>,
+    had: OwnMemory,
+    /// Where those that run have their memory, when nothing else tells.
+    seen: SortedMap<String, Nodes>,
+    /// Of init containers that end.
+    reusable: Vec<Block>,
+    own: OwnMemory,
+}
+
+impl Planning<'_> {
+    pub(super) fn into_own(self) -> OwnMemory {
+        self.own
+    }
+
+    fn reusable(&self, nodes: Nodes, kind: &str) -> u64 {
+        let same = self.reusable.iter().find(|block| block.nodes == nodes && block.kind == kind);
+        same.map_or(0, |block| block.size)
+    }
+
+    /// The sets of nodes that all of this could come from: the same for each kind.
+    fn sets(&self, asked: &[(String, u64)]) -> Hints {
+        let all = Nodes::of(&self.state.iter().map(|node| node.number).collect());
+        let mut least = all.count();
+        let mut hints = Hints::new();
+        for nodes in all.subsets() {
+            let sum = |of: fn(&NodeState, &str) -> u64, kind: &str| -> u64 {
+                within(&self.state, nodes).map(|node| of(node, kind)).sum()
+            };
+            if !asked.iter().all(|(kind, size)| sum(NodeState::allocatable, kind) >= *size) {
+                continue;
+            }
+            least = least.min(nodes.count());
+            let is_free = |(kind, size): &(String, u64)| {
+                sum(NodeState::free, kind).saturating_add(self.reusable(nodes, kind)) >= *size
+            };
+            if !is_split(&self.state, nodes) && asked.iter().all(is_free) {
+                hints.push(Hint { nodes: Some(nodes), preferred: false });
+            }
+        }
+        for hint in &mut hints {
+            hint.preferred = hint.nodes.is_some_and(|nodes| nodes.count() == least);
+        }
+        hints
+    }
+
+    fn of_pod(&self) -> Vec<(String, u64)> {
+        let mut kinds: SortedMap<String, [u64; 2]> = SortedMap::new();
+        for container in &self.pod.spec.init_containers {
+            for (kind, size) in asked(self.pod, container) {
+                let [most, stay] = kinds.entry(kind).or_default();
+                *most = (*most).max(stay.saturating_add(size));
+                *stay += if container.is_sidecar() { size } else { 0 };
+            }
+        }
+        for container in &self.pod.spec.containers {
+            for (kind, size) in asked(self.pod, container) {
+                let [most, stay] = kinds.entry(kind).or_default();
+                *stay = stay.saturating_add(size);
+                *most = (*most).max(*stay);
+            }
+        }
+        kinds.into_iter().map(|(kind, [most, _])| (kind, most)).collect()
+    }
+
+    /// The nodes that the memory comes from, near those that the topology manager names.
+    fn choose(&self, name: &str, asked: &[(String, u64)], near: Option<Nodes>) -> Result<Nodes, Refused> {
+        let sets = self.sets(asked);
+        if let Some(nodes) = self.seen.get(name).filter(|seen| sets.iter().any(|hint| hint.nodes == Some(**seen))) {
+            return Ok(*nodes);
+        }
+        if let Some(near) = near.filter(|near| sets.iter().any(|hint| hint.nodes == Some(*near))) {
+            return Ok(near);
+        }
+        let able =
+            sets.iter().filter(|hint| near.is_none_or(|near| hint.nodes.is_some_and(|nodes| nodes.has_all(near))));
+        // The first of a size has the lowest numbers; preferred ones are the narrowest there are.
+        let best = able.min_by_key(|hint| (!hint.preferred, hint.nodes.map_or(0, Nodes::count)));
+        let lack = match near {
+            None => {
+                "[memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough memory is available"
+            }
+            Some(_) => "[memorymanager] failed to find NUMA nodes to extend the current topology hint",
+        };
+        let best = best.ok_or_else(|| unexpected(lack))?;
+        if near.is_none() && !best.preferred {
+            return Err(unexpected("[memorymanager] failed to find the default preferred hint"));
+        }
+        best.nodes.ok_or_else(|| unexpected(lack))
+    }
+
+    /// What a container takes over from init containers that have ended is theirs no more: all sizes together are what
+    /// the pod has.
+    fn take_over(&mut self, block: &Block) -> u64 {
+        let reused = self.reusable(block.nodes, &block.kind).min(block.size);
+        let mut left = reused;
+        for init in self.pod.spec.init_containers.iter().filter(|init| !init.is_sidecar()) {
+            for own in self.own.get_mut(&init.name).into_iter().flatten() {
+                if own.nodes == block.nodes && own.kind == block.kind {
+                    let part = own.size.min(left);
+                    own.size -= part;
+                    left -= part;
+                }
+            }
+        }
+        reused
+    }
+}
+
+impl Provider for Planning<'_> {
+    fn hints(&mut self, container: Option<&Container>) -> Vec<Hints> {
+        let asked = container.map_or_else(|| self.of_pod(), |container| asked(self.pod, container));
+        let had = match container {
+            Some(container) => self.had.get(&container.name),
+            None => self.had.values().next(),
+        };
+        if let Some(had) = had {
+            return had.iter().map(|block| vec![Hint { nodes: Some(block.nodes), preferred: true }]).collect();
+        }
+        let sets = self.sets(&asked);
+        // Where there is not enough anywhere, the allocation says so.
+        if sets.is_empty() { Vec::new() } else { vec![sets; asked.len()] }
+    }
+
+    fn allocate(&mut self, container: &Container, nodes: Option<Nodes>) -> Result<(), Refused> {
+        let asked = asked(self.pod, container);
+        if asked.is_empty() {
+            return Ok(());
+        }
+        if let Some(had) = self.had.get(&container.name) {
+            self.own.insert(container.name.clone(), had.clone());
+            return Ok(());
+        }
+        let nodes = self.choose(&container.name, &asked, nodes)?;
+        if is_split(&self.state, nodes) {
+            return Err(unexpected("[memorymanager] preferred hint violates NUMA node allocation"));
+        }
+        let init = self.pod.spec.init_containers.iter().find(|init| init.name == container.name);
+        let ends = init.is_some_and(|init| !init.is_sidecar());
+        let blocks: Vec<Block> = asked.into_iter().map(|(kind, size)| Block { nodes, kind, size }).collect();
+        for block in &blocks {
+            let reused = self.take_over(block);
+            take(&mut self.state, block, block.size - reused);
+            let same = self.reusable.iter_mut().find(|other| other.nodes == nodes && other.kind == block.kind);
+            match same {
+                Some(same) if ends => same.size = same.size.max(block.size),
+                Some(same) => same.size -= reused,
+                None if ends => self.reusable.push(block.clone()),
+                None => {}
+            }
+        }
+        self.own.insert(container.name.clone(), blocks);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{CPU, RestartPolicy};
+    use crate::cpu_set::CpuSet;
+
+    const GIB: u64 = 1 << 30;
+
+    fn nodes(text: &str) -> Nodes {
+        Nodes::of(&CpuSet::parse(text).unwrap())
+    }
+
+    /// Two nodes of 4 GiB, of which the first keeps one for the system.
+    fn machine() -> StaticMemory {
+        let node = |number| (number, vec![(MEMORY.to_owned(), 4 * GIB)]);
+        StaticMemory::new(&vec![node(0), node(1)], &[(0, MEMORY.to_owned(), GIB)])
+    }
+
+    fn container(name: &str, memory: &str) -> Container {
+        let mut container = Container { name: name.to_owned(), ..Container::default() };
+        for list in [&mut container.resources.requests, &mut container.resources.limits] {
+            list.insert(CPU, "100m".parse().unwrap());
+            list.insert(MEMORY, memory.parse().unwrap());
+        }
+        container
+    }
+
+    fn pod(uid: &str, init: Vec<Container>, containers: Vec<Container>) -> Pod {
+        let mut pod = Pod::default();
+        pod.metadata.uid = uid.into();
+        pod.spec.init_containers = init;
+        pod.spec.containers = containers;
+        pod
+    }
+
+    /// What each container gets, as `name:nodes:size`, when it is to be near these nodes.
+    fn given(blocks: &Blocks, pod: &Pod, near: Option<&str>) -> Result<(OwnMemory, String), String> {
+        let seen = SortedMap::new();
+        let mut planning = machine().plan(blocks, pod, &seen);
+        for container in pod.spec.init_containers.iter().chain(&pod.spec.containers) {
+            planning
+                .allocate(container, near.map(nodes))
+                .map_err(|(reason, message)| format!("{reason}: {message}"))?;
+        }
+        let own = planning.into_own();
+        let shown = own.iter().flat_map(|(name, blocks)| {
+            blocks.iter().map(move |block| format!("{name}:{}:{}", block.nodes.numbers(), block.size >> 20))
+        });
+        let shown = shown.collect::<Vec<_>>().join(" ");
+        Ok((own, shown))
+    }
+
+    fn has(given: &[(&str, &str, u64)]) -> Blocks {
+        let mut blocks = Blocks::new();
+        for (uid, from, size) in given {
+            let block = Block { nodes: nodes(from), kind: MEMORY.to_owned(), size: *size };
+            blocks.entry((*uid).into()).or_default().insert("main".to_owned(), vec![block]);
+        }
+        blocks
+    }
+
+    #[track_caller]
+    fn check(blocks: &Blocks, pod: &Pod, near: Option<&str>, expected: &str) {
+        assert_eq!(given(blocks, pod, near).map(|(_, shown)| shown), Ok(expected.to_owned()));
+    }
+
+    #[test]
+    fn memory_comes_from_the_first_node_that_has_as_much_or_from_where_the_processors_are() {
+        let one = pod("p", vec![], vec![container("a", "2Gi")]);
+        check(&Blocks::new(), &one, None, "a:0:2048");
+        check(&Blocks::new(), &one, Some("1"), "a:1:2048");
+        check(&has(&[("o", "0", 2 * GIB)]), &one, None, "a:1:2048");
+        let large = pod("p", vec![], vec![container("a", "6Gi")]);
+        check(&Blocks::new(), &large, None, "a:0-1:6144");
+        check(&Blocks::new(), &large, Some("0"), "a:0-1:6144");
+        let mut burstable = one.clone();
+        burstable.spec.containers[0].resources.limits = crate::api::ResourceList::default();
+        check(&Blocks::new(), &burstable, None, "");
+    }
+
+    #[test]
+    fn a_node_is_used_alone_or_together_with_the_same_ones() {
+        let large = pod("p", vec![], vec![container("a", "5Gi")]);
+        let lack = "UnexpectedAdmissionError: Allocate failed due to [memorymanager] failed to get the default NUMA \
+                    affinity, no NUMA nodes with enough memory is available, which is unexpected";
+        assert_eq!(given(&has(&[("o", "1", GIB)]), &large, None).unwrap_err(), lack);
+        let small = pod("p", vec![], vec![container("a", "1Gi")]);
+        let lack = "UnexpectedAdmissionError: Allocate failed due to [memorymanager] failed to find the default \
+                    preferred hint, which is unexpected";
+        assert_eq!(given(&has(&[("o", "0-1", 5 * GIB)]), &small, None).unwrap_err(), lack);
+    }
+
+    #[test]
+    fn memory_of_init_containers_is_taken_over_and_the_sum_is_what_the_pod_has() {
+        let sidecar = Container { restart_policy: Some(RestartPolicy::Always), ..container("b", "256Mi") };
+        let asks = pod("p", vec![container("i", "2Gi"), sidecar], vec![container("a", "1Gi")]);
+        let (own, shown) = given(&Blocks::new(), &asks, None).unwrap();
+        assert_eq!(shown, "a:0:1024 b:0:256 i:0:768");
+        // The same after a start, and another pod has what is left.
+        let blocks: Blocks = [("p".into(), own)].into_iter().collect();
+        check(&blocks, &asks, None, "a:0:1024 b:0:256 i:0:768");
+        check(&blocks, &pod("q", vec![], vec![container("a", "1Gi")]), None, "a:0:1024");
+        check(&blocks, &pod("q", vec![], vec![container("a", "2Gi")]), None, "a:1:2048");
+    }
+
+    #[test]
+    fn who_runs_keeps_the_nodes_that_it_is_seen_on() {
+        let asks = pod("p", vec![], vec![container("main", "1Gi")]);
+        let seen = [("main".to_owned(), nodes("1"))].into_iter().collect();
+        let machine = machine();
+        let mut planning = machine.plan(&Blocks::new(), &asks, &seen);
+        planning.allocate(&asks.spec.containers[0], None).unwrap();
+        assert_eq!(planning.into_own()["main"][0].nodes, nodes("1"));
+    }
+
+    #[test]
+    fn sets_of_nodes_are_told_for_each_kind_of_memory() {
+        let asks = pod("p", vec![container("i", "4Gi")], vec![container("a", "1Gi"), container("b", "1Gi")]);
+        let (machine, seen) = (machine(), SortedMap::new());
+        let mut planning = machine.plan(&Blocks::new(), &asks, &seen);
+        let hint = |text, preferred| Hint { nodes: Some(nodes(text)), preferred };
+        let all = vec![vec![hint("1", true), hint("0-1", false)]];
+        assert_eq!(planning.hints(None), all, "the init container is the largest");
+        assert_eq!(
+            planning.hints(Some(&asks.spec.containers[0])),
+            [[hint("0", true), hint("1", true), hint("0-1", false)]]
+        );
+        let (blocks, one) = (has(&[("p", "1", GIB)]), pod("p", vec![], vec![container("main", "1Gi")]));
+        assert_eq!(machine.plan(&blocks, &one, &seen).hints(None), [[hint("1", true)]]);
+    }
+
+    #[test]
+    fn what_a_file_says_is_believed_as_far_as_the_machine_has_it() {
+        let found =
+            has(&[("a", "0", 2 * GIB), ("b", "0", 2 * GIB), ("c", "2", GIB), ("d", "0-1", GIB), ("e", "1", GIB)]);
+        let kept: Vec<String> = machine().plausible(found).keys().map(ToString::to_string).collect();
+        assert_eq!(kept, ["a", "e"]);
+    }
+}
