@@ -34,8 +34,13 @@ impl Machine {
 
 /// A pod that has a processor for itself.
 fn exclusive(name: &str) -> Manifest {
-    let resources = "resources: {requests: {cpu: 1, memory: 32Mi}, limits: {cpu: 1, memory: 32Mi}}";
-    Manifest::new(name).container_with("main", STAY, resources)
+    exclusive_with(name, "32Mi")
+}
+
+fn exclusive_with(name: &str, memory: &str) -> Manifest {
+    let resources =
+        format!("resources: {{requests: {{cpu: 1, memory: {memory}}}, limits: {{cpu: 1, memory: {memory}}}}}");
+    Manifest::new(name).container_with("main", STAY, &resources)
 }
 
 #[track_caller]
@@ -118,4 +123,37 @@ fn without_the_policy_whoever_was_held_to_processors_runs_on_all_of_them() {
     node.start_agent();
     wait_for_processors(&node, "own", &machine.last);
     assert_eq!(node.running_containers("own"), before);
+}
+
+#[test]
+fn memory_comes_from_the_nodes_that_it_has_also_after_a_restart_without_the_file() {
+    let machine = Machine::new();
+    let mut node = Node::with_runtime();
+    let memory = "memoryManagerPolicy: Static\ntopologyManagerPolicy: single-numa-node\n\
+                  evictionHard: {memory.available: 100Mi}\nreservedMemory: [{numaNode: 0, limits: {memory: 100Mi}}]\n";
+    node.configure_agent(&(machine.configuration() + memory));
+    node.start_agent();
+    node.apply(&exclusive("own"));
+    wait_ready(&node, "own");
+    let state = node.folder().join("pods/memory_manager_state");
+    let block = r#""size":33554432,"type":"memory""#;
+    let has_block = || fs::read_to_string(&state).ok().filter(|text| text.contains(block));
+    let written = wait_for("the file to say what it has", PATIENCE, has_block);
+    let before = node.running_containers("own");
+    node.kill_agent();
+    fs::remove_file(&state).unwrap();
+    node.start_agent();
+    assert_eq!(wait_for("the file to say it again", PATIENCE, has_block), written);
+    assert_eq!(node.running_containers("own"), before);
+    // It is where it is: what it has does not change while it runs.
+    node.apply(&exclusive_with("own", "64Mi"));
+    let pending = |pod: &crate::node::Pod| {
+        let conditions = pod.json()["status"]["conditions"].as_array().unwrap().clone();
+        conditions.into_iter().find(|condition| condition["type"] == "PodResizePending")
+    };
+    let pods = node.wait_until("it says so", |pods| pods.has("own", |pod| pending(pod).is_some()));
+    let condition = pending(pods.get("own").unwrap()).unwrap();
+    assert_eq!(condition["reason"], "Infeasible");
+    let message = "Resize is infeasible for Guaranteed Pods alongside Memory Manager policy \"Static\"";
+    assert_eq!(condition["message"], message);
 }
