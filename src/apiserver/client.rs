@@ -1,6 +1,6 @@
 //! The client: requests to one API server, over a connection that is made when it is needed.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::path::PathBuf;
 use std::rc::{Rc, Weak};
@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::ApiError;
 use super::access::Access;
+use super::comeback::{Comeback, spread};
 use super::connect::{Socket, connect};
 use super::exchange::{Exchange, Link, Ongoing, ended};
 use super::gate::{Gate, Pass};
@@ -52,6 +53,8 @@ struct Way {
     authorities: RefCell<Vec<String>>,
     /// The server has begun another history of its objects.
     histories: Signal,
+    /// When the last connection was lost; `None` before the first one, and while there is one.
+    lost: Cell<Option<Instant>>,
 }
 
 /// Where what it takes to connect comes from.
@@ -111,6 +114,7 @@ impl Client {
             server: RefCell::default(),
             authorities: RefCell::default(),
             histories: Signal::default(),
+            lost: Cell::default(),
         };
         let connector = Connector::new(Backoff::new(BACKOFF_FIRST, BACKOFF_MOST), SPREAD);
         let inner = Inner { way: Rc::new(way), connector: Rc::new(connector), unauthorized: Signal::default() };
@@ -145,10 +149,11 @@ impl Client {
     }
 
     async fn pass(&self, request: &Request) -> Result<Pass, ApiError> {
-        if !request.waits && !self.gate().admits(request.rank) {
+        if request.waits {
+            self.admitted(request.rank).await;
+        } else if !self.gate().admits_now(request.rank) {
             return Err(ApiError::Unreachable("the API server is not asked now: see sync in coracle.yaml".into()));
         }
-        self.admitted(request.rank).await;
         Ok(self.gate().passes(request.rank))
     }
 
@@ -196,6 +201,11 @@ impl Client {
         }
     }
 
+    fn is_admitted(&self, request: &Request) -> bool {
+        let (gate, rank) = (self.gate(), request.rank);
+        if request.waits { gate.admits(rank) } else { gate.admits_now(rank) }
+    }
+
     fn note(&self, request: &Request, code: u16, begun: Instant) {
         let (host, method) = (self.inner.way.server.borrow(), request.method());
         metrics::count(Count::RestRequests, &[&code.to_string(), &host, method]);
@@ -203,13 +213,17 @@ impl Client {
     }
 
     async fn begin(&self, request: &Request, left: Duration) -> Result<(Ongoing, Instant), ApiError> {
-        if !self.gate().admits(request.rank) {
+        if !self.is_admitted(request) {
             return Err(ApiError::NeverSent);
         }
         let Ok(link) = rt::deadline(left, self.inner.link()).await else {
             return Err(self.inner.connector.failure().unwrap_or(ApiError::NeverSent));
         };
         let (link, begun) = (link?, Instant::now());
+        // The connection may be the first one after an absence.
+        if !self.is_admitted(request) {
+            return Err(ApiError::NeverSent);
+        }
         let head = request.head(&link.caller);
         Ok((link.begin(head, request.content().to_vec(), Exchange::default())?, begun))
     }
@@ -358,6 +372,13 @@ impl Way {
         }
     }
 
+    /// A connection comes about: what is asked over it, and when, if there was none for long.
+    fn comes_back(&self) -> Option<Comeback> {
+        let spread = spread(self.lost.get()?.elapsed())?;
+        let wait = spread.mul_f64(f64::from(rt::random()) / f64::from(u32::MAX));
+        self.gate.is_open().then(|| Comeback::begin(&self.gate, wait))
+    }
+
     async fn connect(&self) -> Result<(Access, Socket), ApiError> {
         let access = self.access().await?;
         self.server.replace(access.url.authority());
@@ -406,7 +427,19 @@ async fn live_open(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exc
         // With TLS 1.3 the server's first word is also that it does not want this client's certificate.
         Ok((access, socket)) => {
             let silent = |cause| unreachable(&access, &ended(&cause));
-            live(&connector, &attempt, caller(&access), (socket.clone(), socket), CONNECT, silent).await;
+            let comeback = way.comes_back();
+            let lives = live(&connector, &attempt, caller(&access), (socket.clone(), socket), CONNECT, silent);
+            let comes_back = async {
+                if let Some(comeback) = comeback {
+                    comeback.run(&way.traffic).await;
+                }
+                std::future::pending().await
+            };
+            rt::either(lives, comes_back).await;
+            // Where none came about, the absence goes on.
+            if attempt.came_about() {
+                way.lost.set(Some(Instant::now()));
+            }
         }
         Err(error) => {
             if let Some(connector) = connector.upgrade() {

@@ -40,6 +40,8 @@ pub(crate) struct Gate {
     opening: Cell<Opening>,
     /// How often it was opened.
     openings: Cell<u64>,
+    /// The last rank that passes while the node comes back after an absence.
+    narrowed: Cell<Option<Rank>>,
     /// Bytes that may be used, if there is a bound, and that are left of them.
     budget: Option<u64>,
     left: Cell<u64>,
@@ -48,6 +50,8 @@ pub(crate) struct Gate {
     pub(crate) changed: Signal,
     /// Notified when something comes to the gate, and when a request has ended.
     pub(crate) moved: Signal,
+    /// Notified when somebody on the node does not want to wait.
+    pub(crate) hurried: Signal,
 }
 
 /// Of one rank.
@@ -100,11 +104,13 @@ impl Gate {
         Rc::new(Self {
             opening: Cell::new(opening),
             openings: Cell::new(0),
+            narrowed: Cell::new(None),
             budget,
             left: Cell::new(budget.unwrap_or(u64::MAX)),
             counts: Default::default(),
             changed: Signal::default(),
             moved: Signal::default(),
+            hurried: Signal::default(),
         })
     }
 
@@ -115,6 +121,17 @@ impl Gate {
             self.openings.set(self.openings.get() + 1);
         }
         if before != opening {
+            self.changed.notify();
+        }
+    }
+
+    /// Lets an open gate pass no more than this, as if it had just been opened; or all of it again.
+    pub(super) fn narrow(&self, last: Option<Rank>) {
+        let before = self.narrowed.replace(last);
+        if before.is_none() && last.is_some() {
+            self.openings.set(self.openings.get() + 1);
+        }
+        if before != last {
             self.changed.notify();
         }
     }
@@ -165,6 +182,11 @@ impl Gate {
     }
 
     pub(crate) fn admits(&self, rank: Rank) -> bool {
+        self.admits_now(rank) && self.narrowed.get().is_none_or(|last| rank <= last)
+    }
+
+    /// The same for what is of no use later.
+    pub(super) fn admits_now(&self, rank: Rank) -> bool {
         let is_open = match self.opening.get() {
             Opening::Shut => false,
             Opening::Round(last) | Opening::Open(last) => rank <= last,
@@ -316,6 +338,18 @@ mod tests {
         assert_eq!((admitted(&gate).len(), gate.next_mark()), (5, Some(600_000)));
         assert!(!gate.used(599_999) && gate.used(600_000));
         assert_eq!((gate.next_mark(), gate.admits(Lease)), (Some(800_000), true));
+    }
+
+    #[test]
+    fn who_comes_back_is_admitted_rank_by_rank_and_who_cannot_wait_at_once() {
+        let gate = Gate::new(Opening::Open(Rank::Event), None);
+        gate.narrow(Some(Rank::Lease));
+        assert_eq!((admitted(&gate), gate.openings(), gate.is_open()), (vec![Rank::Lease], 1, true));
+        assert!(gate.admits_now(Rank::Event));
+        gate.narrow(Some(Rank::Intent));
+        assert_eq!((admitted(&gate), gate.openings()), (Rank::ALL[..3].to_vec(), 1));
+        gate.narrow(None);
+        assert_eq!(admitted(&gate), Rank::ALL);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod access;
 mod client;
+mod comeback;
 mod connect;
 mod error;
 mod exchange;
@@ -32,4 +33,5 @@ pub(crate) use kubeconfig::{Kubeconfig, Pem, Token};
 pub(crate) use reflection::{Change, Collection};
 pub(crate) use reflector::reflect;
 pub(crate) use request::{Patch, Request};
+pub(crate) use turns::settle;
 pub(crate) use verifier::{believable, believing, known_past};

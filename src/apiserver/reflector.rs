@@ -24,6 +24,7 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
             reflection.begin_anew();
         }
         let turn = client.turn(done_in).await;
+        let openings = client.gate().openings();
         let done = match reflection.ask(turn.is_round, rt::random()) {
             Ask::List(request) => list(&client, &request, &mut reflection, &listener).await,
             Ask::Watch(request) => {
@@ -54,7 +55,9 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
             }
         };
         if !wait.is_zero() {
-            rt::sleep(crate::time::jitter(wait, 1.0, rt::random())).await;
+            // What failed before the gate was opened says nothing of what is asked then.
+            let opened = client.opened_since(openings, Rank::Intent);
+            rt::either(rt::sleep(crate::time::jitter(wait, 1.0, rt::random())), opened).await;
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Waiting at the gate.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use super::client::Client;
 use super::gate::{Gate, Opening, Rank};
+use super::traffic::Traffic;
+use crate::rt;
 
 /// One exchange, in which everything that is followed is asked for once; or an open gate, in which it is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +46,24 @@ impl Client {
         turn(self.gate())
     }
 }
+
+/// Waits until nothing of what is admitted is on its way any more, or comes to be.
+pub(crate) async fn settle(gate: &Gate, traffic: &Traffic) {
+    loop {
+        let (moved, bytes) = (gate.moved.changes(), traffic.bytes());
+        let is_quiet = gate.is_quiet();
+        let still = rt::deadline(if is_quiet { SETTLES } else { STALLS }, gate.moved.beyond(moved)).await.is_err();
+        if still && (is_quiet || traffic.bytes() == bytes) {
+            return;
+        }
+    }
+}
+
+/// Nothing more comes of one kind of request when nothing has for so long: a pod that has just come is worked on meanwhile,
+/// and what it needs is asked for.
+const SETTLES: Duration = Duration::from_millis(250);
+/// A server from which nothing has come for so long has nothing more to say.
+const STALLS: Duration = Duration::from_secs(30);
 
 /// Waits until no connection may be held.
 pub(super) async fn shut(gate: &Gate) {

@@ -62,6 +62,7 @@ async fn run(
             rt::sleep_until(moment).await;
             continue;
         }
+        let openings = client.gate().openings();
         match send(&client, &unsent).await {
             Ok(outcome) => {
                 retry.reset();
@@ -74,7 +75,8 @@ async fn run(
             }
             Err(error) => {
                 log!(debug, "event not told to the API server, trying again", error = ErrorChain(&error));
-                rt::sleep(jitter(retry.next_wait(), 0.5, rt::random())).await;
+                let wait = rt::sleep(jitter(retry.next_wait(), 0.5, rt::random()));
+                rt::either(wait, client.opened_since(openings, Rank::Event)).await;
             }
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::sync_times::{Window, first_wait, next_wait, window};
-use crate::apiserver::{Client, Opening, Rank};
+use crate::apiserver::{Client, Opening, Rank, settle};
 use crate::config::{SyncMode, SyncWindows};
 use crate::host::link_state::{LinkNews, is_up};
 use crate::host::{boot_timer, clock, wall_timer};
@@ -69,11 +69,6 @@ pub(crate) struct SyncState {
     pub(crate) left_out: Vec<&'static str>,
 }
 
-/// Nothing more comes of one kind of request when nothing has for so long: a pod that has just come is worked on meanwhile,
-/// and what it needs is asked for.
-const SETTLES: Duration = Duration::from_millis(250);
-/// A server from which nothing has come for so long has nothing more to say.
-const STALLS: Duration = Duration::from_secs(30);
 /// However much there is.
 const LONGEST: Duration = Duration::from_secs(10 * 60);
 /// A poll that failed is tried again after this, and then after twice as long.
@@ -252,7 +247,7 @@ impl Exchanges {
         client.begin_anew();
         for rank in Rank::ALL {
             client.gate().set(opening(rank));
-            self.settle().await;
+            settle(client.gate(), client.traffic()).await;
             if client.gate().is_shut() {
                 return Some("the bytes of today are used up".to_owned());
             }
@@ -261,19 +256,6 @@ impl Exchanges {
             }
         }
         None
-    }
-
-    /// Until nothing of what is admitted is on its way any more, or comes to be.
-    async fn settle(&self) {
-        let (gate, traffic) = (self.inner.client.gate(), self.inner.client.traffic());
-        loop {
-            let (moved, bytes) = (gate.moved.changes(), traffic.bytes());
-            let is_quiet = gate.is_quiet();
-            let still = rt::deadline(if is_quiet { SETTLES } else { STALLS }, gate.moved.beyond(moved)).await.is_err();
-            if still && (is_quiet || traffic.bytes() == bytes) {
-                return;
-            }
-        }
     }
 
     /// Counts the bytes of each day, by the clock of this boot, and tells the gate.
@@ -315,6 +297,7 @@ impl Exchanges {
     pub(crate) async fn ask(&self, wait: bool) {
         let Inner { client, is_asked, asked, changed, under_way, ended, .. } = &*self.inner;
         let before = ended.get();
+        client.gate().hurried.notify();
         is_asked.set(!under_way.get());
         asked.notify();
         loop {

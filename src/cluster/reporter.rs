@@ -133,6 +133,11 @@ impl Reporter {
         self.reports.due().into_iter().chain(mirrored).min()
     }
 
+    /// What waits can be told again.
+    pub(crate) fn admitted(&mut self) {
+        self.reports.begin_anew();
+    }
+
     /// Begins what is due, while it is admitted.
     pub(crate) fn start(&mut self, now: Instant) {
         self.tasks.retain(|task| !task.is_finished());

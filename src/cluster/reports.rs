@@ -157,6 +157,13 @@ impl Reports {
         }
     }
 
+    /// What failed before says nothing of what is asked now.
+    pub(super) fn begin_anew(&mut self) {
+        for report in self.pods.values_mut() {
+            report.not_before = None;
+        }
+    }
+
     /// What is to be asked now, as far as there is room for it: the newest first.
     pub(super) fn next(&mut self, now: Instant) -> Vec<Job> {
         let under_way = self.pods.values().filter(|report| report.under_way.is_some()).count();

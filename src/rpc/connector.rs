@@ -169,6 +169,11 @@ impl<X: Exchange> fmt::Debug for Connector<X> {
 }
 
 impl<X: Exchange> Attempt<X> {
+    /// Whether there has been a connection.
+    pub(crate) fn came_about(&self) -> bool {
+        self.outcome.borrow().as_ref().is_some_and(Result::is_ok)
+    }
+
     fn finish(&self, outcome: Outcome<X>) {
         *self.outcome.borrow_mut() = Some(outcome);
         self.done.notify();

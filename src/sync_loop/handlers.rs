@@ -44,7 +44,11 @@ impl SyncLoop {
             SyncEvent::ImagesCame => self.on_images_came(now),
             SyncEvent::Reported(done) => self.on_reported(&done, now),
             // What waits is begun with what else this round begins.
-            SyncEvent::StatusesAdmitted => {}
+            SyncEvent::StatusesAdmitted => {
+                if let Some(reporter) = &mut self.reporter {
+                    reporter.admitted();
+                }
+            }
             SyncEvent::Mirrored(done) => self.on_mirrored(done, now),
             SyncEvent::RestartAsked(asked) => self.workers.restart(asked),
             SyncEvent::VersionAsked(asked) => self.on_version_asked(asked, now),

@@ -72,14 +72,22 @@ impl Joined {
             })
     }
 
-    /// What the journal says last of each pod is what it may be.
+    /// What the journal says last of each pod is what it may be. There may have been several of a name.
     fn has_stored(&self, allowed: &Allowed) -> bool {
         let journal = std::fs::read(self.node.folder().join("pods/coracle/offline/journal")).unwrap_or_default();
         let journal = String::from_utf8_lossy(&journal).into_owned();
-        let last = |name: &String| journal.lines().rfind(|line| line.contains(&format!("\"pod/default/{name}/")));
-        allowed.iter().all(|(name, versions)| match versions.as_slice() {
-            [Some(image)] => last(name).is_some_and(|line| line.contains(image)),
-            [None] => last(name).is_none_or(|line| line.contains("\"gone\":true")),
+        let stored = |name: &String| {
+            let mut last = BTreeMap::new();
+            for line in journal.lines() {
+                if let Some((_, rest)) = line.split_once(&format!("\"pod/default/{name}/")) {
+                    last.insert(rest.split_once('"').unwrap_or_default().0, line);
+                }
+            }
+            last.into_values().filter(|line| !line.contains("\"gone\":true")).collect::<Vec<_>>()
+        };
+        allowed.iter().all(|(name, versions)| match (versions.as_slice(), stored(name).as_slice()) {
+            ([Some(image)], [one]) => one.contains(image),
+            ([None], []) => true,
             _ => false,
         })
     }

@@ -91,6 +91,40 @@ fn a_partition_restarts_nothing_lists_nothing_and_what_happened_in_it_is_told() 
     }
 }
 
+/// Six seconds are long enough for that: the rest follows within twelve.
+#[test]
+fn after_an_absence_the_lease_comes_first_and_the_rest_in_its_order_unless_somebody_hurries_it() {
+    let first = |request: &Request, verb: &str, path: &str| request.is(verb, path);
+    for is_hurried in [false, true] {
+        let joined = with_map(Joined::new());
+        joined.api.set_network(Network::Refused);
+        joined.restart_web();
+        std::thread::sleep(Duration::from_secs(6));
+        let before = joined.api.look(|world| world.requests.len());
+        joined.api.set_network(Network::Open);
+        joined.api.wait_for("the lease to be renewed", |world| {
+            world.requests.iter().skip(before).any(|request| first(request, "patch", LEASE))
+        });
+        let back = Instant::now();
+        if is_hurried {
+            assert!(joined.node.ask(&["sync"]).is_some());
+        }
+        joined.wait_until_the_restart_is_told();
+        let waited = back.elapsed();
+        let requests = joined.api.look(|world| world.requests[before..].to_vec());
+        let place = |verb: &str, path: &str| requests.iter().position(|request| first(request, verb, path));
+        assert_eq!(place("patch", LEASE), Some(0), "{requests:#?}");
+        let (pods, status) = (place("watch", PODS).unwrap(), place("patch", &format!("{WEB}/status")).unwrap());
+        assert!(pods < status, "{requests:#?}");
+        if let Some(event) = place("create", "*/events") {
+            assert!(status < event, "{requests:#?}");
+        }
+        if is_hurried {
+            assert!(waited < Duration::from_secs(6), "{waited:?}");
+        }
+    }
+}
+
 #[test]
 fn a_line_on_which_a_byte_comes_now_and_then_is_slow_and_nothing_else() {
     let joined = Joined::new();
