@@ -62,7 +62,8 @@ const OUTAGES: [(&str, &[&str]); 2] =
 
 fn main() {
     let Some(assets) = Assets::find("the fleet", &[]) else { return };
-    let count = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(500);
+    let count: usize = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(500);
+    note_limits(count);
     let machine = Node::bare();
     let audit = machine.folder().join("audit.log");
     let policy = machine.folder().join("policy.yaml");
@@ -118,4 +119,15 @@ fn main() {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fleet.svg");
     fs::write(&file, plot::draw(&arrivals.counts, level, &outages.collect::<Vec<_>>())).unwrap();
     println!("drawn: {}", file.display());
+}
+
+/// Each agent follows its manifests with an instance of inotify, if there is one; what else runs on the machine wants some.
+fn note_limits(count: usize) {
+    let file = "/proc/sys/fs/inotify/max_user_instances";
+    let most: usize = fs::read_to_string(file).unwrap_or_default().trim().parse().unwrap_or_default();
+    if most < count * 2 {
+        println!(
+            "{file} says {most}: some agents look at their manifests now and then, and other programs may miss changes"
+        );
+    }
 }
