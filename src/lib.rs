@@ -24,6 +24,7 @@ pub mod cri;
 mod dbus;
 mod host;
 mod net;
+mod plugin_registry;
 pub mod rpc;
 pub mod rt;
 
@@ -35,6 +36,7 @@ mod pods;
 mod admission;
 mod certificates;
 mod container_manager;
+mod devices;
 mod eviction;
 pub mod images;
 mod kuberuntime;

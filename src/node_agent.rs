@@ -18,6 +18,7 @@ use crate::cluster::{EventSender, Exchanges};
 use crate::config::{Authorization, Config, KernelParameters, ServingIdentity};
 use crate::container_manager::{ContainerManager, Settings, kernel_parameters};
 use crate::cri::{ImageService, RuntimeService};
+use crate::devices::{Devices, PodResourcesServer};
 use crate::error::ErrorChain;
 use crate::host::{file, signals};
 use crate::images::{ImageArchives, Images, Importer};
@@ -25,6 +26,7 @@ use crate::kuberuntime::PodRuntime;
 use crate::net::{Dialer, Url};
 use crate::node::{Facts, Machine, NodeKeeper, NodeNews, NodeProfile, NodeSettings};
 use crate::offline::{KeyPlaces, OFFLINE, OfflineStore};
+use crate::plugin_registry;
 use crate::pod_sources::api::ApiSource;
 use crate::pod_sources::local_pods::{self, LocalPods};
 use crate::pod_sources::merge::Sources;
@@ -109,6 +111,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let images = Images::new(image_service.clone(), &config, sender.clone()).with_archives(archives);
     let runtime = PodRuntime::new(runtime_service, images, node, Rc::default(), sender.clone());
     let runtime = Rc::new(runtime.with_placements(managers.placements()));
+    let placements = managers.placements();
     let dialer = runtime.dialer();
     let streaming = Streaming { cri: runtime.cri(), dialer: dialer.clone() };
     let url_dialer = dialer.clone();
@@ -144,8 +147,10 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         books.borrow_mut().events = Rc::clone(&ring);
         EventSender::start(client, &config.node_name, &config.reporting, ring)
     });
+    let devices = Devices::open(&config.root_dir, config.devices.clone(), sender.clone()).await;
     let inbox = (sender.clone(), inbox);
-    let sync_loop = SyncLoop::new(&config, runtime, groups, managers, Rc::clone(&books), health.clone(), inbox);
+    let given = (managers, Rc::clone(&devices));
+    let sync_loop = SyncLoop::new(&config, runtime, groups, given, Rc::clone(&books), health.clone(), inbox);
     let sync_loop = match cluster.as_ref().zip(store.as_ref()) {
         Some((client, store)) => sync_loop.in_cluster(client, store, &config.node_name),
         None => sync_loop,
@@ -155,7 +160,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let news_of_node = Rc::clone(&news);
     let node_keeper = cluster.clone().map(|client| NodeKeeper {
         client,
-        profile,
+        profile: profile.known_before(devices.is_known_node()),
         reporting: config.reporting.clone(),
         news: Rc::clone(&news),
         images: image_service,
@@ -171,6 +176,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     };
     let (local_pods, asked_of_local_pods) = LocalPods::new();
     let (config_shown, watchdog_shown) = (Rc::clone(&config), watchdog.clone());
+    let listed = Rc::clone(&books);
     let view = LocalBooks {
         books,
         seen,
@@ -208,6 +214,21 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         let page = StatusPage::new(address, &config.node_name, view, health.clone());
         tasks.push(rt::spawn(page.serve()));
     }
+    let registry = config.root_dir.join("plugins_registry");
+    tasks.push(rt::spawn(plugin_registry::run(registry, vec![devices.taker()])));
+    let pod_resources = PodResourcesServer {
+        root: config.root_dir.clone(),
+        devices: Rc::clone(&devices),
+        pods: Box::new(move || listed.borrow().active_pods()),
+        cpus: Box::new(move |pod, container| {
+            let placements = placements.borrow();
+            let has_own = placements.has_own_cpus(pod, container);
+            if has_own { placements.cpus(pod, container).iter().map(i64::from).collect() } else { Vec::new() }
+        }),
+        allocatable_cpus: Vec::new(),
+    };
+    tasks.push(rt::spawn(pod_resources.serve()));
+    tasks.push(rt::spawn(devices.run()));
     tasks.extend(config.healthz.map(|address| rt::spawn(health::serve(address, health))));
     tasks.extend(exchanges.map(|exchanges| rt::spawn(exchanges.run())));
     tasks.extend(node_keeper.into_iter().flat_map(NodeKeeper::start));

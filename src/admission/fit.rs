@@ -5,7 +5,8 @@
 use std::fmt;
 
 use crate::api::{
-    CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, Pod, Quantity, Reason, ResourceList, pod_requests,
+    CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, Pod, Quantity, Reason, ResourceList, is_extended_resource,
+    pod_requests,
 };
 
 /// How many pods there are, as a resource.
@@ -24,11 +25,13 @@ pub(super) struct Lack {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Room {
     pub(super) resources: ResourceList,
+    /// Resources that somebody has put into the node's object: pods of the cluster are counted against them.
+    pub(super) extended: ResourceList,
     pub(super) pods: i64,
 }
 
 /// What is missing for `pod` to run beside `others`.
-pub(super) fn lacking(pod: &Pod, others: &[&Pod], room: &Room) -> Vec<Lack> {
+pub(super) fn lacking(pod: &Pod, others: &[&Pod], room: &Room, is_device: &dyn Fn(&str) -> bool) -> Vec<Lack> {
     let mut lacks = Vec::new();
     let count = i64::try_from(others.len()).unwrap_or(i64::MAX);
     if count.saturating_add(1) > room.pods {
@@ -37,7 +40,9 @@ pub(super) fn lacking(pod: &Pod, others: &[&Pod], room: &Room) -> Vec<Lack> {
     let wanted = pod_requests(&pod.spec);
     let used: Vec<ResourceList> = others.iter().map(|other| pod_requests(&other.spec)).collect();
     let huge_pages = wanted.iter().map(|(name, _)| name).filter(|name| name.starts_with(HUGE_PAGES_PREFIX));
-    for resource in [CPU, MEMORY, EPHEMERAL_STORAGE].into_iter().chain(huge_pages) {
+    let names = wanted.iter().map(|(name, _)| name);
+    let extended = names.filter(|name| is_extended_resource(name) && !is_device(name));
+    for resource in [CPU, MEMORY, EPHEMERAL_STORAGE].into_iter().chain(huge_pages).chain(extended) {
         let requested = amount(&wanted, resource);
         let Some(capacity) = capacity(room, resource).filter(|_| requested > 0) else { continue };
         let used = used.iter().fold(0i64, |sum, list| sum.saturating_add(amount(list, resource)));
@@ -63,7 +68,8 @@ fn counted(resource: &str, quantity: Quantity) -> i64 {
 
 /// `None`: it is not known how much there is. Pages of a size that the machine does not have there are none of.
 fn capacity(room: &Room, resource: &str) -> Option<i64> {
-    let known = room.resources.get(resource).map(|quantity| counted(resource, *quantity));
+    let known = room.resources.get(resource).or_else(|| room.extended.get(resource));
+    let known = known.map(|quantity| counted(resource, *quantity));
     known.or_else(|| resource.starts_with(HUGE_PAGES_PREFIX).then_some(0))
 }
 
@@ -112,13 +118,13 @@ mod tests {
 
     fn room() -> Room {
         let known = [(CPU, "1"), (MEMORY, "1Gi"), (EPHEMERAL_STORAGE, "1G"), ("hugepages-2Mi", "4Mi")];
-        Room { resources: list(&known), pods: 3 }
+        Room { resources: list(&known), extended: list(&[("example.com/fpga", "2")]), pods: 3 }
     }
 
     #[track_caller]
     fn check(pod: &Pod, others: &[Pod], expected: &[&str]) {
         let others: Vec<&Pod> = others.iter().collect();
-        let lacks = lacking(pod, &others, &room());
+        let lacks = lacking(pod, &others, &room(), &|_| false);
         let told: Vec<String> = lacks.iter().map(|lack| format!("{}: {lack}", lack.reason())).collect();
         let expected: Vec<String> = expected
             .iter()
@@ -157,13 +163,17 @@ mod tests {
     #[test]
     fn resources_of_a_cluster_are_not_the_nodes_and_pages_of_another_size_are_none() {
         check(&pod(&[("example.com/gpu", "1")]), &[], &[]);
+        let too_many = "example.com/fpga: requested: 2, used: 1, capacity: 2";
+        check(&pod(&[("example.com/fpga", "2")]), &[pod(&[("example.com/fpga", "1")])], &[too_many]);
+        let wanted = pod(&[("example.com/fpga", "9")]);
+        assert_eq!(lacking(&wanted, &[], &room(), &|name| name == "example.com/fpga"), []);
         check(&pod(&[("hugepages-1Gi", "1Gi")]), &[], &["hugepages-1Gi: requested: 1073741824, used: 0, capacity: 0"]);
     }
 
     #[test]
     fn what_is_not_known_of_the_node_is_not_counted() {
-        let unknown = Room { resources: ResourceList::new(), pods: 1 };
-        assert_eq!(lacking(&pod(&[(CPU, "5"), (MEMORY, "5Gi")]), &[], &unknown), []);
+        let unknown = Room { pods: 1, ..Room::default() };
+        assert_eq!(lacking(&pod(&[(CPU, "5"), (MEMORY, "5Gi")]), &[], &unknown, &|_| false), []);
     }
 
     #[test]
@@ -184,7 +194,7 @@ mod tests {
     fn what_is_missing_is_what_others_would_have_to_give() {
         let others = [pod(&[(CPU, "700m")])];
         let others: Vec<&Pod> = others.iter().collect();
-        let lacks = lacking(&pod(&[(CPU, "400m")]), &others, &room());
+        let lacks = lacking(&pod(&[(CPU, "400m")]), &others, &room(), &|_| false);
         assert_eq!(lacks.iter().map(Lack::missing).collect::<Vec<_>>(), [100]);
         assert_eq!((takes(others[0], CPU), takes(others[0], PODS), takes(others[0], MEMORY)), (700, 1, 0));
     }

@@ -47,31 +47,34 @@ impl Admission {
         Self {
             sysctls: AllowedSysctls::new(&config.allowed_unsafe_sysctls, host::kernel()),
             node: ThisNode::new(&config.node_name, host::MACHINE, &config.node_labels),
-            room: Room { resources, pods: i64::from(pods) },
+            room: Room { resources, extended: ResourceList::new(), pods: i64::from(pods) },
             static_pods_count: config.eviction.static_pods,
         }
     }
 
     /// The cluster has told what it has of the node.
-    pub(crate) fn in_cluster(&mut self, terms: NodeTerms) {
+    pub(crate) fn in_cluster(&mut self, mut terms: NodeTerms) {
+        self.room.extended = std::mem::take(&mut terms.extended);
         self.node.in_cluster(terms);
     }
 
     /// Whether the pod is taken beside `others`, which are all that have been and have not ended. Gives those that have
     /// to end for it. `strict_groups` tells whether the runtime can keep to the groups that a pod names, and `given`
-    /// whether the managers of resources have what it asks for.
+    /// whether the managers of resources have what it asks for. Of resources that plugins tell of (`is_device`) pods have
+    /// their share already.
     pub(crate) fn admit(
         &self,
         pod: &Pod,
         others: &[&Pod],
         strict_groups: bool,
         given: Result<(), Rejection>,
+        is_device: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<PodUid>, Rejection> {
         self.sysctls.check(pod)?;
         given?;
         self.node.check_os(pod)?;
         check_groups(pod, strict_groups)?;
-        let victims = self.make_room(pod, others)?;
+        let victims = self.make_room(pod, others, is_device)?;
         if app_armor::is_wanted(pod) {
             app_armor::check(pod, &host::app_armor())?;
         }
@@ -79,8 +82,13 @@ impl Admission {
     }
 
     /// Of what is against a critical pod, that counts first which no other pod's end would mend.
-    fn make_room(&self, pod: &Pod, others: &[&Pod]) -> Result<Vec<PodUid>, Rejection> {
-        let lacks = fit::lacking(pod, others, &self.room);
+    fn make_room(
+        &self,
+        pod: &Pod,
+        others: &[&Pod],
+        is_device: &dyn Fn(&str) -> bool,
+    ) -> Result<Vec<PodUid>, Rejection> {
+        let lacks = fit::lacking(pod, others, &self.room, is_device);
         let misplaced = self.misplaced(pod, others);
         let Some(first) = lacks.first() else { return misplaced.map_or_else(|| Ok(Vec::new()), Err) };
         if pod.is_spared(self.static_pods_count) {
@@ -158,7 +166,7 @@ mod tests {
     /// The reason and the message of the refusal; or who has to end.
     #[track_caller]
     fn check(pod: &Pod, others: &[&Pod], expected: Result<&[&str], (&str, &str)>) {
-        let found = admission().admit(pod, others, false, Ok(()));
+        let found = admission().admit(pod, others, false, Ok(()), &|_| false);
         let found = found.as_ref().map(|uids| uids.iter().map(PodUid::as_str).collect::<Vec<_>>());
         let found = found.as_deref().map_err(|refused| (refused.reason.as_str(), refused.message.as_str()));
         assert_eq!(found, expected);

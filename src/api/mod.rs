@@ -70,6 +70,7 @@ pub use security::*;
 pub use storage_medium::StorageMedium;
 pub use sysctl::{KernelVersion, SysctlNamespace, dotted_sysctl, is_safe_sysctl, kernel_version};
 pub use time::Time;
+pub use validation::is_extended_resource;
 pub use volume::*;
 pub use yaml_out::to_yaml;
 

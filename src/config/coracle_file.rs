@@ -8,10 +8,18 @@ use serde_json::Value;
 
 use super::Error;
 use super::check::{Problem, check_fields};
+use super::device_rules::{DeviceRule, device_rules};
 use super::fields::Fields;
 use super::file::{one, read_bytes};
 use super::schema::CORACLE_FILE;
 use crate::api::yaml;
+
+/// All of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CoracleFile {
+    pub(crate) sync: SyncSettings,
+    pub(crate) devices: Vec<DeviceRule>,
+}
 
 /// When the API server is asked and told, and what that may cost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,10 +66,10 @@ pub(super) const PLACE: &str = "/etc/coracle/coracle.yaml";
 const LONGEST_LEASE: u64 = i32::MAX as u64;
 
 /// What the file says; without `given` that of the usual place, which need not be there.
-pub(super) fn read(given: Option<&Path>) -> Result<SyncSettings, Error> {
+pub(super) fn read(given: Option<&Path>) -> Result<CoracleFile, Error> {
     let path = given.unwrap_or(Path::new(PLACE));
     let text = match read_bytes(path) {
-        Err(error) if given.is_none() && error.kind() == io::ErrorKind::NotFound => return Ok(SyncSettings::default()),
+        Err(error) if given.is_none() && error.kind() == io::ErrorKind::NotFound => return Ok(CoracleFile::default()),
         text => text.map_err(|source| Error::Read { path: path.to_owned(), source })?,
     };
     let place = PathBuf::from(path);
@@ -69,11 +77,13 @@ pub(super) fn read(given: Option<&Path>) -> Result<SyncSettings, Error> {
     let documents = yaml::parse(&text).map_err(unparsed)?;
     if documents.is_empty() {
         // Nothing but comments.
-        return Ok(SyncSettings::default());
+        return Ok(CoracleFile::default());
     }
     let refused = |problem| Error::Field { path: place.clone(), problem };
     let document = one(documents, "configuration of Coracle").map_err(refused)?.strict().map_err(unparsed)?;
-    settings(&document).map_err(refused)
+    let sync = settings(&document).map_err(refused)?;
+    let devices = device_rules(&document).map_err(refused)?;
+    Ok(CoracleFile { sync, devices })
 }
 
 fn settings(document: &Value) -> Result<SyncSettings, Problem> {
@@ -197,7 +207,7 @@ mod tests {
             read.unwrap()
         };
         let text = include_str!("../../systemd/coracle.yaml");
-        assert_eq!(read_text(text), SyncSettings::default());
+        assert_eq!(read_text(text), CoracleFile::default());
         let of_mode = |mode: &str, without: &[&str]| {
             let lines = text.lines().map(|line| line.replacen("  #", "  ", 1));
             let lines = lines.filter(|line| !without.iter().any(|name| line.trim().starts_with(name)));
@@ -211,7 +221,10 @@ mod tests {
         assert_eq!(poll.bytes_per_day, Some(1_000_000));
         let SyncMode::Windows(windows) = of_mode("windows", &["every:"]).mode else { panic!("no windows") };
         assert_eq!((windows.times.len(), windows.interface.as_deref()), (1, Some("wwan0")));
-        assert_eq!(read_text("# nothing\n"), SyncSettings::default());
+        let devices = text.lines().skip_while(|line| *line != "#devices:").map(|line| line.trim_start_matches('#'));
+        let devices: Vec<&str> = devices.collect();
+        assert_eq!(read_text(&devices.join("\n")).devices[0].paths, ["/dev/video*"]);
+        assert_eq!(read_text("# nothing\n"), CoracleFile::default());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::check::{Problem, socket_path};
 use super::coracle_file::SyncSettings;
 use super::credential_providers::CredentialProvider;
+use super::device_rules::DeviceRule;
 use super::eviction::{self, Eviction};
 use super::fields::Fields;
 use super::flags::Given;
@@ -53,6 +54,8 @@ pub(crate) struct Config {
     pub(crate) kubeconfig: Option<PathBuf>,
     /// When it is asked and told.
     pub(crate) sync: SyncSettings,
+    /// Devices that containers may have without a plugin.
+    pub(crate) devices: Vec<DeviceRule>,
 
     // Sources of pods.
     /// A directory or a file; `None` where it was set to nothing.
@@ -199,6 +202,7 @@ impl Default for Config {
             node_ips: Vec::new(),
             kubeconfig: None,
             sync: SyncSettings::default(),
+            devices: Vec::new(),
             static_pod_path: Some(PathBuf::from("/etc/kubernetes/manifests")),
             file_check_frequency: Duration::from_secs(20),
             pod_url: None,

@@ -6,6 +6,7 @@
 mod check;
 mod coracle_file;
 mod credential_providers;
+mod device_rules;
 mod duration;
 mod effective;
 mod eviction;
@@ -31,8 +32,10 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use coracle_file::CoracleFile;
 pub(crate) use coracle_file::{SyncMode, SyncWindows, TimeWindow};
 pub(crate) use credential_providers::CredentialProvider;
+pub(crate) use device_rules::DeviceRule;
 pub(crate) use duration::{go_duration, parse_duration};
 pub(crate) use effective::{CgroupDriver, Config, Enforced, KernelParameters, SwapBehavior};
 pub(crate) use images::{CredentialsVerification, ImageGc};
@@ -88,7 +91,7 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     warnings.0.append(&mut given.warnings);
     file::merge(&mut fields, std::mem::take(&mut given.fields));
     let providers = credential_providers(&given)?;
-    let sync = coracle_file::read(given.coracle_config.as_deref())?;
+    let CoracleFile { sync, devices } = coracle_file::read(given.coracle_config.as_deref())?;
     if given.bootstrap_kubeconfig.is_some() && given.kubeconfig.is_none() {
         let beside = "expected --kubeconfig beside it, which the node's own credentials are written to";
         return Err(Error::Flag(format!("--bootstrap-kubeconfig: {beside}")));
@@ -98,6 +101,7 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     config.credential_providers = providers;
     config.reporting.fit(&sync, fields.contains_key("nodeStatusReportFrequency"));
     config.sync = sync;
+    config.devices = devices;
     config.given = GivenFields::new(&fields);
     for provider in &config.credential_providers {
         // Images that need no credentials, or have others, go on without it; and it may come later.

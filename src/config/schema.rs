@@ -88,7 +88,10 @@ const TEXTS: Kind = Kind::List(&Kind::Text);
 const TEXT_MAP: Kind = Kind::Map(&Kind::Text);
 
 /// The file of `--coracle-config`.
-pub(super) const CORACLE_FILE: &[Field] = &[used("sync", Kind::Object(SYNC))];
+pub(super) const CORACLE_FILE: &[Field] =
+    &[used("sync", Kind::Object(SYNC)), used("devices", Kind::List(&Kind::Object(DEVICE)))];
+
+const DEVICE: &[Field] = &[used("resource", Kind::Text), used("paths", TEXTS), used("permissions", Kind::Text)];
 
 const SYNC: &[Field] = &[
     used("mode", Kind::Word(&["watch", "poll", "windows", "manual"])),

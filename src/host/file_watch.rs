@@ -48,6 +48,21 @@ impl FileWatch {
         Ok(Self { inotify: rt::Async::new(inotify)?, names, all })
     }
 
+    /// What comes to be in these directories or is gone from there; not what is written to it.
+    pub(crate) fn of_entries(directories: &[PathBuf]) -> io::Result<Self> {
+        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
+        for directory in directories {
+            inotify.add_watch(directory, CHANGES.difference(AddWatchFlags::IN_CLOSE_WRITE))?;
+        }
+        Ok(Self { inotify: rt::Async::new(inotify)?, names: SortedSet::new(), all: true })
+    }
+
+    /// Whatever is in this directory matters too; not what is below it.
+    pub(crate) fn add_directory(&self, path: &Path) -> io::Result<()> {
+        self.inotify.get_ref().add_watch(path, CHANGES)?;
+        Ok(())
+    }
+
     /// Returns when something has happened. Only once: what is watched then may be something else.
     pub(crate) async fn changed(&self) -> io::Result<()> {
         loop {

@@ -42,6 +42,8 @@ pub(crate) struct VolumesFor<'a> {
     pub(crate) mounts: &'a dyn Fn(&Container, &Environment) -> Made<Mounts>,
     /// For each variable that comes from a file in a volume, in order.
     pub(crate) file_values: &'a dyn Fn(&Container) -> Made<Vec<FileValue>>,
+    /// What of a configuration comes with the container's devices.
+    pub(crate) devices: &'a dyn Fn(&Container) -> Made<Result<v1::ContainerConfig, String>>,
 }
 pub(crate) type Mounts = Result<Vec<v1::Mount>, String>;
 pub(crate) type Made<T> = Pin<Box<dyn Future<Output = T>>>;
@@ -255,6 +257,7 @@ impl PodRuntime {
         if let Some(resources) = config.linux.as_mut().and_then(|linux| linux.resources.as_mut()) {
             put(resources, &self.placements.borrow(), &pod.metadata.uid, &container.name);
         }
+        add_devices(&mut config, (volumes.devices)(container).await.map_err(config_error)?);
         if cancel.is_cancelled() {
             return Err(Waiting::new(Reason::CONTAINER_CREATING, ""));
         }
@@ -316,6 +319,19 @@ impl PodRuntime {
         self.tell(uid, name, EventKind::Normal, Reason::STARTED, "Container started");
         self.after_start(started, cancel).await
     }
+}
+
+/// Devices come first, so that what the pod itself says of a variable counts; the container's own annotations stay.
+fn add_devices(config: &mut v1::ContainerConfig, mut devices: v1::ContainerConfig) {
+    devices.envs.append(&mut config.envs);
+    config.envs = devices.envs;
+    devices.mounts.append(&mut config.mounts);
+    config.mounts = devices.mounts;
+    for (name, value) in devices.annotations {
+        config.annotations.entry(name).or_insert(value);
+    }
+    config.devices = devices.devices;
+    config.cdi_devices = devices.cdi_devices;
 }
 
 /// What has not been tried is no error.

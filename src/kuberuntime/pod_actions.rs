@@ -439,6 +439,10 @@ impl Plan {
             .any(|action| matches!(action, Action::KillContainers { ids } if ids.iter().any(|one| one == id)))
     }
 
+    pub(crate) fn starts(&self) -> bool {
+        self.creates_sandbox() || self.actions.iter().any(|action| matches!(action, Action::StartContainer { .. }))
+    }
+
     pub(crate) fn creates_sandbox(&self) -> bool {
         self.actions.iter().any(|action| matches!(action, Action::CreateSandbox { .. }))
     }

@@ -4,6 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Count {
     AdmissionRejections,
+    DevicePluginRegistrations,
     Evictions,
     ImagesCollected,
     OrphanedPods,
@@ -20,6 +21,7 @@ pub(crate) enum Count {
 /// A duration of which many are told together, and its labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timed {
+    DeviceAllocations,
     ImagePulls,
     PlegIntervals,
     PlegRelists,
@@ -50,8 +52,9 @@ const fn described(name: &'static str, help: &'static str, labels: &'static [&'s
 
 impl Count {
     /// In the order of the page; probes have a page of their own.
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::AdmissionRejections,
+        Self::DevicePluginRegistrations,
         Self::Evictions,
         Self::ImagesCollected,
         Self::OrphanedPods,
@@ -70,6 +73,11 @@ impl Count {
                 "kubelet_admission_rejections_total",
                 "[ALPHA] Cumulative number pod admission rejections by the Kubelet.",
                 &["reason"],
+            ),
+            Self::DevicePluginRegistrations => described(
+                "kubelet_device_plugin_registration_total",
+                "[ALPHA] Cumulative number of device plugin registrations. Broken down by resource name.",
+                &["resource_name"],
             ),
             Self::Evictions => described(
                 "kubelet_evictions",
@@ -132,7 +140,8 @@ impl Count {
 
 impl Timed {
     /// As [`Count::ALL`].
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 11] = [
+        Self::DeviceAllocations,
         Self::ImagePulls,
         Self::PlegIntervals,
         Self::PlegRelists,
@@ -147,6 +156,11 @@ impl Timed {
 
     pub(super) const fn described(self) -> Described {
         match self {
+            Self::DeviceAllocations => described(
+                "kubelet_device_plugin_alloc_duration_seconds",
+                "[ALPHA] Duration in seconds to serve a device plugin Allocation request. Broken down by resource name.",
+                &["resource_name"],
+            ),
             Self::ImagePulls => described(
                 "kubelet_image_pull_duration_seconds",
                 "[ALPHA] Duration in seconds to pull an image.",
@@ -215,7 +229,8 @@ impl Timed {
             Self::RestRequests => &REST,
             Self::RuntimeOperations => &OPERATIONS,
             Self::StatusSyncs => &STATUS,
-            Self::PlegIntervals
+            Self::DeviceAllocations
+            | Self::PlegIntervals
             | Self::PlegRelists
             | Self::PodWorkerStarts
             | Self::PodWorkers

@@ -79,6 +79,7 @@ impl NodeKeeper {
                 addresses: &addresses,
                 images: &images,
                 shuts_down: self.news.shuts_down.get(),
+                devices: &self.news.devices.borrow(),
                 now: clock::now(),
                 moment: Instant::now(),
             });

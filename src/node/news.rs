@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
 use super::RuntimeHealth;
-use crate::api::NodeAddress;
+use crate::api::{NodeAddress, ResourceList};
 use crate::pods::{PressureCondition, RuntimeState};
 use crate::rpc::Signal;
 
@@ -15,6 +15,8 @@ pub(crate) struct NodeNews {
     /// Empty before the first look at what the node has left.
     pub(super) pressures: RefCell<Vec<PressureCondition>>,
     pub(super) shuts_down: Cell<bool>,
+    /// What there is of devices, and what of it pods can get.
+    pub(super) devices: RefCell<[ResourceList; 2]>,
     /// Of the node's object; empty while there is none, or none is known.
     uid: RefCell<String>,
     /// What pods may ask of the node is known, so far as there is somebody who can tell it.
@@ -37,6 +39,13 @@ impl NodeNews {
     pub(crate) fn pressures(&self, conditions: Vec<PressureCondition>) {
         if *self.pressures.borrow() != conditions {
             self.pressures.replace(conditions);
+            self.changed.notify();
+        }
+    }
+
+    pub(crate) fn devices(&self, amounts: [ResourceList; 2]) {
+        if *self.devices.borrow() != amounts {
+            self.devices.replace(amounts);
             self.changed.notify();
         }
     }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::api::{EventKind, Map, Node, NodeAddress, NodeStatus, Reason, encode};
+use crate::api::{EventKind, Map, Node, NodeAddress, NodeStatus, Reason, encode, is_extended_resource};
 use crate::node::patch::{Occasion, StatusPatch};
 use crate::node::report_times::ReportTimes;
 use crate::node::status::READY;
@@ -159,7 +159,7 @@ impl OwnNode {
 
     /// What the cluster has of the node: with what the node itself wants to be called, until that is there too.
     pub(crate) fn terms(&self) -> Option<NodeTerms> {
-        let Node { metadata, spec, .. } = self.server()?;
+        let Node { metadata, spec, status, .. } = self.server()?;
         let mut labels = metadata.labels.clone();
         if self.place == Place::Unreconciled {
             for (name, value) in self.profile.metadata.labels.iter() {
@@ -168,7 +168,9 @@ impl OwnNode {
                 }
             }
         }
-        Some(NodeTerms { uid: metadata.uid.to_string(), labels, taints: spec.taints.clone() })
+        let extended = status.allocatable.iter().filter(|(name, _)| is_extended_resource(name));
+        let extended = extended.map(|(name, quantity)| (name, *quantity)).collect();
+        Some(NodeTerms { uid: metadata.uid.to_string(), labels, taints: spec.taints.clone(), extended })
     }
 
     /// There is no object, and it is not this node's to make one.

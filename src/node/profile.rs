@@ -24,6 +24,8 @@ pub(crate) struct NodeProfile {
     pub(super) external_cloud: bool,
     /// A node whose disk cannot be told is not ready.
     pub(super) needs_storage: bool,
+    /// What others have put into the node's object of extended resources stays when it registers.
+    pub(super) keeps_extended: bool,
 }
 
 /// The labels that are brought in order at every registration; others that a node was given are its administrator's to
@@ -89,7 +91,13 @@ impl NodeProfile {
             ips: config.node_ips.clone(),
             external_cloud: reporting.external_cloud,
             needs_storage,
+            keeps_extended: false,
         }
+    }
+
+    /// A node that has had devices before is no new one under an old name (`ShouldResetExtendedResourceCapacity`).
+    pub(crate) fn known_before(self, keeps_extended: bool) -> Self {
+        Self { keeps_extended, ..self }
     }
 
     /// The object to register with.

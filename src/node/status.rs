@@ -22,6 +22,8 @@ pub(crate) struct NodeSight<'a> {
     /// As many as are to be shown.
     pub(crate) images: &'a [ContainerImage],
     pub(crate) shuts_down: bool,
+    /// What there is of devices, and what of it pods can get.
+    pub(crate) devices: &'a [ResourceList; 2],
     /// As people read it.
     pub(crate) now: Time,
     pub(crate) moment: Instant,
@@ -37,7 +39,11 @@ const DECLARED_FEATURES: [&str; 2] =
 impl NodeProfile {
     /// The status as it should be where the API server has `server`. What others have written into it stays.
     pub(crate) fn status(&self, sight: &NodeSight<'_>, server: &NodeStatus) -> NodeStatus {
-        let capacity = self.capacity_beside(&server.capacity);
+        let [devices, allocatable_devices] = sight.devices;
+        let mut capacity = self.capacity_beside(&server.capacity);
+        add_all(&mut capacity, devices);
+        let mut allocatable = self.allocatable_of(&capacity, &server.allocatable);
+        add_all(&mut allocatable, allocatable_devices);
         let told = sight.runtime.told();
         let mut info = self.info.clone();
         info.container_runtime_version = match told {
@@ -47,7 +53,7 @@ impl NodeProfile {
         };
         let handlers = told.map_or(&server.runtime_handlers, |told| &told.handlers);
         NodeStatus {
-            allocatable: self.allocatable_of(&capacity, &server.allocatable),
+            allocatable,
             conditions: self.conditions(sight, &capacity, &server.conditions),
             capacity,
             addresses: self.addresses(sight.addresses, &server.addresses),
@@ -66,9 +72,12 @@ impl NodeProfile {
     /// were another kubelet's, and nobody on this node has them (`reconcileExtendedResource`).
     pub(crate) fn status_at_registration(&self, sight: &NodeSight<'_>, server: &NodeStatus) -> NodeStatus {
         let mut status = self.status(sight, server);
-        for list in [&mut status.capacity, &mut status.allocatable] {
+        if self.keeps_extended {
+            return status;
+        }
+        for (list, own) in [&mut status.capacity, &mut status.allocatable].into_iter().zip(sight.devices) {
             let names: Vec<String> = list.iter().map(|(name, _)| name.to_owned()).collect();
-            for name in names.iter().filter(|name| is_extended(name)) {
+            for name in names.iter().filter(|name| is_extended(name) && !own.contains_key(name)) {
                 list.insert(name, Quantity::ZERO);
             }
         }
@@ -158,6 +167,12 @@ impl NodeProfile {
             faults.push(format!("missing node capacity for resources: {}", missing.join(", ")));
         }
         faults
+    }
+}
+
+fn add_all(list: &mut ResourceList, more: &ResourceList) {
+    for (name, quantity) in more.iter() {
+        list.insert(name, *quantity);
     }
 }
 

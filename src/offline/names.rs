@@ -101,7 +101,7 @@ pub(super) fn read_terms(content: Value) -> Option<NodeTerms> {
     let Some(Value::String(uid)) = field("uid") else { return None };
     let labels = decode(field("labels")?).ok()?.value;
     let taints = decode(field("taints")?).ok()?.value;
-    Some(NodeTerms { uid, labels, taints })
+    Some(NodeTerms { uid, labels, taints, ..NodeTerms::default() })
 }
 
 #[cfg(test)]

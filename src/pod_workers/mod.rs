@@ -26,6 +26,7 @@ use async_channel::Sender;
 
 use crate::api::{Container, EventKind, Pod, PodUid, Reason};
 use crate::container_manager::ContainerManager;
+use crate::devices::Devices;
 use crate::kuberuntime::{Action, Cancel, Plan, PodRuntime, remains};
 use crate::metrics::{self, Count};
 use crate::pod_workers::pace::Pace;
@@ -48,6 +49,7 @@ pub(crate) struct PodWorkers {
     unseen: Vec<ObservedPod>,
     runtime: Rc<PodRuntime>,
     groups: Rc<ContainerManager>,
+    devices: Rc<Devices>,
     inbox: Sender<SyncEvent>,
 }
 
@@ -95,6 +97,7 @@ impl PodWorkers {
     pub(crate) fn new(
         runtime: Rc<PodRuntime>,
         groups: Rc<ContainerManager>,
+        devices: Rc<Devices>,
         longest_restart_wait: Duration,
         inbox: Sender<SyncEvent>,
     ) -> Self {
@@ -105,6 +108,7 @@ impl PodWorkers {
             unseen: Vec::new(),
             runtime,
             groups,
+            devices,
             inbox,
         }
     }
@@ -446,7 +450,7 @@ impl PodWorkers {
         let cancel = Cancel::new();
         let watch = cancel.watch();
         let runtime = Rc::clone(&self.runtime);
-        let groups = Rc::clone(&self.groups);
+        let (groups, devices) = (Rc::clone(&self.groups), Rc::clone(&self.devices));
         let inbox = self.inbox.clone();
         let pod = entry.worker.pod.clone();
         if let (Work::Sync(plan), Some(pod)) = (&work, &pod) {
@@ -459,8 +463,8 @@ impl PodWorkers {
         let task = rt::spawn(async move {
             let done = match (work, pod) {
                 (Work::Sync(plan), Some(pod)) => {
-                    let with = sync_pod::With { runtime: &runtime, groups: &groups, cancel: &watch };
-                    sync_pod::sync_pod(with, &pod, &plan, &observed).await
+                    let with = sync_pod::With { runtime: &runtime, groups: &groups, devices: &devices, cancel: &watch };
+                    sync_pod::sync_pod(with, &inbox, &pod, &plan, &observed).await
                 }
                 // A pod without a spec never syncs: its worker begins in Terminating.
                 (Work::Sync(_) | Work::Refresh, None) => return,

@@ -1,13 +1,18 @@
 //! Bringing a pod closer to its spec: its directories and volumes, then the runtime.
 
+use std::rc::Rc;
 use std::sync::Arc;
+
+use async_channel::Sender;
 
 use crate::api::{Container, Pod, Reason};
 use crate::cgroups::CgroupError;
 use crate::container_manager::ContainerManager;
+use crate::cri::v1::ContainerConfig;
+use crate::devices::{Devices, NotGiven};
 use crate::error::ErrorChain;
 use crate::kuberuntime::{CancelWatch, Environment, Executed, FileValue, Made, Mounts, Plan, PodRuntime, VolumesFor};
-use crate::pods::{ObservedPod, WorkDone, WorkResult};
+use crate::pods::{ObservedPod, SyncEvent, WorkDone, WorkResult};
 use crate::rt;
 use crate::volumes::{self, SetUp};
 
@@ -16,14 +21,27 @@ use crate::volumes::{self, SetUp};
 pub(super) struct With<'a> {
     pub(super) runtime: &'a PodRuntime,
     pub(super) groups: &'a ContainerManager,
+    pub(super) devices: &'a Rc<Devices>,
     pub(super) cancel: &'a CancelWatch,
 }
 
-pub(super) async fn sync_pod(with: With<'_>, pod: &Arc<Pod>, plan: &Plan, observed: &ObservedPod) -> WorkDone {
+pub(super) async fn sync_pod(
+    with: With<'_>,
+    inbox: &Sender<SyncEvent>,
+    pod: &Arc<Pod>,
+    plan: &Plan,
+    observed: &ObservedPod,
+) -> WorkDone {
     let With { runtime, cancel, .. } = with;
     let uid = observed.uid.clone();
     let mut warnings = Vec::new();
-    let executed = set_up_and_execute(with, pod, plan, observed, &mut warnings).await;
+    let executed = match prepare_devices(with, inbox, pod, plan, observed).await {
+        Ok(()) => set_up_and_execute(with, pod, plan, observed, &mut warnings).await,
+        Err(failure) => {
+            warnings.push((Reason::FAILED_SYNC, failure.clone()));
+            Executed { failure: Some(failure), ..Executed::default() }
+        }
+    };
     let Executed { containers, mut failure } = executed;
     let look = async { Some(runtime.observe_pod(&uid).await) };
     let cancelled = async {
@@ -43,6 +61,33 @@ pub(super) async fn sync_pod(with: With<'_>, pod: &Arc<Pod>, plan: &Plan, observ
     WorkDone { uid, observation, result: WorkResult::Synced { containers, failure, warnings } }
 }
 
+/// A pod begins with its devices, or not at all.
+async fn prepare_devices(
+    with: With<'_>,
+    inbox: &Sender<SyncEvent>,
+    pod: &Arc<Pod>,
+    plan: &Plan,
+    observed: &ObservedPod,
+) -> Result<(), String> {
+    if !plan.starts() {
+        return Ok(());
+    }
+    let runs = |name: &str| observed.container(name).is_some_and(|container| container.is_running());
+    let cancelled = async {
+        with.cancel.cancelled().await;
+        Err(NotGiven::Waits("the pod ends".to_owned()))
+    };
+    match rt::either(cancelled, with.devices.prepare(pod, &runs)).await {
+        Ok(()) => Ok(()),
+        Err(NotGiven::Refused(why)) if !pod.is_static() => {
+            // The loop outlives its workers.
+            let _ = inbox.send(SyncEvent::DevicesRefused(pod.metadata.uid.clone(), why.clone())).await;
+            Err(why)
+        }
+        Err(NotGiven::Refused(why) | NotGiven::Waits(why)) => Err(format!("the pod waits for its devices: {why}")),
+    }
+}
+
 async fn set_up_and_execute(
     with: With<'_>,
     pod: &Arc<Pod>,
@@ -50,7 +95,7 @@ async fn set_up_and_execute(
     observed: &ObservedPod,
     warnings: &mut Vec<(Reason, String)>,
 ) -> Executed {
-    let With { runtime, groups, cancel } = with;
+    let With { runtime, groups, devices, cancel } = with;
     // Before its sandbox, which is made in it.
     let resizes = plan.resizes();
     // Containers that shrink do so before their pod's group, those that grow after it.
@@ -88,7 +133,12 @@ async fn set_up_and_execute(
             values.await.into_iter().map(|found| FileValue { file: found.file, value: found.value }).collect()
         })
     };
-    let volumes = VolumesFor { mounts: &mounts, file_values: &file_values };
+    let uid = &pod.metadata.uid;
+    let devices = |container: &Container| -> Made<Result<ContainerConfig, String>> {
+        let (devices, uid, container) = (Rc::clone(devices), uid.clone(), container.clone());
+        Box::pin(async move { devices.container_config(&uid, &container).await })
+    };
+    let volumes = VolumesFor { mounts: &mounts, file_values: &file_values, devices: &devices };
     let mut executed = runtime.execute(pod, &volumes, plan, observed, cancel).await;
     if resizes && executed.failure.is_none() {
         executed.failure = groups.ensure_pod(pod).await.err().map(|error| no_group(&error));

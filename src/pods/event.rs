@@ -1,6 +1,6 @@
 //! What reaches the sync loop: everything that can change what is done next. Pure.
 
-use crate::api::{Map, NodeFeatures, NodeRuntimeHandler, PodUid, Reason, Taint};
+use crate::api::{Map, NodeFeatures, NodeRuntimeHandler, PodUid, Reason, ResourceList, Taint};
 use crate::objects::ObjectNews;
 use crate::pods::{
     Look, MirrorDone, NodeEvent, ObservedPod, OomKill, PodEvent, PressureLook, ProbeResult, ReportDone, RestartAsked,
@@ -40,6 +40,10 @@ pub(crate) enum SyncEvent {
     Object(ObjectNews),
     /// Archives have brought images, which pods may wait for.
     ImagesCame,
+    /// There are other devices, or pods have others.
+    DevicesChanged,
+    /// A plugin does not give a pod the devices that it asks for; why.
+    DevicesRefused(PodUid, String),
     /// The API server was told of a pod.
     Reported(ReportDone),
     /// The API server can be told of pods again.
@@ -76,6 +80,8 @@ pub(crate) struct NodeTerms {
     pub(crate) uid: String,
     pub(crate) labels: Map<String>,
     pub(crate) taints: Vec<Taint>,
+    /// What of it pods can get, of resources that are neither the kernel's nor Kubernetes' own.
+    pub(crate) extended: ResourceList,
 }
 
 /// One pod as the runtime showed it.

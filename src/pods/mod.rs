@@ -3,6 +3,7 @@
 mod event;
 mod event_ring;
 mod event_spam;
+mod given_devices;
 #[cfg(test)]
 mod golden_events;
 mod observed;
@@ -21,6 +22,7 @@ mod waiting;
 
 pub(crate) use event::{NodeTerms, Observation, Placed, Relist, RuntimeState, SyncEvent, WorkDone, WorkResult};
 pub(crate) use event_ring::{EventObject, EventRing, Sent, Told, Unsent, UnsentWhat};
+pub(crate) use given_devices::GivenDevices;
 pub(crate) use observed::{
     ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, ObservedUser, SandboxState,
 };

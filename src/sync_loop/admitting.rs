@@ -67,7 +67,10 @@ impl SyncLoop {
         let own =
             self.placing.managers.plan(pod, Vec::new()).map_err(|(reason, message)| Rejection { reason, message });
         let given = own.as_ref().map(drop).map_err(Rejection::clone);
-        let verdict = pressed.and_then(|()| self.admission.admit(pod, &self.others(uid), strict_groups, given));
+        let given = given.and_then(|()| self.reserve_devices(pod));
+        let is_device = |resource: &str| self.devices.is_known(resource);
+        let others = self.others(uid);
+        let verdict = pressed.and_then(|()| self.admission.admit(pod, &others, strict_groups, given, &is_device));
         let verdict = verdict.and_then(|victims| self.admit_in_shutdown().map(|()| victims));
         match verdict {
             Ok(victims) => {
@@ -75,15 +78,20 @@ impl SyncLoop {
                 self.placing.give(uid, own.unwrap_or_default());
                 self.preempt(uid, victims, now);
             }
-            Err(Rejection { reason, message }) => {
-                metrics::count(Count::AdmissionRejections, &[reason.as_str()]);
-                let told = format!("Pod was rejected: {message}");
-                let failed = Failed { reason: reason.clone(), message: told.into(), disruption: None };
-                self.on_happened(PodEvent::of_pod(uid, EventKind::Warning, reason, message), now);
-                self.failed.insert(uid.clone(), failed);
-                self.workers.end(uid);
-            }
+            Err(rejection) => self.reject(uid, rejection, now),
         }
+    }
+
+    /// The pod fails and ends.
+    pub(super) fn reject(&mut self, uid: &PodUid, Rejection { reason, message }: Rejection, now: Instant) {
+        metrics::count(Count::AdmissionRejections, &[reason.as_str()]);
+        let told = format!("Pod was rejected: {message}");
+        let failed = Failed { reason: reason.clone(), message: told.into(), disruption: None };
+        self.on_happened(PodEvent::of_pod(uid, EventKind::Warning, reason, message), now);
+        self.failed.insert(uid.clone(), failed);
+        self.devices.give_up(uid);
+        self.admitted.remove(uid);
+        self.workers.end(uid);
     }
 
     /// The pods that have a place on the node, but for this one; upstream's active pods.

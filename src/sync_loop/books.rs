@@ -94,6 +94,13 @@ impl Books {
         self.takeovers.get(manifest_uid).unwrap_or(manifest_uid)
     }
 
+    /// The pods that have not ended, under the uids that they run with.
+    pub(crate) fn active_pods(&self) -> Vec<(PodUid, Arc<Pod>)> {
+        let pods = self.sources.pods().map(|source| &source.pod).chain(self.ending.values());
+        let pods = pods.map(|pod| (self.running_uid(&pod.metadata.uid).clone(), Arc::clone(pod)));
+        pods.filter(|(uid, _)| self.statuses.status(uid).is_some_and(|status| !status.phase.is_terminal())).collect()
+    }
+
     /// What runs, or ends, under the name that was asked for.
     fn uid_of(&self, asked: &PodAsked) -> Option<&PodUid> {
         let mut pods = self.sources.pods().map(|source| &source.pod).chain(self.ending.values());

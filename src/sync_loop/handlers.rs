@@ -42,6 +42,8 @@ impl SyncLoop {
             SyncEvent::PressureLooked(look) => self.on_pressure_looked(look, now),
             SyncEvent::Object(news) => self.on_object(news),
             SyncEvent::ImagesCame => self.on_images_came(now),
+            SyncEvent::DevicesChanged => self.on_devices_changed(),
+            SyncEvent::DevicesRefused(uid, why) => self.on_devices_refused(&uid, &why, now),
             SyncEvent::Reported(done) => self.on_reported(&done, now),
             // What waits is begun with what else this round begins.
             SyncEvent::StatusesAdmitted => {
@@ -237,6 +239,7 @@ impl SyncLoop {
         let resizing = self.workers.resizing(&uid).clone();
         self.workers.work_done(&uid, seen, &result, now);
         self.note_resizing(&uid, &resizing, now);
+        self.release_devices();
         self.dirty.insert(uid);
     }
 
@@ -476,6 +479,7 @@ impl SyncLoop {
             ended: worker.state != State::Sync,
             failed: self.failed.get(uid),
             resize: self.resizes.of(uid, self.workers.resizing(uid)),
+            devices: &self.devices.shown(uid),
         });
         let status = self.last_word(worker, status);
         books.statuses.set(uid, status);
@@ -512,6 +516,8 @@ fn doing(event: &SyncEvent) -> Doing {
         | SyncEvent::Groupless(..) => Doing::Happened,
         SyncEvent::Object(_)
         | SyncEvent::ImagesCame
+        | SyncEvent::DevicesChanged
+        | SyncEvent::DevicesRefused(..)
         | SyncEvent::Reported(_)
         | SyncEvent::StatusesAdmitted
         | SyncEvent::Mirrored(_) => Doing::Happened,

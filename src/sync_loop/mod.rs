@@ -7,6 +7,7 @@ mod admitting;
 mod agent_page;
 mod books;
 mod cluster;
+mod devices;
 mod eviction;
 mod exchanges;
 mod figures;
@@ -37,6 +38,7 @@ use crate::apiserver::Client;
 use crate::cluster::{EventSender, Follower, Reporter};
 use crate::config::Config;
 use crate::container_manager::ContainerManager;
+use crate::devices::Devices;
 use crate::host::kernel_log::KernelLog;
 use crate::kuberuntime::PodRuntime;
 use crate::logs::{LogKeeper, LogLimits};
@@ -76,6 +78,7 @@ pub(crate) struct SyncLoop {
     seen: Rc<RefCell<ObservedCache>>,
     runtime: Rc<PodRuntime>,
     groups: Rc<ContainerManager>,
+    devices: Rc<Devices>,
     workers: PodWorkers,
     pleg: Pleg,
     logs: LogKeeper,
@@ -138,7 +141,7 @@ impl SyncLoop {
         config: &Config,
         runtime: Rc<PodRuntime>,
         groups: Rc<ContainerManager>,
-        managers: ResourceManagers,
+        (managers, devices): (ResourceManagers, Rc<Devices>),
         books: Rc<RefCell<Books>>,
         health: SyncHealth,
         (sender, inbox): (Sender<SyncEvent>, Receiver<SyncEvent>),
@@ -146,6 +149,7 @@ impl SyncLoop {
         let workers = PodWorkers::new(
             Rc::clone(&runtime),
             Rc::clone(&groups),
+            Rc::clone(&devices),
             config.max_container_restart_period,
             sender.clone(),
         );
@@ -171,6 +175,7 @@ impl SyncLoop {
             seen: runtime.seen(),
             runtime,
             groups,
+            devices,
             workers,
             pleg,
             logs,

@@ -10,6 +10,10 @@
 mod burst;
 mod certificates;
 mod claims;
+#[path = "../device_plugin/mod.rs"]
+#[expect(dead_code, reason = "other tests use other parts of the plugin")]
+mod device_plugin;
+mod devices;
 mod door;
 mod endurance;
 mod events;

@@ -11,6 +11,7 @@ mod admission;
 mod adoption;
 mod configs;
 mod crash_safety;
+mod devices;
 mod door;
 mod endurance;
 mod events;

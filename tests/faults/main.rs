@@ -8,6 +8,9 @@
 )]
 
 mod crash_loop;
+#[path = "../device_plugin/mod.rs"]
+mod device_plugin;
+mod devices;
 mod events;
 mod exits;
 #[path = "../fake_cri/mod.rs"]

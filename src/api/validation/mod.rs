@@ -27,6 +27,7 @@ mod static_pod;
 mod volumes;
 
 pub use faults::{FAULT_LIMIT, FieldError};
+pub use resources::is_extended_resource;
 pub use static_pod::static_pod_api_references;
 
 use self::faults::Faults;

@@ -111,7 +111,7 @@ fn check_entry(resource: &str, quantity: Quantity, owner: Owner, path: &Path<'_>
     let path = path.key(resource);
     let wanted = if quantity.is_negative() {
         "must not be negative"
-    } else if is_extended(resource) && quantity.nanos() % 1_000_000_000 != 0 {
+    } else if is_extended_resource(resource) && quantity.nanos() % 1_000_000_000 != 0 {
         "must be a whole number"
     } else if is_huge_pages(resource) && !is_whole_pages(resource, quantity) {
         "must be a multiple of the page size"
@@ -126,7 +126,7 @@ fn check_name(resource: &str, owner: Owner, path: &Path<'_>, faults: &mut Faults
         Owner::Container => {
             let standard = is_pod_level(resource) || resource == EPHEMERAL_STORAGE;
             let with_domain = resource.contains('/') && names::is_qualified_name(resource);
-            (standard || (with_domain && (is_native(resource) || is_extended(resource))), CONTAINER_WANTED)
+            (standard || (with_domain && (is_native(resource) || is_extended_resource(resource))), CONTAINER_WANTED)
         }
         Owner::Pod => (is_pod_level(resource), POD_WANTED),
     };
@@ -154,7 +154,7 @@ fn is_native(resource: &str) -> bool {
 }
 
 /// Somebody else's: counted in whole numbers, and never overcommitted.
-fn is_extended(resource: &str) -> bool {
+pub fn is_extended_resource(resource: &str) -> bool {
     // A quota writes it with this before it, which must be a name still.
     const QUOTA: &str = "requests.";
     !is_native(resource)

@@ -19,8 +19,11 @@ fn healthy() -> RuntimeHealth {
     health
 }
 
+static NO_DEVICES: [ResourceList; 2] = [ResourceList::new(), ResourceList::new()];
+
 fn sight(runtime: &RuntimeHealth) -> NodeSight<'_> {
     NodeSight {
+        devices: &NO_DEVICES,
         pressures: &[],
         runtime,
         addresses: &[],

@@ -3,6 +3,8 @@
 //! As the upstream kubelet derives it (`convertToAPIContainerStatuses` in pkg/kubelet/kubelet_pods.go): from the two
 //! newest instances that the runtime has, from what was reported before, and from why the last start did not come off.
 
+use serde_json::{Value, json};
+
 use crate::api::{
     Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
     ContainerUser, LinuxContainerUser, ObjectMeta, Reason, RecursiveReadOnlyMode, ResourceRequirements, Time,
@@ -93,6 +95,9 @@ impl Of<'_> {
         };
         self.apply_waiting(newest, &mut status);
         self.apply_probes(&mut status);
+        if self.list == List::Main {
+            status.allocated_resources_status = self.devices();
+        }
         status
     }
 
@@ -221,6 +226,18 @@ impl Of<'_> {
             Some(pods::ContainerState::Exited(exit)) => restarts(self.input.pod, self.container, exit.code),
         };
         startable && !self.is_deleted()
+    }
+
+    /// Each resource, and how each of its devices does (`UpdateAllocatedResourcesStatus`).
+    fn devices(&self) -> Vec<Value> {
+        let own = self.input.devices.iter().filter(|given| given.container == self.container.name);
+        let shown = own.map(|given| {
+            let health = |(id, is_healthy): &(String, bool)| {
+                json!({"resourceID": id, "health": if *is_healthy { "Healthy" } else { "Unhealthy" }})
+            };
+            json!({"name": given.resource, "resources": given.devices.iter().map(health).collect::<Value>()})
+        });
+        shown.collect()
     }
 
     /// What the probes say, and a probe that is not there always says yes.

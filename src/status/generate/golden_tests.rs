@@ -108,6 +108,7 @@ fn live(recording: &Recording, pod: &mut Pod, recorded: &ObservedPod, expected: 
         let last = step >= 2;
         pod.status.phase = if last { recording.shown } else { PodPhase::Pending };
         let status = pod_status(&StatusInput {
+            devices: &[],
             pod,
             observed,
             previous: previous.as_ref(),

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::api::{self, Pod, PodPhase, PodStatus, Reason, Time};
-use crate::pods::{ObservedPod, Waiting};
+use crate::pods::{GivenDevices, ObservedPod, Waiting};
 use crate::probes::Probed;
 use crate::sorted::SortedMap;
 
@@ -48,6 +48,8 @@ pub(crate) struct StatusInput<'a> {
     /// Why the pod has failed, whatever its containers do: it was evicted, or has outlived its deadline.
     pub(crate) failed: Option<&'a Failed>,
     pub(crate) resize: Resize<'a>,
+    /// Of all of its containers.
+    pub(crate) devices: &'a [GivenDevices],
 }
 
 /// Other resources that a pod waits for, or is being given.

@@ -77,6 +77,7 @@ impl Life {
         observed.containers = containers.iter().filter_map(|(name, seen)| instance(name, *seen)).collect();
         self.second += 1;
         let status = pod_status(&StatusInput {
+            devices: &[],
             pod: &self.pod,
             observed: &observed,
             previous: self.status.as_ref(),
@@ -368,6 +369,7 @@ fn the_messages_of_ended_containers_share_their_room_and_no_character_is_cut() {
     life.host_ips.clear();
     let nothing = SortedMap::new();
     let status = pod_status(&StatusInput {
+        devices: &[],
         pod: &life.pod,
         observed: &observed,
         previous: None,
@@ -553,6 +555,7 @@ fn a_resize_that_is_outstanding_is_a_condition_until_it_is_done() {
     let observed = ObservedPod::new("u".into(), "default", "web");
     let conditions_of = |resize| {
         let status = pod_status(&StatusInput {
+            devices: &[],
             pod: &pod,
             observed: &observed,
             previous: None,

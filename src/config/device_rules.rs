@@ -1,0 +1,107 @@
+//! Devices of the node that containers may have without a plugin: `devices` of `coracle.yaml`. Pure.
+
+use serde_json::Value;
+
+use super::check::Problem;
+use crate::api::is_extended_resource;
+
+/// Device files that are a resource: each can be given to one container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeviceRule {
+    pub(crate) resource: String,
+    /// With `*` and `?` for parts of a name.
+    pub(crate) paths: Vec<String>,
+    /// Of `r`, `w` and `m`.
+    pub(crate) permissions: String,
+}
+
+/// What the file says of devices; its fields have been checked.
+pub(super) fn device_rules(document: &Value) -> Result<Vec<DeviceRule>, Problem> {
+    let mut rules: Vec<DeviceRule> = Vec::new();
+    for (index, value) in document["devices"].as_array().into_iter().flatten().enumerate() {
+        let problem = |field: &str, fault: String| Problem { path: format!("devices[{index}]{field}"), fault };
+        let text = |field: &str| value[field].as_str().unwrap_or_default().to_owned();
+        let resource = text("resource");
+        if !is_extended_resource(&resource) {
+            let fault = format!("expected the name of a resource, as example.com/camera, found {resource:?}");
+            return Err(problem(".resource", fault));
+        }
+        if rules.iter().any(|rule| rule.resource == resource) {
+            return Err(problem(".resource", format!("{resource} is there already: it can have several paths")));
+        }
+        let listed = value["paths"].as_array().into_iter().flatten();
+        let paths: Vec<String> = listed.map(|path| path.as_str().unwrap_or_default().to_owned()).collect();
+        if paths.is_empty() {
+            return Err(problem(".paths", "required: as [\"/dev/video*\"]".to_owned()));
+        }
+        for (place, path) in paths.iter().enumerate() {
+            let is_whole = |part: &str| !part.is_empty() && part != "." && part != "..";
+            let is_path = path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_whole));
+            if !is_path || path.contains(['[', ']', '{', '}', '\0']) {
+                let fault = format!("expected a path with * and ? as \"/dev/video*\", found {path:?}");
+                return Err(problem(&format!(".paths[{place}]"), fault));
+            }
+        }
+        let permissions = match text("permissions") {
+            given if given.is_empty() => "rw".to_owned(),
+            given => given,
+        };
+        let is_of = |letter: char| permissions.matches(letter).count() <= 1;
+        if !permissions.chars().all(|letter| "rwm".contains(letter) && is_of(letter)) {
+            let fault = format!("expected some of r, w and m, found {permissions:?}");
+            return Err(problem(".permissions", fault));
+        }
+        rules.push(DeviceRule { resource, paths, permissions });
+    }
+    Ok(rules)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_rule_has_a_resource_and_paths_and_may_have_permissions() {
+        let rule = json!({"resource": "example.com/camera", "paths": ["/dev/video*", "/dev/v4l/by-id/x"]});
+        let rules = device_rules(&json!({"devices": [rule]})).unwrap();
+        let paths = ["/dev/video*", "/dev/v4l/by-id/x"].map(str::to_owned).to_vec();
+        let expected = DeviceRule { resource: "example.com/camera".to_owned(), paths, permissions: "rw".to_owned() };
+        assert_eq!(rules, [expected]);
+        let rule = json!({"resource": "a.b/c", "paths": ["/dev/x"], "permissions": "mrw"});
+        assert_eq!(device_rules(&json!({"devices": [rule]})).unwrap()[0].permissions, "mrw");
+        assert_eq!(device_rules(&json!({})).unwrap(), []);
+    }
+
+    #[test]
+    fn what_cannot_stand_gets_one_line_with_its_place() {
+        let good = || json!({"resource": "a.b/c", "paths": ["/dev/x"]});
+        for (field, value, line) in [
+            (
+                "resource",
+                json!("cpu"),
+                "devices[1].resource: expected the name of a resource, as example.com/camera, found \"cpu\"",
+            ),
+            ("resource", json!("a.b/c"), "devices[1].resource: a.b/c is there already: it can have several paths"),
+            ("paths", json!([]), "devices[1].paths: required: as [\"/dev/video*\"]"),
+            (
+                "paths",
+                json!(["/dev/a", "dev/b"]),
+                "devices[1].paths[1]: expected a path with * and ? as \"/dev/video*\", found \"dev/b\"",
+            ),
+            (
+                "paths",
+                json!(["/dev/../etc"]),
+                "devices[1].paths[0]: expected a path with * and ? as \"/dev/video*\", found \"/dev/../etc\"",
+            ),
+            ("permissions", json!("rx"), "devices[1].permissions: expected some of r, w and m, found \"rx\""),
+            ("permissions", json!("rr"), "devices[1].permissions: expected some of r, w and m, found \"rr\""),
+        ] {
+            let mut rule = json!({"resource": "d.e/f", "paths": ["/dev/x"]});
+            rule[field] = value;
+            let refused = device_rules(&json!({"devices": [good(), rule]})).unwrap_err();
+            assert_eq!(refused.to_string(), line);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+use std::time::{Duration, Instant};
+
+use super::book::{DeviceBook, Lacks, Registration};
+use super::v1beta1::{ContainerAllocateResponse, Device, DevicePluginOptions, HEALTHY, NumaNode, TopologyInfo};
+use crate::api::{Container, Pod, RestartPolicy, annotations};
+
+const CAM: &str = "example.com/cam";
+
+fn device(id: &str) -> Device {
+    Device { id: id.to_owned(), health: HEALTHY.to_owned(), topology: None }
+}
+
+fn ill(id: &str) -> Device {
+    Device { health: "Unhealthy".to_owned(), ..device(id) }
+}
+
+fn told(book: &mut DeviceBook, ids: &[&str]) -> Registration {
+    let registration = book.register(CAM, DevicePluginOptions::default());
+    book.tell(CAM, registration, ids.iter().map(|id| device(id)).collect());
+    registration
+}
+
+fn book(ids: &[&str]) -> DeviceBook {
+    let mut book = DeviceBook::default();
+    told(&mut book, ids);
+    book
+}
+
+fn container(name: &str, count: u32) -> Container {
+    let mut container = Container { name: name.to_owned(), ..Container::default() };
+    container.resources.limits.insert(CAM, count.to_string().parse().unwrap());
+    container
+}
+
+fn pod(uid: &str, count: u32) -> Pod {
+    let mut pod = Pod::default();
+    pod.metadata.uid = uid.into();
+    pod.spec.containers = vec![container("main", count)];
+    pod
+}
+
+fn of(book: &DeviceBook, pod: &Pod, container: &str) -> Vec<String> {
+    book.of_container(&pod.metadata.uid, container).flat_map(|given| given.ids().cloned()).collect()
+}
+
+fn lacks(book: &mut DeviceBook, pod: &Pod) -> String {
+    let Lacks(why) = book.reserve(pod, |_| false).unwrap_err();
+    why
+}
+
+fn amounts(book: &DeviceBook) -> Option<(i64, i64)> {
+    let [capacity, allocatable] = book.amounts();
+    Some((capacity.get(CAM)?.value(), allocatable.get(CAM)?.value()))
+}
+
+#[test]
+fn no_device_is_given_twice() {
+    let mut book = book(&["a", "b", "c"]);
+    let (one, two, three) = (pod("1", 2), pod("2", 1), pod("3", 1));
+    book.reserve(&one, |_| false).unwrap();
+    book.reserve(&two, |_| false).unwrap();
+    assert_eq!((of(&book, &one, "main"), of(&book, &two, "main")), (vec!["a".into(), "b".into()], vec!["c".into()]));
+    let why = "requested number of devices unavailable for example.com/cam. Requested: 1, Available: 0";
+    assert_eq!(lacks(&mut book, &three), why);
+    // Asking again changes nothing.
+    book.reserve(&one, |_| false).unwrap();
+    assert_eq!(of(&book, &one, "main"), ["a", "b"]);
+    assert!(book.keep_only(|uid| uid.as_str() != "1"));
+    book.reserve(&three, |_| false).unwrap();
+    assert_eq!(of(&book, &three, "main"), ["a"]);
+}
+
+#[test]
+fn a_pod_that_cannot_have_all_gets_nothing() {
+    let mut book = book(&["a", "b", "c"]);
+    let mut both = pod("1", 2);
+    both.spec.containers.push(container("second", 2));
+    lacks(&mut book, &both);
+    book.reserve(&pod("2", 3), |_| false).unwrap();
+}
+
+#[test]
+fn what_an_init_container_had_goes_to_those_after_it_and_what_a_sidecar_has_does_not() {
+    let mut book = book(&["a", "b", "c"]);
+    let mut pod = pod("1", 2);
+    pod.spec.init_containers = vec![
+        container("first", 2),
+        Container { restart_policy: Some(RestartPolicy::Always), ..container("sidecar", 1) },
+        container("last", 1),
+    ];
+    book.reserve(&pod, |_| false).unwrap();
+    assert_eq!(of(&book, &pod, "first"), ["a", "b"]);
+    assert_eq!(of(&book, &pod, "sidecar"), ["a"]);
+    assert_eq!(of(&book, &pod, "last"), ["b"]);
+    assert_eq!(of(&book, &pod, "main"), ["b", "c"]);
+}
+
+#[test]
+fn only_healthy_devices_are_given_and_upstreams_words_say_why_not() {
+    let mut book = DeviceBook::default();
+    // What nobody knows of is the cluster's; a pod of the node's own waits for it.
+    book.reserve(&pod("1", 1), |_| false).unwrap();
+    let mut own = pod("1", 1);
+    own.metadata.annotations.insert(annotations::CONFIG_SOURCE, "file".to_owned());
+    assert_eq!(lacks(&mut book, &own), "no device plugin has told of example.com/cam");
+    let registration = book.register(CAM, DevicePluginOptions::default());
+    let none = "no healthy devices present; cannot allocate unhealthy devices example.com/cam";
+    assert_eq!(lacks(&mut book, &pod("1", 1)), none);
+    book.tell(CAM, registration, vec![ill("a"), device("b")]);
+    book.reserve(&own, |_| false).unwrap();
+    assert_eq!(of(&book, &own, "main"), ["b"]);
+    assert_eq!(amounts(&book), Some((2, 1)));
+}
+
+#[test]
+fn a_pod_whose_containers_run_is_not_asked_again() {
+    let mut book = book(&["a"]);
+    book.reserve(&pod("1", 1), |_| false).unwrap();
+    let mut later = DeviceBook::default();
+    let mut given = book.given.clone();
+    given[0].response = Some(ContainerAllocateResponse::default());
+    given[0].is_confirmed = false;
+    later.restore(given, vec![CAM.to_owned()], Instant::now());
+    let none = "no healthy devices present; cannot allocate unhealthy devices example.com/cam";
+    assert_eq!(lacks(&mut later, &pod("1", 1)), none, "after a reboot it waits for its device");
+    assert_eq!(of(&later, &pod("1", 1), "main"), ["a"], "which stays its own");
+    told(&mut later, &["b"]);
+    let other = "previously allocated devices are no longer healthy; cannot allocate unhealthy devices example.com/cam";
+    assert_eq!(lacks(&mut later, &pod("1", 1)), other);
+    later.reserve(&pod("1", 1), |name| name == "main").unwrap();
+    // From then on it may be made anew with what it has.
+    later.reserve(&pod("1", 1), |_| false).unwrap();
+    assert_eq!(of(&later, &pod("1", 1), "main"), ["a"]);
+    let changed = "pod \"1\" container \"main\" changed request for resource \"example.com/cam\" from 1 to 2";
+    assert_eq!(lacks(&mut later, &pod("1", 2)), changed);
+    assert_eq!(of(&later, &pod("1", 1), "main"), ["a"]);
+}
+
+#[test]
+fn a_resource_without_a_plugin_has_no_room_and_is_forgotten_after_five_minutes() {
+    let now = Instant::now();
+    let mut book = book(&["a", "b"]);
+    let registration = told(&mut book, &["a", "b"]);
+    assert_eq!(amounts(&book), Some((2, 2)));
+    assert!(!book.stop(CAM, registration - 1, now), "an earlier plugin's end is not the later one's");
+    assert!(book.stop(CAM, registration, now));
+    assert_eq!(amounts(&book), Some((2, 0)));
+    let due = book.due().unwrap();
+    assert_eq!(due, now + Duration::from_secs(300));
+    assert!(!book.expire(due - Duration::from_millis(1)));
+    assert!(book.expire(due));
+    assert_eq!(amounts(&book), Some((0, 0)), "the cluster is told that there are none");
+    assert_eq!(book.due(), None);
+    told(&mut book, &["a"]);
+    assert_eq!(amounts(&book), Some((1, 1)));
+}
+
+#[test]
+fn a_plugin_that_comes_back_has_its_devices_given_as_before() {
+    let mut book = book(&["a", "b"]);
+    book.reserve(&pod("1", 1), |_| false).unwrap();
+    let registration = told(&mut book, &["a", "b"]);
+    book.stop(CAM, registration, Instant::now());
+    told(&mut book, &["a", "b"]);
+    book.reserve(&pod("2", 1), |_| false).unwrap();
+    assert_eq!(of(&book, &pod("2", 1), "main"), ["b"]);
+}
+
+#[test]
+fn what_is_told_by_a_plugin_that_has_been_displaced_does_not_count() {
+    let mut book = book(&["a"]);
+    let old = told(&mut book, &["a"]);
+    told(&mut book, &["b"]);
+    assert!(!book.tell(CAM, old, vec![device("z")]));
+    book.reserve(&pod("1", 1), |_| false).unwrap();
+    assert_eq!(of(&book, &pod("1", 1), "main"), ["b"]);
+}
+
+#[test]
+fn the_same_list_again_is_no_news() {
+    let mut book = DeviceBook::default();
+    let registration = book.register(CAM, DevicePluginOptions::default());
+    assert!(book.tell(CAM, registration, vec![device("a"), device("b")]));
+    assert!(!book.tell(CAM, registration, vec![device("b"), device("a")]));
+    assert!(book.tell(CAM, registration, vec![device("b"), ill("a")]));
+    assert!(book.tell(CAM, registration, vec![device("b")]));
+}
+
+#[test]
+fn a_plugins_preference_counts_as_far_as_it_can_be_had() {
+    let preferring = DevicePluginOptions { get_preferred_allocation_available: true, ..DevicePluginOptions::default() };
+    let mut book = DeviceBook::default();
+    let registration = book.register(CAM, preferring);
+    book.tell(CAM, registration, ["a", "b", "c", "d"].map(device).to_vec());
+    book.reserve(&pod("1", 1), |_| false).unwrap();
+    book.reserve(&pod("2", 2), |_| false).unwrap();
+    let given = book.unanswered(&"2".into()).remove(0);
+    let all = ["b", "c", "d"].map(str::to_owned).to_vec();
+    assert_eq!(book.choice(&given), Some((all, Vec::new())));
+    // Another pod's, one that there is not, and one twice.
+    book.prefer(&given, &["a", "z", "d", "d"].map(str::to_owned));
+    assert_eq!(of(&book, &pod("2", 2), "main"), ["b", "d"]);
+    book.reserve(&pod("3", 1), |_| false).unwrap();
+    assert_eq!(of(&book, &pod("3", 1), "main"), ["c"]);
+    let given = book.unanswered(&"3".into()).remove(0);
+    assert_eq!(book.choice(&given), None, "there is nothing to choose from");
+}
+
+#[test]
+fn devices_are_written_down_by_the_numa_nodes_that_they_are_near_to() {
+    let mut book = DeviceBook::default();
+    let registration = book.register(CAM, DevicePluginOptions::default());
+    let near = |id: &str, nodes: &[i64]| {
+        let nodes = nodes.iter().map(|id| NumaNode { id: *id }).collect();
+        Device { topology: Some(TopologyInfo { nodes }), ..device(id) }
+    };
+    book.tell(CAM, registration, vec![near("a", &[0, 1]), near("b", &[]), near("c", &[1])]);
+    book.reserve(&pod("1", 3), |_| false).unwrap();
+    let ids: Vec<(i64, Vec<String>)> = book.given[0].ids.clone().into_iter().collect();
+    let of = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
+    assert_eq!(ids, [(-1, of(&["b"])), (0, of(&["a"])), (1, of(&["a", "c"]))]);
+    assert_eq!(book.given[0].ids().count(), 3);
+}
+
+#[test]
+fn the_health_of_what_a_pod_has_is_shown_and_what_is_gone_is_not_healthy() {
+    let mut book = book(&["a", "b"]);
+    book.reserve(&pod("1", 2), |_| false).unwrap();
+    let registration = book.register(CAM, DevicePluginOptions::default());
+    book.tell(CAM, registration, vec![ill("a"), device("b")]);
+    let shown = book.shown(&"1".into());
+    assert_eq!(shown[0].devices, [("a".to_owned(), false), ("b".to_owned(), true)]);
+    assert_eq!((shown[0].container.as_str(), shown[0].resource.as_str()), ("main", CAM));
+    book.tell(CAM, registration, vec![device("a")]);
+    assert_eq!(book.shown(&"1".into())[0].devices, [("a".to_owned(), true), ("b".to_owned(), false)]);
+    let mut again = DeviceBook::default();
+    again.restore(book.given.clone(), vec![CAM.to_owned()], Instant::now());
+    let both = [("a".to_owned(), true), ("b".to_owned(), true)];
+    assert_eq!(again.shown(&"1".into())[0].devices, both, "nobody has told of them yet");
+}
+
+#[test]
+fn a_container_that_starts_anew_gets_another_device_of_a_rule_where_its_own_is_gone() {
+    let mut book = DeviceBook::default();
+    book.add_local(CAM);
+    assert!(book.tell_local(CAM, vec![device("/dev/video0")]));
+    book.reserve(&pod("1", 1), |_| false).unwrap();
+    book.tell_local(CAM, vec![device("/dev/video1")]);
+    book.reserve(&pod("1", 1), |_| true).unwrap();
+    assert_eq!(of(&book, &pod("1", 1), "main"), ["/dev/video0"], "while it runs it has what it was given");
+    book.reserve(&pod("1", 1), |_| false).unwrap();
+    assert_eq!(of(&book, &pod("1", 1), "main"), ["/dev/video1"]);
+}

@@ -1,0 +1,149 @@
+//! The file of what has been given to whom, in the upstream kubelet's format and with its checksum. Pure.
+//!
+//! A kubelet that takes the node over finds its pods' devices there, and so does this one.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::book::{DeviceBook, Given};
+use super::v1beta1::ContainerAllocateResponse;
+use crate::api::Bytes;
+use crate::sorted::SortedMap;
+use crate::wire::protobuf::{decode, encode};
+
+/// What a file tells.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    pub(super) given: Vec<Given>,
+    /// The resources that plugins have told of.
+    pub(super) resources: Vec<String>,
+    /// The file is not as it was written; what stands here is what could be read.
+    pub(super) is_damaged: bool,
+}
+
+pub(super) fn write(book: &DeviceBook) -> String {
+    // What no plugin has answered for yet nobody has.
+    let entries = book.given.iter().filter_map(|given| Some((given, given.response.as_ref()?)));
+    let entries: Vec<Value> = entries
+        .map(|(given, response)| {
+            let ids: serde_json::Map<String, Value> =
+                given.ids.iter().map(|(node, ids)| (node.to_string(), json!(ids))).collect();
+            json!({
+                "PodUID": given.pod.as_str(),
+                "ContainerName": given.container,
+                "ResourceName": given.resource,
+                "DeviceIDs": ids,
+                "AllocResp": Bytes(encode(response)).to_base64(),
+            })
+        })
+        .collect();
+    let registered: serde_json::Map<String, Value> =
+        book.registered().map(|(name, healthy)| (name.to_owned(), json!(healthy))).collect();
+    let data = json!({"PodDeviceEntries": entries, "RegisteredDevices": registered});
+    let checksum = checksum(&data);
+    json!({"Data": data, "Checksum": checksum}).to_string()
+}
+
+pub(super) fn read(text: &str) -> Kept {
+    let whole: Option<Value> = serde_json::from_str(text).ok();
+    let Some((file, data)) =
+        whole.as_ref().and_then(|file| Some((file, file.get("Data").filter(|data| data.is_object())?)))
+    else {
+        return Kept { given: salvage(text), is_damaged: true, ..Kept::default() };
+    };
+    let listed = data["PodDeviceEntries"].as_array();
+    let entries: Vec<Option<Given>> = listed.into_iter().flatten().map(entry).collect();
+    let is_damaged = file.get("Checksum").and_then(Value::as_u64) != Some(checksum(data).into())
+        || entries.iter().any(Option::is_none);
+    let resources = data["RegisteredDevices"].as_object().into_iter().flatten().map(|(name, _)| name.clone());
+    Kept { resources: resources.collect(), given: entries.into_iter().flatten().collect(), is_damaged }
+}
+
+/// The entries that are whole in a text that is not: a device that is still somebody's must not be given again.
+fn salvage(text: &str) -> Vec<Given> {
+    const BEGINNING: &str = "{\"PodUID\":";
+    let places = text.match_indices('{').filter_map(|(place, _)| text.get(place..));
+    let values = places.filter(|rest| rest.starts_with(BEGINNING) || rest.starts_with("{\"AllocResp\":"));
+    let values = values.filter_map(|rest| {
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+        values.next()?.ok()
+    });
+    values.filter_map(|value| entry(&value)).collect()
+}
+
+fn entry(value: &Value) -> Option<Given> {
+    let text = |name: &str| value[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    let mut ids: SortedMap<i64, Vec<String>> = SortedMap::new();
+    for (node, listed) in value["DeviceIDs"].as_object().into_iter().flatten() {
+        let listed = listed.as_array().into_iter().flatten().filter_map(|id| id.as_str().map(str::to_owned));
+        ids.insert(node.parse().ok()?, listed.collect());
+    }
+    let response: ContainerAllocateResponse =
+        decode(&Bytes::from_base64(value["AllocResp"].as_str().unwrap_or_default())?.0).ok()?;
+    Some(Given {
+        pod: text("PodUID")?.as_str().into(),
+        container: text("ContainerName")?,
+        resource: text("ResourceName")?,
+        ids,
+        response: Some(response),
+        is_confirmed: false,
+    })
+}
+
+/// FNV-1a of the data as Go's spew prints it for a hash (`DeepHashObject`).
+pub(super) fn checksum(data: &Value) -> u32 {
+    spew(data).bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+fn spew(data: &Value) -> String {
+    let mut out = "(checkpoint.checkpointData){PodDeviceEntries:([]checkpoint.PodDevicesEntry)".to_owned();
+    sequence(&mut out, data["PodDeviceEntries"].as_array(), |out, entry| {
+        for (before, name) in [("{", "PodUID"), (" ", "ContainerName"), (" ", "ResourceName")] {
+            let _ = write!(out, "{before}{name}:(string){}", entry[name].as_str().unwrap_or_default());
+        }
+        out.push_str(" DeviceIDs:(checkpoint.DevicesPerNUMA)");
+        let nodes = entry["DeviceIDs"].as_object().map(|nodes| {
+            let mut nodes: Vec<(i64, &Value)> =
+                nodes.iter().map(|(node, ids)| (node.parse().unwrap_or_default(), ids)).collect();
+            nodes.sort_by_key(|(node, _)| *node);
+            nodes
+        });
+        map(out, nodes);
+        out.push_str(" AllocResp:([]uint8)");
+        let bytes =
+            entry["AllocResp"].as_str().map(|text| Bytes::from_base64(text).map(|bytes| bytes.0).unwrap_or_default());
+        sequence(out, bytes.as_ref(), |out, byte| {
+            let _ = write!(out, "{byte}");
+        });
+        out.push('}');
+    });
+    out.push_str(" RegisteredDevices:(map[string][]string)");
+    let registered = data["RegisteredDevices"].as_object();
+    map(&mut out, registered.map(|names| names.iter().collect::<Vec<_>>()));
+    out.push('}');
+    out
+}
+
+/// Lists of names by their keys, which are in order.
+fn map<K: std::fmt::Display>(out: &mut String, entries: Option<Vec<(K, &Value)>>) {
+    if entries.is_some() {
+        out.push_str("map");
+    }
+    sequence(out, entries.as_ref(), |out, (key, names)| {
+        let _ = write!(out, "{key}:");
+        sequence(out, names.as_array(), |out, name| out.push_str(name.as_str().unwrap_or_default()));
+    });
+}
+
+fn sequence<T>(out: &mut String, items: Option<&Vec<T>>, put: impl Fn(&mut String, &T)) {
+    let Some(items) = items else { return out.push_str("<nil>") };
+    out.push('[');
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            out.push(' ');
+        }
+        put(out, item);
+    }
+    out.push(']');
+}

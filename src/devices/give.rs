@@ -1,0 +1,154 @@
+//! Devices for containers: what a plugin has to say about them, and what the runtime is told.
+
+use std::time::{Duration, Instant};
+
+use super::Devices;
+use super::book::Given;
+use super::plugins::{call, method};
+use super::v1beta1::*;
+use crate::api::{Container, Pod, PodUid};
+use crate::cri::v1;
+use crate::error::ErrorChain;
+use crate::metrics::{self, Timed};
+use crate::rpc;
+
+/// Why a pod cannot begin.
+#[derive(Debug)]
+pub(crate) enum NotGiven {
+    /// It may be otherwise later.
+    Waits(String),
+    /// The plugin has said no.
+    Refused(String),
+}
+
+/// For a plugin to make devices ready. One that takes longer is asked again.
+const ALLOCATE: Duration = Duration::from_secs(60);
+const PREFER: Duration = Duration::from_secs(10);
+/// `KubeletPreStartContainerRPCTimeoutInSecs`.
+const PRE_START: Duration = Duration::from_secs(30);
+
+impl Devices {
+    /// Everything that the pod's containers need is theirs when this is done, and on the disk. `runs` tells of containers
+    /// that run already.
+    pub(crate) async fn prepare(&self, pod: &Pod, runs: &dyn Fn(&str) -> bool) -> Result<(), NotGiven> {
+        if !self.concerns(pod) {
+            return Ok(());
+        }
+        self.reserve(pod, runs).map_err(|lacks| NotGiven::Waits(lacks.0))?;
+        let uid = &pod.metadata.uid;
+        let unanswered = self.book.borrow().unanswered(uid);
+        for given in unanswered {
+            let (given, response) = self.ask(given).await?;
+            if !self.book.borrow_mut().answered(&given, response) {
+                return Err(NotGiven::Waits(format!("devices of {} were taken back meanwhile", given.resource)));
+            }
+        }
+        // Before anything runs with them: after a power cut they are still the pod's.
+        self.write().await.map_err(|error| NotGiven::Waits(format!("write down the devices of the pod: {error}")))
+    }
+
+    /// Which devices they are in the end, and what comes with them.
+    async fn ask(&self, given: Given) -> Result<(Given, ContainerAllocateResponse), NotGiven> {
+        if let Some(response) = self.of_rule(&given) {
+            return Ok((given, response));
+        }
+        let resource = given.resource.as_str();
+        let client = self.client(resource).map_err(NotGiven::Waits)?;
+        let choice = self.book.borrow().choice(&given);
+        let mut given = given.clone();
+        if let Some((available_device_ids, must_include_device_ids)) = choice {
+            let allocation_size = i32::try_from(given.ids().count()).unwrap_or(i32::MAX);
+            let request =
+                ContainerPreferredAllocationRequest { available_device_ids, must_include_device_ids, allocation_size };
+            let request = PreferredAllocationRequest { container_requests: vec![request] };
+            let answer: Result<PreferredAllocationResponse, _> =
+                call(&client, method!("GetPreferredAllocation"), &request, PREFER).await;
+            let answer = answer
+                .map_err(|error| not_given(&error, "device plugin GetPreferredAllocation rpc failed with err: "))?;
+            let preferred = answer.container_responses.into_iter().next().unwrap_or_default().device_ids;
+            let mut book = self.book.borrow_mut();
+            book.prefer(&given, &preferred);
+            given = book.current(&given).cloned().unwrap_or(given);
+        }
+        let request = ContainerAllocateRequest { devices_ids: given.ids().cloned().collect() };
+        let request = AllocateRequest { container_requests: vec![request] };
+        let begun = Instant::now();
+        let answer: Result<AllocateResponse, _> = call(&client, method!("Allocate"), &request, ALLOCATE).await;
+        metrics::took(Timed::DeviceAllocations, &[&given.resource], begun.elapsed());
+        let answer = answer.map_err(|error| not_given(&error, ""))?;
+        let response = answer.container_responses.into_iter().next();
+        let nothing = || NotGiven::Refused("no containers return in allocation response".to_owned());
+        Ok((given, response.ok_or_else(nothing)?))
+    }
+
+    /// The plugin of a resource, if it is there.
+    fn client(&self, resource: &str) -> Result<rpc::Client, String> {
+        let lives = self.book.borrow().options(resource).is_some_and(|(_, lives)| lives);
+        let plugins = self.plugins.borrow();
+        let plugin = plugins.get(resource).filter(|_| lives);
+        plugin.map(|plugin| plugin.client.clone()).ok_or_else(|| format!("the device plugin of {resource} is gone"))
+    }
+
+    /// What the runtime is told of the container's devices: nothing else of the configuration is set.
+    pub(crate) async fn container_config(
+        &self,
+        pod: &PodUid,
+        container: &Container,
+    ) -> Result<v1::ContainerConfig, String> {
+        let mut given: Vec<Given> = self.book.borrow().of_container(pod, &container.name).cloned().collect();
+        given.sort_by(|one, other| one.resource.cmp(&other.resource));
+        let mut config = v1::ContainerConfig::default();
+        for given in given {
+            let required =
+                self.book.borrow().options(&given.resource).is_some_and(|(options, _)| options.pre_start_required);
+            if required {
+                let client = self.client(&given.resource)?;
+                let request = PreStartContainerRequest { devices_ids: given.ids().cloned().collect() };
+                let done: Result<Empty, _> = call(&client, method!("PreStartContainer"), &request, PRE_START).await;
+                done.map_err(|error| {
+                    format!("device plugin PreStartContainer rpc failed with err: {}", ErrorChain(&error))
+                })?;
+            }
+            add(&mut config, given.response.unwrap_or_default());
+        }
+        Ok(config)
+    }
+}
+
+/// Of two that would be at one place the first stays.
+fn add(config: &mut v1::ContainerConfig, response: ContainerAllocateResponse) {
+    for (key, value) in response.envs {
+        if !config.envs.iter().any(|known| known.key == key) {
+            config.envs.push(v1::KeyValue { key, value: value.into_bytes() });
+        }
+    }
+    for DeviceSpec { container_path, host_path, permissions } in response.devices {
+        if !config.devices.iter().any(|known| known.container_path == container_path) {
+            config.devices.push(v1::Device { container_path, host_path, permissions });
+        }
+    }
+    for Mount { container_path, host_path, read_only } in response.mounts {
+        if !config.mounts.iter().any(|known| known.container_path == container_path) {
+            let mount = v1::Mount { container_path, host_path, readonly: read_only, ..v1::Mount::default() };
+            config.mounts.push(mount);
+        }
+    }
+    for (key, value) in response.annotations {
+        config.annotations.entry(key).or_insert(value);
+    }
+    for CdiDevice { name } in response.cdi_devices {
+        if !config.cdi_devices.iter().any(|known| known.name == name) {
+            config.cdi_devices.push(v1::CdiDevice { name });
+        }
+    }
+}
+
+/// A plugin's own word stands; one that was not heard may come yet.
+fn not_given(error: &rpc::Error, doing: &str) -> NotGiven {
+    match error.status() {
+        Some(status) => {
+            NotGiven::Refused(format!("{doing}rpc error: code = {} desc = {}", status.code, status.message))
+        }
+        None => NotGiven::Waits(format!("{doing}{}", ErrorChain(error))),
+    }
+}

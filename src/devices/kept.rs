@@ -1,0 +1,60 @@
+//! The checkpoint on the disk.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::Devices;
+use super::checkpoint::{self, Kept};
+use crate::host::{directories, file};
+use crate::rt;
+
+/// The upstream kubelet's name for it.
+pub(super) const NAME: &str = "kubelet_internal_checkpoint";
+const LIMIT: u64 = 16 << 20;
+
+/// `None` if there is none. One that is damaged is set aside, and what can be read of it counts: a device that is still
+/// somebody's must not be given again.
+pub(super) async fn read(path: PathBuf) -> Option<(String, Kept)> {
+    let shown = path.display().to_string();
+    let read = rt::blocking(move || {
+        let bytes = match file::read_all(&path, LIMIT) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            bytes => bytes?,
+        };
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let kept = checkpoint::read(&text);
+        if kept.is_damaged {
+            directories::set_aside(&path)?;
+        }
+        Ok::<_, io::Error>(Some((text, kept)))
+    });
+    match read.await {
+        Ok(Some((text, kept))) => {
+            if kept.is_damaged {
+                let entries = kept.given.len();
+                log!(warn, "damaged checkpoint of devices set aside", file = shown, entries_kept = entries);
+            }
+            Some((text, kept))
+        }
+        Ok(None) => None,
+        Err(error) => {
+            log!(error, "checkpoint of devices cannot be read", file = shown, error = error);
+            None
+        }
+    }
+}
+
+impl Devices {
+    /// Done when it is on the disk.
+    pub(super) async fn write(&self) -> io::Result<()> {
+        let _turn = self.turn.acquire().await;
+        let text = checkpoint::write(&self.book.borrow());
+        if *self.written.borrow() == text {
+            return Ok(());
+        }
+        let (path, bytes) = (self.directory.join(NAME), text.clone().into_bytes());
+        rt::blocking(move || file::replace(&path, &bytes)).await?;
+        self.written.replace(text);
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! Devices that containers ask for by limits of extended resources: from device plugins, and from rules of this node.
+//!
+//! [`Devices`] is the handle. The sync loop asks it whether a pod may have what it asks for, which is decided at once from
+//! what is known; a pod's worker asks it for the devices themselves, which may take as long as a plugin takes.
+
+mod book;
+#[cfg(test)]
+mod book_tests;
+mod checkpoint;
+#[cfg(test)]
+mod checkpoint_tests;
+mod give;
+mod kept;
+mod nodes;
+mod plugins;
+mod pod_resources;
+mod v1beta1;
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Instant;
+
+use async_channel::Sender;
+
+use crate::api::{Pod, PodUid, ResourceList};
+use crate::config::DeviceRule;
+use crate::pods::{GivenDevices, SyncEvent};
+use crate::rpc::Signal;
+use crate::rt;
+use crate::sorted::SortedMap;
+
+use book::DeviceBook;
+use plugins::Plugin;
+
+pub(crate) use book::Lacks;
+pub(crate) use give::NotGiven;
+pub(crate) use pod_resources::PodResourcesServer;
+
+/// What there is, and who has it. One for the whole process.
+pub(crate) struct Devices {
+    book: RefCell<DeviceBook>,
+    /// Who is asked about each resource.
+    plugins: RefCell<SortedMap<String, Plugin>>,
+    /// Resources that need no plugin.
+    rules: Vec<DeviceRule>,
+    /// Of sockets and of the checkpoint.
+    directory: PathBuf,
+    /// The sync loop's.
+    inbox: Sender<SyncEvent>,
+    /// Of the book.
+    changed: Signal,
+    /// The text of the checkpoint as it is on the disk, and the turn of who writes it.
+    written: RefCell<String>,
+    turn: rt::Semaphore,
+    /// There was a checkpoint at the start.
+    is_known_node: bool,
+}
+
+impl Devices {
+    /// With what an earlier process has written down.
+    pub(crate) async fn open(root: &Path, rules: Vec<DeviceRule>, inbox: Sender<SyncEvent>) -> Rc<Self> {
+        let directory = root.join("device-plugins");
+        let mut book = DeviceBook::default();
+        let empty = checkpoint::write(&book);
+        let found = kept::read(directory.join(kept::NAME)).await;
+        let is_known_node = found.is_some();
+        let mut written = empty;
+        if let Some((text, kept)) = found {
+            if !kept.is_damaged {
+                written = text;
+            }
+            book.restore(kept.given, kept.resources, Instant::now());
+        }
+        for rule in &rules {
+            book.add_local(&rule.resource);
+        }
+        let devices = Rc::new(Self {
+            book: RefCell::new(book),
+            plugins: RefCell::default(),
+            rules,
+            directory,
+            inbox,
+            changed: Signal::default(),
+            written: RefCell::new(written),
+            turn: rt::Semaphore::new(1),
+            is_known_node,
+        });
+        // Before the first pod asks.
+        devices.see_nodes();
+        devices
+    }
+
+    /// Takes plugins in, for as long as the process lives.
+    pub(crate) async fn run(self: Rc<Self>) {
+        let _registration = rt::spawn(plugins::serve(Rc::clone(&self)));
+        let _nodes = rt::spawn(nodes::follow(Rc::clone(&self)));
+        loop {
+            let seen = self.changed.changes();
+            self.book.borrow_mut().expire(Instant::now());
+            if let Err(error) = self.write().await {
+                log!(error, "what devices pods have could not be written down", error = error);
+            }
+            // Nobody listens any more when the agent ends.
+            let _ = self.inbox.send(SyncEvent::DevicesChanged).await;
+            let due = self.book.borrow().due();
+            let late = async {
+                match due {
+                    Some(moment) => rt::sleep_until(moment).await,
+                    None => std::future::pending().await,
+                }
+            };
+            rt::either(self.changed.beyond(seen), late).await;
+        }
+    }
+
+    /// What the node has, and what of it pods can get.
+    pub(crate) fn amounts(&self) -> [ResourceList; 2] {
+        self.book.borrow().amounts()
+    }
+
+    /// Another kubelet, or an earlier process of this one, has had devices here.
+    pub(crate) fn is_known_node(&self) -> bool {
+        self.is_known_node
+    }
+
+    /// Somebody on this node tells of this resource, or has told.
+    pub(crate) fn is_known(&self, resource: &str) -> bool {
+        self.book.borrow().is_known(resource)
+    }
+
+    /// Whether the pod waits for devices, or has any.
+    pub(crate) fn concerns(&self, pod: &Pod) -> bool {
+        self.book.borrow().concerns(pod)
+    }
+
+    /// Chooses what the pod is to get. `runs` tells of its containers that run already.
+    pub(crate) fn reserve(&self, pod: &Pod, runs: &dyn Fn(&str) -> bool) -> Result<(), Lacks> {
+        self.book.borrow_mut().reserve(pod, runs)
+    }
+
+    /// The pod does not begin.
+    pub(crate) fn give_up(&self, pod: &PodUid) {
+        self.book.borrow_mut().give_up(pod);
+    }
+
+    /// Takes back what pods have that are no more.
+    pub(crate) fn keep_only(&self, stays: &dyn Fn(&PodUid) -> bool) {
+        if self.book.borrow_mut().keep_only(stays) {
+            self.changed.notify();
+        }
+    }
+
+    /// What the pod's containers have.
+    pub(crate) fn shown(&self, pod: &PodUid) -> Vec<GivenDevices> {
+        self.book.borrow().shown(pod)
+    }
+}

@@ -1,0 +1,212 @@
+//! Device files that rules of the node make resources of: they come and go as the kernel has them.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::Devices;
+use super::book::Given;
+use super::v1beta1::{ContainerAllocateResponse, Device, DeviceSpec, HEALTHY};
+use crate::config::DeviceRule;
+use crate::host::file_watch::FileWatch;
+use crate::rt;
+use crate::sorted::{SortedMap, SortedSet};
+
+/// Of one resource.
+const MOST: usize = 256;
+/// A device often comes as several files, one after the other.
+const SETTLE: Duration = Duration::from_millis(100);
+/// After directories could not be watched.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// Follows the files of all rules, for as long as the process lives.
+pub(super) async fn follow(devices: Rc<Devices>) {
+    if devices.rules.is_empty() {
+        return;
+    }
+    loop {
+        let watch = watch(&devices.rules);
+        devices.see_nodes();
+        let changed = match &watch {
+            Ok(watch) => watch.changed().await,
+            Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+        };
+        if let Err(error) = changed {
+            log!(error, "devices cannot be seen to come", error = error);
+            rt::sleep(AGAIN).await;
+        }
+        rt::sleep(SETTLE).await;
+    }
+}
+
+impl Devices {
+    /// Takes in which of the files there are.
+    pub(super) fn see_nodes(&self) {
+        for rule in &self.rules {
+            let found = find(rule);
+            if self.book.borrow_mut().tell_local(&rule.resource, found) {
+                log!(info, "devices of this node", resource = rule.resource);
+                self.changed.notify();
+            }
+        }
+    }
+
+    /// What comes with devices of a rule; `None` if they are a plugin's.
+    pub(super) fn of_rule(&self, given: &Given) -> Option<ContainerAllocateResponse> {
+        let rule = self.rules.iter().find(|rule| rule.resource == given.resource)?;
+        let spec = |id: &String| DeviceSpec {
+            container_path: id.clone(),
+            host_path: id.clone(),
+            permissions: rule.permissions.clone(),
+        };
+        let devices = given.ids().map(spec).collect();
+        Some(ContainerAllocateResponse { devices, ..ContainerAllocateResponse::default() })
+    }
+}
+
+/// The device files of a rule: each device once, under the first of its names.
+fn find(rule: &DeviceRule) -> Vec<Device> {
+    let mut found: SortedMap<(bool, u64), Device> = SortedMap::new();
+    let mut paths = Vec::new();
+    for pattern in &rule.paths {
+        expand(PathBuf::from("/"), pattern.trim_start_matches('/'), &mut paths, &mut SortedSet::new());
+    }
+    for path in paths {
+        // The device counts, not the link that leads to it.
+        let Ok(metadata) = fs::metadata(&path) else { continue };
+        let kind = metadata.file_type();
+        let Some(id) = path.to_str() else { continue };
+        if (kind.is_char_device() || kind.is_block_device()) && found.len() < MOST {
+            let device = || Device { id: id.to_owned(), health: HEALTHY.to_owned(), topology: None };
+            found.entry((kind.is_block_device(), metadata.rdev())).or_insert_with(device);
+        }
+    }
+    found.into_values().collect()
+}
+
+/// What is in these directories now, or comes to be there.
+fn watch(rules: &[DeviceRule]) -> io::Result<FileWatch> {
+    let mut directories = SortedSet::new();
+    for pattern in rules.iter().flat_map(|rule| &rule.paths) {
+        expand(PathBuf::from("/"), pattern.trim_start_matches('/'), &mut Vec::new(), &mut directories);
+    }
+    // What is written to a device concerns nobody here, and is often.
+    let directories: Vec<PathBuf> = directories.into_iter().collect();
+    FileWatch::of_entries(&directories)
+}
+
+/// The paths that fit, in order, and the directories in which what fits may come to be.
+fn expand(base: PathBuf, rest: &str, paths: &mut Vec<PathBuf>, directories: &mut SortedSet<PathBuf>) {
+    let (name, below) = rest.split_once('/').map_or((rest, None), |(name, below)| (name, Some(below)));
+    let is_pattern = name.contains(['*', '?']);
+    let names = if is_pattern { names_in(&base, name) } else { vec![name.to_owned()] };
+    if is_pattern || below.is_none() || !base.join(name).is_dir() {
+        directories.insert(base.clone());
+    }
+    for name in names {
+        let path = base.join(name);
+        match below {
+            None => paths.push(path),
+            Some(below) if path.is_dir() => expand(path, below, paths, directories),
+            Some(_) => {}
+        }
+    }
+}
+
+fn names_in(directory: &Path, pattern: &str) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| fits(pattern.as_bytes(), name.as_bytes())).collect();
+    names.sort_unstable();
+    names
+}
+
+/// `*` is any part of a name, `?` one byte of it; a dot at the beginning stands for itself only.
+fn fits(pattern: &[u8], name: &[u8]) -> bool {
+    if name.first() == Some(&b'.') && pattern.first() != Some(&b'.') {
+        return false;
+    }
+    // Where the last star was, and how much it stands for: it takes one byte more whenever the rest does not fit.
+    let (mut at, mut of, mut star) = (0, 0, None);
+    while let Some(byte) = name.get(at) {
+        match pattern.get(of) {
+            Some(b'*') => {
+                star = Some((of, at));
+                of += 1;
+            }
+            Some(b'?') => (at, of) = (at + 1, of + 1),
+            Some(same) if same == byte => (at, of) = (at + 1, of + 1),
+            _ => match &mut star {
+                None => return false,
+                Some((place, taken)) => {
+                    *taken += 1;
+                    (at, of) = (*taken, *place + 1);
+                }
+            },
+        }
+    }
+    pattern.get(of..).is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_and_question_marks_stand_for_parts_of_a_name() {
+        for (pattern, name, expected) in [
+            ("video*", "video0", true),
+            ("video*", "video", true),
+            ("video*", "avideo", false),
+            ("tty[SU]*", "ttyS0", false),
+            ("*", "a", true),
+            ("*", ".a", false),
+            (".*", ".a", true),
+            ("a*b*c", "aXbYbZc", true),
+            ("a*b*c", "aXbYbZ", false),
+            ("i2c-?", "i2c-1", true),
+            ("i2c-?", "i2c-10", false),
+            ("i2c-?", "i2c-", false),
+            ("null", "null", true),
+            ("null", "nul", false),
+            ("", "", true),
+        ] {
+            assert_eq!(fits(pattern.as_bytes(), name.as_bytes()), expected, "{pattern} {name}");
+        }
+    }
+
+    fn found(paths: &[&str]) -> Vec<String> {
+        let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+        let rule = DeviceRule { resource: "a.b/c".to_owned(), paths, permissions: "rw".to_owned() };
+        find(&rule).into_iter().map(|device| device.id).collect()
+    }
+
+    #[test]
+    fn only_device_files_count_and_each_device_once() {
+        assert_eq!(found(&["/dev/null", "/dev/nul?", "/dev/zero"]), ["/dev/null", "/dev/zero"]);
+        assert!(found(&["/etc/*", "/dev/nothing-of-this-name/*"]).is_empty());
+        let folder = std::env::temp_dir().join(format!("coracle-device-nodes-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        std::os::unix::fs::symlink("/dev/null", folder.join("by-id")).unwrap();
+        let by_id = folder.join("by-*").display().to_string();
+        let ids = found(&[&by_id, "/dev/null"]);
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(ids, [by_id.replace('*', "id")], "under the name that comes first");
+    }
+
+    #[test]
+    fn directories_are_watched_in_which_something_may_come() {
+        let watched = |pattern: &str| {
+            let mut directories = SortedSet::new();
+            expand(PathBuf::from("/"), pattern.trim_start_matches('/'), &mut Vec::new(), &mut directories);
+            directories.into_iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(watched("/dev/video*"), ["/dev"]);
+        assert_eq!(watched("/dev/null"), ["/dev"]);
+        assert_eq!(watched("/dev/none-yet/a*"), ["/dev"]);
+        assert_eq!(watched("/none-yet/a/b"), ["/"]);
+    }
+}

@@ -1,0 +1,210 @@
+//! Device plugins: they register, and are listened to for as long as they live.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Component, Path};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::Devices;
+use super::book::Registration;
+use super::v1beta1::{DevicePluginOptions, Empty, ListAndWatchResponse, RegisterRequest, VERSION};
+use crate::api::is_extended_resource;
+use crate::error::ErrorChain;
+use crate::host::directories;
+use crate::metrics::{self, Count};
+use crate::plugin_registry::Taker;
+use crate::rpc::{self, Client, Reply, Request, Server, handler};
+use crate::rt;
+use crate::wire::grpc::{Code, Status};
+use crate::wire::protobuf::{Message, decode, encode};
+
+/// Who is asked about the devices of a resource.
+pub(super) struct Plugin {
+    pub(super) client: Client,
+    socket: String,
+    registration: Registration,
+    #[expect(dead_code, reason = "dropping the task ends it")]
+    listener: rt::Task<()>,
+}
+
+/// Expands to the path of a method.
+macro_rules! method {
+    ($method:literal) => {
+        concat!("/v1beta1.DevicePlugin/", $method)
+    };
+}
+pub(super) use method;
+
+const SOCKET: &str = "kubelet.sock";
+/// For a plugin that has just registered to say what it can do.
+const FIRST_WORD: Duration = Duration::from_secs(10);
+/// More resources than a node can have plugins of.
+const MOST: usize = 256;
+
+/// Takes plugins in that register.
+pub(super) async fn serve(devices: Rc<Devices>) {
+    let path = devices.directory.join(SOCKET);
+    let directory = devices.directory.clone();
+    let bound = rt::blocking(move || directories::make(&directory, 0o750).and_then(|()| remove_sockets(&directory)));
+    let server = bound.await.and_then(|()| Server::bind(&path));
+    let answer = {
+        let devices = Rc::clone(&devices);
+        handler(move |request| answer(Rc::clone(&devices), request))
+    };
+    let served = match server {
+        Ok(server) => server.serve(answer).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = served {
+        log!(error, "device plugins cannot register", socket = path.display(), error = error);
+    }
+}
+
+/// Plugins see by their sockets' end that they have to register again.
+fn remove_sockets(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_socket() {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+async fn answer(devices: Rc<Devices>, request: Request) -> Result<Reply, Status> {
+    if request.method != "/v1beta1.Registration/Register" {
+        return Err(Status::new(Code::Unimplemented, format!("unknown method {}", request.method)));
+    }
+    let asked: RegisterRequest =
+        decode(&request.message).map_err(|error| Status::new(Code::Internal, error.to_string()))?;
+    let registered = register(&devices, &asked).await;
+    if let Err(why) = &registered {
+        log!(warn, "device plugin refused", resource = asked.resource_name, error = why);
+    }
+    registered.map(|()| Reply::Message(encode(&Empty {}))).map_err(|why| Status::new(Code::Unknown, why))
+}
+
+async fn register(devices: &Rc<Devices>, asked: &RegisterRequest) -> Result<(), String> {
+    let RegisterRequest { version, endpoint, resource_name, .. } = asked;
+    if version != VERSION {
+        return Err(format!(
+            "requested API version {version:?} is not supported by kubelet. Supported version is [{VERSION:?}]"
+        ));
+    }
+    let is_inside = Path::new(endpoint).components().all(|part| matches!(part, Component::Normal(_)));
+    if endpoint.is_empty() || !is_inside {
+        return Err(format!("endpoint {endpoint:?}: expected the name of a socket in {}", devices.directory.display()));
+    }
+    check_name(resource_name)?;
+    metrics::count(Count::DevicePluginRegistrations, &[resource_name]);
+    devices.connect(resource_name, &devices.directory.join(endpoint)).await
+}
+
+fn check_name(resource: &str) -> Result<(), String> {
+    if is_extended_resource(resource) { Ok(()) } else { Err(format!("the ResourceName {resource:?} is invalid")) }
+}
+
+impl Devices {
+    /// Asks the plugin at the socket what it can do, and listens to it from then on.
+    pub(super) async fn connect(self: &Rc<Self>, resource: &str, socket: &Path) -> Result<(), String> {
+        if self.rules.iter().any(|rule| rule.resource == resource) {
+            return Err(format!("{resource} is by a rule of this node"));
+        }
+        let is_new = !self.plugins.borrow().contains_key(resource);
+        if is_new && self.plugins.borrow().len() >= MOST {
+            return Err(format!("there are {MOST} resources already"));
+        }
+        let socket = socket.display().to_string();
+        let client = Client::new(&socket);
+        let options: DevicePluginOptions = call(&client, method!("GetDevicePluginOptions"), &Empty {}, FIRST_WORD)
+            .await
+            .map_err(|error| format!("failed to get device plugin options: {}", ErrorChain(&error)))?;
+        let registration = self.book.borrow_mut().register(resource, options);
+        log!(info, "device plugin registered", resource = resource, socket = socket);
+        let listener = rt::spawn(listen(Rc::clone(self), client.clone(), resource.to_owned(), registration));
+        let plugin = Plugin { client, socket, registration, listener };
+        self.plugins.borrow_mut().insert(resource.to_owned(), plugin);
+        self.changed.notify();
+        Ok(())
+    }
+
+    /// Who takes device plugins that show themselves in the registry.
+    pub(crate) fn taker(self: &Rc<Self>) -> Taker {
+        let (takes, leaves) = (Rc::clone(self), Rc::clone(self));
+        Taker {
+            kind: "DevicePlugin",
+            takes: Box::new(move |plugin| {
+                let devices = Rc::clone(&takes);
+                Box::pin(async move {
+                    if !plugin.supported_versions.iter().any(|version| version == VERSION) {
+                        let versions = plugin.supported_versions;
+                        return Err(format!(
+                            "plugin validation failed with err: manager version, {VERSION}, is not among plugin \
+                             supported versions {versions:?}"
+                        ));
+                    }
+                    check_name(&plugin.name).map_err(|why| {
+                        format!("plugin validation failed with err: invalid name of device plugin socket: {why}")
+                    })?;
+                    let connected = devices.connect(&plugin.name, Path::new(&plugin.endpoint)).await;
+                    connected.map_err(|why| format!("plugin registration failed with err: {why}"))
+                })
+            }),
+            leaves: Box::new(move |plugin| leaves.disconnect(&plugin.name, &plugin.endpoint)),
+        }
+    }
+
+    /// The plugin's socket is gone, and whoever was behind it.
+    fn disconnect(&self, resource: &str, socket: &str) {
+        let mut plugins = self.plugins.borrow_mut();
+        let Some(plugin) = plugins.get(resource).filter(|plugin| plugin.socket == socket) else { return };
+        let registration = plugin.registration;
+        plugins.remove(resource);
+        drop(plugins);
+        self.stopped(resource, registration);
+    }
+
+    /// Nothing more is heard of the plugin.
+    fn stopped(&self, resource: &str, registration: Registration) {
+        if self.book.borrow_mut().stop(resource, registration, Instant::now()) {
+            self.changed.notify();
+        }
+    }
+}
+
+async fn listen(devices: Rc<Devices>, client: Client, resource: String, registration: Registration) {
+    let ended = hear(&devices, &client, &resource, registration).await;
+    let why = ended.err().map_or_else(|| "it has ended its list".to_owned(), |error| ErrorChain(&error).to_string());
+    log!(warn, "device plugin is gone", resource = resource, error = why);
+    devices.stopped(&resource, registration);
+}
+
+async fn hear(
+    devices: &Devices,
+    client: &Client,
+    resource: &str,
+    registration: Registration,
+) -> Result<(), rpc::Error> {
+    let asked = client.server_streaming(method!("ListAndWatch"), encode(&Empty {}));
+    let mut lists = rt::deadline(FIRST_WORD, asked).await.unwrap_or(Err(rpc::Error::DeadlineExceeded))?;
+    while let Some(message) = lists.next().await? {
+        let list: ListAndWatchResponse = decode(&message).map_err(|_| rpc::Error::Protocol("list is no list"))?;
+        if devices.book.borrow_mut().tell(resource, registration, list.devices) {
+            devices.changed.notify();
+        }
+    }
+    Ok(())
+}
+
+/// One call to a plugin.
+pub(super) async fn call<M: Message + Default>(
+    client: &Client,
+    path: &'static str,
+    request: &dyn Message,
+    limit: Duration,
+) -> Result<M, rpc::Error> {
+    let answer = client.unary(path, encode(request), limit).await?;
+    decode(&answer).map_err(|_| rpc::Error::Protocol("answer cannot be read"))
+}

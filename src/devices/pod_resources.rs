@@ -1,0 +1,163 @@
+//! Which pod has which devices and processors, for monitors on the node (podresources v1).
+
+use std::cell::RefCell;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Devices;
+use crate::api::{Container, Pod, PodUid};
+use crate::host::directories;
+use crate::rpc::{Reply, Request, Server, handler};
+use crate::rt;
+use crate::sorted::SortedMap;
+use crate::time::TokenBucket;
+use crate::wire::grpc::{Code, Status};
+use crate::wire::protobuf::{decode, encode, message, put_message};
+
+message! {
+    struct PodResources {
+        1 => name: String,
+        2 => namespace: String,
+        3 => containers: Vec<ContainerResources>,
+    }
+
+    struct ContainerResources {
+        1 => name: String,
+        2 => devices: Vec<ContainerDevices>,
+        3 => cpu_ids: Vec<i64>,
+    }
+
+    /// One device, near to one NUMA node or to none.
+    struct ContainerDevices {
+        1 => resource_name: String,
+        2 => device_ids: Vec<String>,
+        3 => topology: Option<Topology>,
+    }
+
+    struct Topology {
+        1 => nodes: Vec<NumaNode>,
+    }
+
+    struct NumaNode {
+        1 => id: i64,
+    }
+
+    struct AllocatableResources {
+        1 => devices: Vec<ContainerDevices>,
+        2 => cpu_ids: Vec<i64>,
+    }
+
+    struct GetPodResourcesRequest {
+        1 => pod_name: String,
+        2 => pod_namespace: String,
+    }
+}
+
+/// Where the answers come from.
+pub(crate) struct PodResourcesServer {
+    /// The kubelet's directory.
+    pub(crate) root: PathBuf,
+    pub(crate) devices: Rc<Devices>,
+    /// The pods that have not ended, under the uids that they run with.
+    pub(crate) pods: Box<dyn Fn() -> Vec<(PodUid, Arc<Pod>)>>,
+    /// The processors that a container has for itself.
+    pub(crate) cpus: CpusOf,
+    /// Those that there are to be had.
+    pub(crate) allocatable_cpus: Vec<i64>,
+}
+
+/// Of a container of a pod.
+type CpusOf = Box<dyn Fn(&PodUid, &str) -> Vec<i64>>;
+
+const QPS: u32 = 100;
+const BURST: u32 = 10;
+
+impl PodResourcesServer {
+    /// Answers for as long as the process lives.
+    pub(crate) async fn serve(self) {
+        let path = self.root.join("pod-resources/kubelet.sock");
+        let socket = path.clone();
+        let ready = rt::blocking(move || {
+            directories::make(socket.parent().unwrap_or(&socket), 0o750)?;
+            match fs::remove_file(&socket) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            }
+        });
+        let bound = ready.await.and_then(|()| Server::bind(&path));
+        let limit = RefCell::new(TokenBucket::new(QPS, BURST, Instant::now()));
+        let answer = handler(move |request: Request| {
+            let admitted = limit.borrow_mut().as_mut().is_none_or(|limit| limit.take(Instant::now()));
+            let refused = || Err(Status::new(Code::ResourceExhausted, "rejected by rate limit"));
+            std::future::ready(if admitted { self.answer(&request).map(Reply::Message) } else { refused() })
+        });
+        let served = match bound {
+            Ok(server) => server.serve(answer).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = served {
+            log!(error, "nobody can ask for pods' resources", socket = path.display(), error = error);
+        }
+    }
+
+    fn answer(&self, request: &Request) -> Result<Vec<u8>, Status> {
+        let mut out = Vec::new();
+        match request.method.as_str() {
+            "/v1.PodResourcesLister/List" => {
+                for (uid, pod) in (self.pods)() {
+                    put_message(1, &self.of_pod(&uid, &pod), &mut out);
+                }
+            }
+            "/v1.PodResourcesLister/GetAllocatableResources" => {
+                let devices = self.devices.book.borrow().healthy().flat_map(devices).collect();
+                out = encode(&AllocatableResources { devices, cpu_ids: self.allocatable_cpus.clone() });
+            }
+            "/v1.PodResourcesLister/Get" => {
+                let asked: GetPodResourcesRequest =
+                    decode(&request.message).map_err(|error| Status::new(Code::Internal, error.to_string()))?;
+                let GetPodResourcesRequest { pod_name: name, pod_namespace: namespace } = asked;
+                let pods = (self.pods)();
+                let is_asked = |pod: &Pod| pod.metadata.name == name && pod.metadata.namespace == namespace;
+                let found = pods.iter().find(|(_, pod)| is_asked(pod));
+                let absent = || Status::new(Code::Unknown, format!("pod {name} in namespace {namespace} not found"));
+                let (uid, pod) = found.ok_or_else(absent)?;
+                put_message(1, &self.of_pod(uid, pod), &mut out);
+            }
+            other => return Err(Status::new(Code::Unimplemented, format!("unknown method {other}"))),
+        }
+        Ok(out)
+    }
+
+    /// Sidecars and main containers: what init containers have had others have now.
+    fn of_pod(&self, uid: &PodUid, pod: &Pod) -> PodResources {
+        let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());
+        let book = self.devices.book.borrow();
+        let of_container = |container: &Container| ContainerResources {
+            name: container.name.clone(),
+            devices: book
+                .of_container(uid, &container.name)
+                .flat_map(|given| devices((&given.resource, given.ids.clone())))
+                .collect(),
+            cpu_ids: (self.cpus)(uid, &container.name),
+        };
+        PodResources {
+            name: pod.metadata.name.clone(),
+            namespace: pod.metadata.namespace.clone(),
+            containers: sidecars.chain(&pod.spec.containers).map(of_container).collect(),
+        }
+    }
+}
+
+/// One entry for each device and each NUMA node that it is near to.
+fn devices((resource, ids): (&str, SortedMap<i64, Vec<String>>)) -> Vec<ContainerDevices> {
+    let entry = |node: i64, id: String| ContainerDevices {
+        resource_name: resource.to_owned(),
+        device_ids: vec![id],
+        topology: (node >= 0).then(|| Topology { nodes: vec![NumaNode { id: node }] }),
+    };
+    ids.into_iter().flat_map(|(node, ids)| ids.into_iter().map(move |id| entry(node, id))).collect()
+}

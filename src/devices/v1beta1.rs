@@ -1,0 +1,106 @@
+//! The messages of deviceplugin v1beta1. Pure.
+
+use crate::sorted::SortedMap;
+use crate::wire::protobuf::message;
+
+/// The one version of the API.
+pub(super) const VERSION: &str = "v1beta1";
+/// What a device is that can be given to a container.
+pub(super) const HEALTHY: &str = "Healthy";
+
+message! {
+    pub(super) struct Empty {}
+
+    pub(super) struct DevicePluginOptions {
+        /// `PreStartContainer` is to be called before each start of a container.
+        1 => pre_start_required: bool,
+        /// The plugin has a word in which devices are given together.
+        2 => get_preferred_allocation_available: bool,
+    }
+
+    pub(super) struct RegisterRequest {
+        1 => version: String,
+        /// The socket's name, in the directory where ours is.
+        2 => endpoint: String,
+        3 => resource_name: String,
+        4 => options: Option<DevicePluginOptions>,
+    }
+
+    pub(super) struct ListAndWatchResponse {
+        1 => devices: Vec<Device>,
+    }
+
+    pub(super) struct Device {
+        1 => id: String,
+        2 => health: String,
+        3 => topology: Option<TopologyInfo>,
+    }
+
+    pub(super) struct TopologyInfo {
+        1 => nodes: Vec<NumaNode>,
+    }
+
+    pub(super) struct NumaNode {
+        1 => id: i64,
+    }
+
+    pub(super) struct PreStartContainerRequest {
+        1 => devices_ids: Vec<String>,
+    }
+
+    pub(super) struct PreferredAllocationRequest {
+        1 => container_requests: Vec<ContainerPreferredAllocationRequest>,
+    }
+
+    pub(super) struct ContainerPreferredAllocationRequest {
+        1 => available_device_ids: Vec<String>,
+        2 => must_include_device_ids: Vec<String>,
+        3 => allocation_size: i32,
+    }
+
+    pub(super) struct PreferredAllocationResponse {
+        1 => container_responses: Vec<ContainerPreferredAllocationResponse>,
+    }
+
+    pub(super) struct ContainerPreferredAllocationResponse {
+        1 => device_ids: Vec<String>,
+    }
+
+    pub(super) struct AllocateRequest {
+        1 => container_requests: Vec<ContainerAllocateRequest>,
+    }
+
+    pub(super) struct ContainerAllocateRequest {
+        1 => devices_ids: Vec<String>,
+    }
+
+    pub(super) struct AllocateResponse {
+        1 => container_responses: Vec<ContainerAllocateResponse>,
+    }
+
+    /// What a container gets with its devices.
+    pub(super) struct ContainerAllocateResponse {
+        1 => envs: SortedMap<String, String>,
+        2 => mounts: Vec<Mount>,
+        3 => devices: Vec<DeviceSpec>,
+        4 => annotations: SortedMap<String, String>,
+        5 => cdi_devices: Vec<CdiDevice>,
+    }
+
+    pub(super) struct Mount {
+        1 => container_path: String,
+        2 => host_path: String,
+        3 => read_only: bool,
+    }
+
+    pub(super) struct DeviceSpec {
+        1 => container_path: String,
+        2 => host_path: String,
+        /// Of `r`, `w` and `m`.
+        3 => permissions: String,
+    }
+
+    pub(super) struct CdiDevice {
+        1 => name: String,
+    }
+}

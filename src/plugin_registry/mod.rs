@@ -1,0 +1,205 @@
+//! Plugins that show themselves by a socket in a directory (pluginregistration v1): devices' now, volumes' later.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::error::ErrorChain;
+use crate::host::directories;
+use crate::host::file_watch::FileWatch;
+use crate::rpc::Client;
+use crate::rt;
+use crate::sorted::SortedMap;
+use crate::time::Backoff;
+use crate::wire::protobuf::{Message, decode, encode, message};
+
+message! {
+    struct InfoRequest {}
+
+    /// What a plugin says of itself.
+    pub(crate) struct PluginInfo {
+        1 => kind: String,
+        2 => name: String,
+        /// Where it is asked for what it does; filled with its own socket if it names none.
+        3 => endpoint: String,
+        4 => supported_versions: Vec<String>,
+    }
+
+    struct RegistrationStatus {
+        1 => plugin_registered: bool,
+        2 => error: String,
+    }
+
+    struct RegistrationStatusResponse {}
+}
+
+/// Who takes plugins of one kind.
+pub(crate) struct Taker {
+    /// As `DevicePlugin`.
+    pub(crate) kind: &'static str,
+    pub(crate) takes: Takes,
+    /// The socket of a plugin that was taken is gone.
+    pub(crate) leaves: Box<dyn Fn(&PluginInfo)>,
+}
+
+type Takes = Box<dyn Fn(PluginInfo) -> Pin<Box<dyn Future<Output = Result<(), String>>>>>;
+
+/// Directories in the directory that are looked into, one in the other.
+const DEPTH: usize = 4;
+/// Sockets, whatever they are.
+const MOST: usize = 256;
+/// For a plugin to say what it is, and to hear what came of it.
+const ANSWER: Duration = Duration::from_secs(10);
+const BACKOFF_FIRST: Duration = Duration::from_millis(500);
+const BACKOFF_MOST: Duration = Duration::from_secs(120);
+/// After a directory could not be watched.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// One socket, and what is being done about it.
+struct Known {
+    made: (u64, i64, i64),
+    #[expect(dead_code, reason = "dropping the task ends it, and tells that the plugin has gone")]
+    task: rt::Task<()>,
+}
+
+/// Follows what comes and goes in `directory`, for as long as the process lives.
+pub(crate) async fn run(directory: PathBuf, takers: Vec<Taker>) {
+    let takers = Rc::new(takers);
+    let mut known: SortedMap<PathBuf, Known> = SortedMap::new();
+    loop {
+        let watch = watch(&directory);
+        let found = sockets(&directory);
+        known.retain(|path, one| found.get(path) == Some(&one.made));
+        for (path, made) in found {
+            if !known.contains_key(&path) {
+                let task = rt::spawn(see_to(path.clone(), Rc::clone(&takers)));
+                known.insert(path, Known { made, task });
+            }
+        }
+        let changed = match &watch {
+            Ok(watch) => watch.changed().await,
+            Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+        };
+        if let Err(error) = changed {
+            log!(error, "plugins cannot be seen to come", directory = directory.display(), error = error);
+            rt::sleep(AGAIN).await;
+        }
+    }
+}
+
+fn watch(directory: &Path) -> io::Result<FileWatch> {
+    directories::make(directory, 0o755)?;
+    let watch = FileWatch::of_directory(directory)?;
+    each_inside(directory, DEPTH, &mut |path, kind| {
+        if kind.is_dir() {
+            // One that is gone already was told of above.
+            let _ = watch.add_directory(path);
+        }
+    });
+    Ok(watch)
+}
+
+/// Each socket, by what tells it from one that is made in its place later.
+fn sockets(directory: &Path) -> SortedMap<PathBuf, (u64, i64, i64)> {
+    let mut found = SortedMap::new();
+    each_inside(directory, DEPTH, &mut |path, kind| {
+        let made = fs::symlink_metadata(path).ok().filter(|_| kind.is_socket());
+        if let Some(made) = made.filter(|_| found.len() < MOST) {
+            found.insert(path.to_owned(), (made.ino(), made.ctime(), made.ctime_nsec()));
+        }
+    });
+    found
+}
+
+/// What begins with a dot is not finished.
+fn each_inside(directory: &Path, depth: usize, see: &mut dyn FnMut(&Path, fs::FileType)) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
+        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        see(&path, kind);
+        if kind.is_dir() && depth > 0 {
+            each_inside(&path, depth - 1, see);
+        }
+    }
+}
+
+/// Takes the plugin in, and holds it until the task is dropped.
+async fn see_to(path: PathBuf, takers: Rc<Vec<Taker>>) {
+    let mut backoff = Backoff::new(BACKOFF_FIRST, BACKOFF_MOST);
+    let shown = path.display().to_string();
+    let info = loop {
+        match take(&shown, &takers).await {
+            Ok(info) => break info,
+            Err(Refused { why, is_final }) => {
+                log!(warn, "plugin not registered", socket = shown, error = why);
+                if is_final {
+                    return;
+                }
+            }
+        }
+        rt::sleep(backoff.next_wait()).await;
+    };
+    log!(info, "plugin registered", kind = info.kind, name = info.name, socket = shown);
+    let _held = Held { info, takers };
+    std::future::pending::<()>().await;
+}
+
+/// Tells when the plugin has gone.
+struct Held {
+    info: PluginInfo,
+    takers: Rc<Vec<Taker>>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        log!(info, "plugin has gone", kind = self.info.kind, name = self.info.name);
+        for taker in self.takers.iter().filter(|taker| taker.kind == self.info.kind) {
+            (taker.leaves)(&self.info);
+        }
+    }
+}
+
+struct Refused {
+    why: String,
+    /// The same would be said again.
+    is_final: bool,
+}
+
+async fn take(socket: &str, takers: &[Taker]) -> Result<PluginInfo, Refused> {
+    let failed = |why| Refused { why, is_final: false };
+    let client = Client::new(socket);
+    let mut info: PluginInfo = call(&client, "/pluginregistration.Registration/GetInfo", &InfoRequest {})
+        .await
+        .map_err(|why| failed(format!("failed to get plugin info: {why}")))?;
+    if info.endpoint.is_empty() {
+        socket.clone_into(&mut info.endpoint);
+    }
+    let taker = takers.iter().find(|taker| taker.kind == info.kind);
+    let (taken, is_final) = match taker {
+        Some(taker) => ((taker.takes)(info.clone()).await, false),
+        None => (Err(format!("no handler registered for plugin type: {} at socket {socket}", info.kind)), true),
+    };
+    let error = taken.err().map_or_else(String::new, |why| format!("RegisterPlugin error -- {why}"));
+    let status = RegistrationStatus { plugin_registered: error.is_empty(), error: error.clone() };
+    let told: Result<RegistrationStatusResponse, _> =
+        call(&client, "/pluginregistration.Registration/NotifyRegistrationStatus", &status).await;
+    if !error.is_empty() {
+        return Err(Refused { why: error, is_final });
+    }
+    if let Err(why) = told {
+        taker.into_iter().for_each(|taker| (taker.leaves)(&info));
+        return Err(failed(format!("failed to send registration status: {why}")));
+    }
+    Ok(info)
+}
+
+async fn call<M: Message + Default>(client: &Client, path: &'static str, request: &dyn Message) -> Result<M, String> {
+    let answer = client.unary(path, encode(request), ANSWER).await.map_err(|error| ErrorChain(&error).to_string())?;
+    decode(&answer).map_err(|error| error.to_string())
+}

@@ -1,0 +1,38 @@
+//! Devices of the node in containers, without a plugin.
+
+use std::fs;
+use std::process::Command;
+
+use crate::node::{Manifest, Node, STAY};
+
+/// Another name for what the kernel has as /dev/zero: no container has a file of that name by itself.
+fn plug_in(node: &Node, name: &str, minor: &str) {
+    let path = node.folder().join(name);
+    assert!(Command::new("mknod").arg(path).args(["c", "1", minor]).status().unwrap().success());
+}
+
+fn wanting(node: &Node, name: &str, camera: &str) -> Manifest {
+    let path = node.folder().join(camera);
+    let script = format!("[ -c {0} ] && head -c 3 {0} | wc -c; {STAY}", path.display());
+    let limits = "resources: {limits: {\"example.com/camera\": 1}}";
+    Manifest::new(name).container_with("main", &script, limits)
+}
+
+#[test]
+fn a_container_sees_the_device_that_it_was_given_also_one_that_comes_later() {
+    let mut node = Node::with_runtime();
+    let rules = node.folder().join("coracle.yaml");
+    let paths = node.folder().join("camera*");
+    let text = format!("devices: [{{resource: example.com/camera, paths: [{:?}]}}]\n", paths.display().to_string());
+    fs::write(&rules, text).unwrap();
+    plug_in(&node, "camera0", "5");
+    node.add_arguments(&["--coracle-config", &rules.display().to_string()]);
+    node.start_agent();
+    node.apply(&wanting(&node, "one", "camera0"));
+    node.wait_for_output("one", "main", "3");
+    node.apply(&wanting(&node, "two", "camera1"));
+    node.wait_until("the second waits", |_| node.agent_log().contains("Requested: 1, Available: 0"));
+    // Another device: the kernel's numbers tell one from the other, not its name.
+    plug_in(&node, "camera1", "9");
+    node.wait_for_output("two", "main", "3");
+}

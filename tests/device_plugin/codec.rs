@@ -1,0 +1,53 @@
+//! Messages on tonic's wire.
+
+use std::marker::PhantomData;
+
+use prost::Message;
+use tonic::Status;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+
+/// Puts `Out`, takes `In`.
+pub(super) struct Prost<Out, In>(PhantomData<(Out, In)>);
+
+impl<Out, In> Default for Prost<Out, In> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<Out, In> Codec for Prost<Out, In>
+where
+    Out: Message + 'static,
+    In: Message + Default + 'static,
+{
+    type Encode = Out;
+    type Decode = In;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self::default()
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self::default()
+    }
+}
+
+impl<Out: Message, In> Encoder for Prost<Out, In> {
+    type Item = Out;
+    type Error = Status;
+
+    fn encode(&mut self, item: Out, buf: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        item.encode(buf).map_err(|error| Status::internal(error.to_string()))
+    }
+}
+
+impl<Out, In: Message + Default> Decoder for Prost<Out, In> {
+    type Item = In;
+    type Error = Status;
+
+    fn decode(&mut self, buf: &mut DecodeBuf<'_>) -> Result<Option<In>, Status> {
+        In::decode(buf).map(Some).map_err(|error| Status::internal(error.to_string()))
+    }
+}

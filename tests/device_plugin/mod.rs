@@ -1,0 +1,378 @@
+//! A device plugin as they are written for the upstream kubelet, with tonic for its gRPC.
+//!
+//! It serves on a thread of its own, and everything of it ends with the [`Plugin`], as a process that is killed.
+
+mod codec;
+pub(crate) mod messages;
+
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tonic::codegen::{BoxFuture, Service, http};
+use tonic::server::NamedService;
+use tonic::{Request, Response, Status};
+
+use codec::Prost;
+use messages::*;
+
+pub(crate) struct Plugin {
+    pub(crate) shared: Arc<Shared>,
+    socket: PathBuf,
+    done: Option<async_channel::Sender<()>>,
+    serving: Option<JoinHandle<()>>,
+}
+
+/// What the test says, and what the plugin was asked.
+#[derive(Default)]
+pub(crate) struct Shared {
+    devices: Mutex<Vec<Device>>,
+    watchers: Mutex<Vec<async_channel::Sender<ListAndWatchResponse>>>,
+    pub(crate) options: Mutex<DevicePluginOptions>,
+    /// Each method that was called, with the ids that it was about.
+    calls: Mutex<Vec<(String, Vec<String>)>>,
+    /// Methods that are never answered.
+    hanging: Mutex<Vec<&'static str>>,
+    /// Methods that are answered with an error.
+    failing: Mutex<Vec<(&'static str, String)>>,
+    pub(crate) preferred: Mutex<Vec<String>>,
+    pub(crate) info: Mutex<PluginInfo>,
+    pub(crate) told: Mutex<Vec<RegistrationStatus>>,
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Plugin {
+    /// Serves at the socket, with these healthy devices.
+    pub(crate) fn start(socket: &Path, ids: &[&str]) -> Self {
+        let shared = Arc::new(Shared::default());
+        let plugin = Self::serving(socket, shared);
+        plugin.set(&ids.iter().map(|id| (*id, true)).collect::<Vec<_>>());
+        plugin
+    }
+
+    fn serving(socket: &Path, shared: Arc<Shared>) -> Self {
+        let (done, ended) = async_channel::bounded::<()>(1);
+        let (bound, listening) = std::sync::mpsc::channel();
+        let (at, served) = (socket.to_owned(), Arc::clone(&shared));
+        let serving = thread::spawn(move || {
+            let runtime = runtime();
+            runtime.block_on(async {
+                let _ = std::fs::remove_file(&at);
+                let listener = tokio::net::UnixListener::bind(&at).unwrap();
+                bound.send(()).unwrap();
+                let incoming = smol::stream::unfold(listener, async |listener| {
+                    let accepted = listener.accept().await.map(|(stream, _)| stream);
+                    Some((accepted, listener))
+                });
+                let server = tonic::transport::Server::builder()
+                    .add_service(DevicePlugin(Arc::clone(&served)))
+                    .add_service(Registration(Arc::clone(&served)));
+                let serve = async {
+                    server.serve_with_incoming(Box::pin(incoming)).await.unwrap();
+                };
+                let until = async {
+                    let _ = ended.recv().await;
+                };
+                smol::future::or(serve, until).await;
+            });
+            served.watchers.lock().unwrap().clear();
+            runtime.shutdown_background();
+        });
+        listening.recv().unwrap();
+        Self { shared, socket: socket.to_owned(), done: Some(done), serving: Some(serving) }
+    }
+
+    /// Ends as by `kill -9`: the socket stays behind.
+    pub(crate) fn kill(&mut self) {
+        self.done = None;
+        if let Some(serving) = self.serving.take() {
+            serving.join().unwrap();
+        }
+    }
+
+    /// A new process of the same plugin, which has to register anew.
+    pub(crate) fn restart(&mut self) {
+        self.kill();
+        *self = Self::serving(&self.socket, Arc::clone(&self.shared));
+    }
+
+    /// Registers with the kubelet whose socket this is, again and again until it takes it.
+    pub(crate) fn register(&self, kubelet: &Path, resource: &str) {
+        let until = Instant::now() + PATIENCE;
+        while let Err(error) = self.try_register(kubelet, resource, "v1beta1") {
+            assert!(Instant::now() < until, "not registered: {error}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub(crate) fn try_register(&self, kubelet: &Path, resource: &str, version: &str) -> Result<(), String> {
+        let request = RegisterRequest {
+            version: version.to_owned(),
+            endpoint: self.socket.file_name().unwrap().to_string_lossy().into_owned(),
+            resource_name: resource.to_owned(),
+            options: Some(self.shared.options.lock().unwrap().clone()),
+        };
+        let _: Empty = ask(kubelet, "/v1beta1.Registration/Register", request)?;
+        Ok(())
+    }
+
+    /// Tells of these devices from now on: each with whether it is healthy.
+    pub(crate) fn set(&self, devices: &[(&str, bool)]) {
+        let health = |healthy: bool| if healthy { "Healthy" } else { "Unhealthy" }.to_owned();
+        let devices: Vec<_> =
+            devices.iter().map(|(id, healthy)| Device { id: (*id).to_owned(), health: health(*healthy) }).collect();
+        self.shared.devices.lock().unwrap().clone_from(&devices);
+        for watcher in &*self.shared.watchers.lock().unwrap() {
+            let _ = watcher.try_send(ListAndWatchResponse { devices: devices.clone() });
+        }
+    }
+
+    pub(crate) fn hang(&self, method: &'static str) {
+        self.shared.hanging.lock().unwrap().push(method);
+    }
+
+    pub(crate) fn fail(&self, method: &'static str, why: &str) {
+        self.shared.failing.lock().unwrap().push((method, why.to_owned()));
+    }
+
+    pub(crate) fn mend(&self) {
+        self.shared.hanging.lock().unwrap().clear();
+        self.shared.failing.lock().unwrap().clear();
+    }
+
+    /// The ids of each call of this method.
+    pub(crate) fn calls(&self, method: &str) -> Vec<Vec<String>> {
+        let calls = self.shared.calls.lock().unwrap();
+        calls.iter().filter(|(called, _)| called == method).map(|(_, ids)| ids.clone()).collect()
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_for(&self, method: &str) {
+        let until = Instant::now() + PATIENCE;
+        while self.calls(method).is_empty() {
+            assert!(Instant::now() < until, "{method} is not called");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Plugin {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// One call to a server on a socket.
+pub(crate) fn ask<Q, A>(socket: &Path, method: &'static str, request: Q) -> Result<A, String>
+where
+    Q: prost::Message + 'static,
+    A: prost::Message + Default + 'static,
+{
+    let endpoint = tonic::transport::Endpoint::from_shared(format!("unix://{}", socket.display())).unwrap();
+    runtime().block_on(async {
+        let channel = endpoint.connect().await.map_err(|error| error.to_string())?;
+        let mut client = tonic::client::Grpc::new(channel);
+        client.ready().await.map_err(|error| error.to_string())?;
+        let path = http::uri::PathAndQuery::from_static(method);
+        let codec = Prost::<Q, A>::default();
+        let answer = client.unary(Request::new(request), path, codec).await;
+        answer.map(Response::into_inner).map_err(|status| format!("{:?}: {}", status.code(), status.message()))
+    })
+}
+
+impl Shared {
+    async fn called(&self, method: &'static str, ids: Vec<String>) -> Result<(), Status> {
+        self.calls.lock().unwrap().push((method.to_owned(), ids));
+        if self.hanging.lock().unwrap().contains(&method) {
+            std::future::pending::<()>().await;
+        }
+        let failing = self.failing.lock().unwrap();
+        match failing.iter().find(|(failing, _)| *failing == method) {
+            Some((_, why)) => Err(Status::unknown(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn watch(&self) -> async_channel::Receiver<ListAndWatchResponse> {
+        let (sender, receiver) = async_channel::bounded(100);
+        let devices = self.devices.lock().unwrap().clone();
+        sender.try_send(ListAndWatchResponse { devices }).unwrap();
+        self.watchers.lock().unwrap().push(sender);
+        receiver
+    }
+}
+
+/// What a container gets with a device: something of each kind.
+fn allocated(ids: &[String]) -> ContainerAllocateResponse {
+    let pair = |key: &str, value: &str| [(key.to_owned(), value.to_owned())].into_iter().collect();
+    ContainerAllocateResponse {
+        envs: pair("DEVICES", &ids.join(",")),
+        mounts: vec![Mount { container_path: "/firmware".into(), host_path: "/lib/firmware".into(), read_only: true }],
+        devices: ids
+            .iter()
+            .map(|id| DeviceSpec {
+                container_path: format!("/dev/{id}"),
+                host_path: "/dev/null".into(),
+                permissions: "rw".into(),
+            })
+            .collect(),
+        annotations: pair("example.com/devices", &ids.join(",")),
+        cdi_devices: vec![CdiDevice { name: "example.com/camera=all".into() }],
+    }
+}
+
+#[derive(Clone)]
+struct DevicePlugin(Arc<Shared>);
+
+impl NamedService for DevicePlugin {
+    const NAME: &'static str = "v1beta1.DevicePlugin";
+}
+
+#[derive(Clone)]
+struct Registration(Arc<Shared>);
+
+impl NamedService for Registration {
+    const NAME: &'static str = "pluginregistration.Registration";
+}
+
+type Body = tonic::body::Body;
+
+impl Service<http::Request<Body>> for DevicePlugin {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move {
+            let method = request.uri().path().rsplit('/').next().unwrap().to_owned();
+            Ok(match method.as_str() {
+                "GetDevicePluginOptions" => {
+                    let answer = move |_: Empty| {
+                        let shared = Arc::clone(&shared);
+                        async move {
+                            shared.called("GetDevicePluginOptions", Vec::new()).await?;
+                            let options = shared.options.lock().unwrap().clone();
+                            Ok(options)
+                        }
+                    };
+                    tonic::server::Grpc::new(Prost::default()).unary(Method(answer), request).await
+                }
+                "ListAndWatch" => {
+                    let answer = move |_: Empty| {
+                        let shared = Arc::clone(&shared);
+                        async move {
+                            shared.called("ListAndWatch", Vec::new()).await?;
+                            Ok(Box::pin(smol::stream::StreamExt::map(shared.watch(), Ok::<_, Status>)))
+                        }
+                    };
+                    tonic::server::Grpc::new(Prost::default()).server_streaming(Method(answer), request).await
+                }
+                "Allocate" => {
+                    let answer = move |asked: ForContainers| {
+                        let shared = Arc::clone(&shared);
+                        async move {
+                            let ids = asked.container_requests[0].ids.clone();
+                            shared.called("Allocate", ids.clone()).await?;
+                            Ok(AllocateResponse { container_responses: vec![allocated(&ids)] })
+                        }
+                    };
+                    tonic::server::Grpc::new(Prost::default()).unary(Method(answer), request).await
+                }
+                "GetPreferredAllocation" => {
+                    let answer = move |asked: ForContainers| {
+                        let shared = Arc::clone(&shared);
+                        async move {
+                            shared.called("GetPreferredAllocation", asked.container_requests[0].ids.clone()).await?;
+                            let ids = shared.preferred.lock().unwrap().clone();
+                            Ok(ForContainers { container_requests: vec![Ids { ids, ..Ids::default() }] })
+                        }
+                    };
+                    tonic::server::Grpc::new(Prost::default()).unary(Method(answer), request).await
+                }
+                "PreStartContainer" => {
+                    let answer = move |asked: Ids| {
+                        let shared = Arc::clone(&shared);
+                        async move {
+                            shared.called("PreStartContainer", asked.ids).await?;
+                            Ok(Empty {})
+                        }
+                    };
+                    tonic::server::Grpc::new(Prost::default()).unary(Method(answer), request).await
+                }
+                other => Status::unimplemented(other).into_http(),
+            })
+        })
+    }
+}
+
+impl Service<http::Request<Body>> for Registration {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move {
+            let method = request.uri().path().rsplit('/').next().unwrap().to_owned();
+            Ok(if method == "GetInfo" {
+                let answer = move |_: Empty| {
+                    let shared = Arc::clone(&shared);
+                    async move {
+                        shared.called("GetInfo", Vec::new()).await?;
+                        let info = shared.info.lock().unwrap().clone();
+                        Ok(info)
+                    }
+                };
+                tonic::server::Grpc::new(Prost::default()).unary(Method(answer), request).await
+            } else {
+                let answer = move |status: RegistrationStatus| {
+                    let shared = Arc::clone(&shared);
+                    async move {
+                        shared.told.lock().unwrap().push(status);
+                        Ok(Empty {})
+                    }
+                };
+                tonic::server::Grpc::new(Prost::default()).unary(Method(answer), request).await
+            })
+        })
+    }
+}
+
+/// A function that answers one method.
+struct Method<F>(F);
+
+impl<F, Q, A, Answered> Service<Request<Q>> for Method<F>
+where
+    F: Fn(Q) -> Answered,
+    Answered: Future<Output = Result<A, Status>> + Send + 'static,
+{
+    type Response = Response<A>;
+    type Error = Status;
+    type Future = BoxFuture<Response<A>, Status>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Q>) -> Self::Future {
+        let answered = (self.0)(request.into_inner());
+        Box::pin(async move { answered.await.map(Response::new) })
+    }
+}

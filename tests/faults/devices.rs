@@ -1,0 +1,319 @@
+//! Device plugins, and pods that ask for their devices.
+
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use coracle::cri::v1::{ContainerConfig, CreateContainerRequest};
+
+use super::device_plugin::messages::*;
+use super::device_plugin::{Plugin, ask};
+use super::node::{Manifest, NODE_NAME, Node};
+
+const CAMERA: &str = "example.com/camera";
+
+fn kubelet(node: &Node) -> PathBuf {
+    node.folder().join("pods/device-plugins/kubelet.sock")
+}
+
+fn plugin(node: &Node, ids: &[&str]) -> Plugin {
+    let directory = node.folder().join("pods/device-plugins");
+    let until = std::time::Instant::now() + super::node::PATIENCE;
+    while !kubelet(node).exists() {
+        assert!(std::time::Instant::now() < until, "nobody listens");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    Plugin::start(&directory.join("camera.sock"), ids)
+}
+
+/// A pod of one container that asks for so many.
+fn wanting(name: &str, count: u32) -> Manifest {
+    let limits = format!("resources: {{limits: {{\"{CAMERA}\": {count}}}}}");
+    Manifest::new(name).container_with(name, "", &limits)
+}
+
+/// What the runtime was told of each container that was made for the pod.
+fn made_of(node: &Node, pod: &str) -> Vec<ContainerConfig> {
+    let requests: Vec<CreateContainerRequest> = node.fake.requests("CreateContainer");
+    let of_pod = requests.into_iter().filter(|request| {
+        let metadata = request.sandbox_config.as_ref().and_then(|config| config.metadata.as_ref());
+        metadata.is_some_and(|metadata| metadata.name.starts_with(&format!("{pod}-")))
+    });
+    of_pod.filter_map(|request| request.config).collect()
+}
+
+/// The devices that the plugin has named to the pod's newest container.
+fn devices_of(node: &Node, pod: &str) -> String {
+    let made = made_of(node, pod);
+    let envs = &made.last().expect("no container was made").envs;
+    let found = envs.iter().find(|variable| variable.key == "DEVICES").expect("the container has no devices");
+    String::from_utf8(found.value.clone()).unwrap()
+}
+
+#[test]
+fn a_container_gets_its_device_and_what_comes_with_it() {
+    let mut node = Node::new();
+    node.start_agent();
+    let plugin = plugin(&node, &["cam0"]);
+    plugin.register(&kubelet(&node), CAMERA);
+    node.apply(&wanting("one", 1));
+    node.wait_until_ready("one");
+    assert_eq!(plugin.calls("Allocate"), [["cam0"]]);
+    let made = made_of(&node, "one").remove(0);
+    assert_eq!(devices_of(&node, "one"), "cam0");
+    let device = &made.devices[0];
+    assert_eq!(
+        (device.container_path.as_str(), device.host_path.as_str(), device.permissions.as_str()),
+        ("/dev/cam0", "/dev/null", "rw")
+    );
+    let mount = &made.mounts[0];
+    assert_eq!((mount.container_path.as_str(), mount.readonly), ("/firmware", true));
+    assert_eq!(made.annotations.get("example.com/devices").map(String::as_str), Some("cam0"));
+    assert_eq!(made.cdi_devices[0].name, "example.com/camera=all");
+}
+
+#[test]
+fn a_plugin_is_asked_before_each_start_and_which_devices_it_would_rather_give() {
+    let mut node = Node::new();
+    node.start_agent();
+    let plugin = plugin(&node, &["cam0", "cam1", "cam2"]);
+    let options = DevicePluginOptions { pre_start_required: true, get_preferred_allocation_available: true };
+    *plugin.shared.options.lock().unwrap() = options;
+    *plugin.shared.preferred.lock().unwrap() = vec!["cam2".to_owned()];
+    plugin.register(&kubelet(&node), CAMERA);
+    node.apply(&wanting("one", 1));
+    node.wait_until_ready("one");
+    assert_eq!(plugin.calls("GetPreferredAllocation"), [["cam0", "cam1", "cam2"]]);
+    assert_eq!(plugin.calls("Allocate"), [["cam2"]]);
+    node.fake.exit("one", 1);
+    node.wait_until("it has begun anew", |_| made_of(&node, "one").len() == 2);
+    assert_eq!(plugin.calls("PreStartContainer"), [["cam2"], ["cam2"]]);
+    assert_eq!(plugin.calls("Allocate").len(), 1, "what it has it keeps");
+    assert_eq!(devices_of(&node, "one"), "cam2");
+}
+
+#[test]
+fn a_pod_waits_for_a_device_that_another_has_and_gets_it_when_that_ends() {
+    let mut node = Node::new();
+    node.start_agent();
+    let plugin = plugin(&node, &["cam0"]);
+    plugin.register(&kubelet(&node), CAMERA);
+    node.apply(&wanting("one", 1));
+    node.wait_until_ready("one");
+    node.apply(&wanting("two", 1));
+    node.apply(&Manifest::new("beside").container("main", ""));
+    node.wait_until_ready("beside");
+    assert!(made_of(&node, "two").is_empty());
+    node.remove_manifest("one");
+    node.wait_until_ready("two");
+    assert_eq!(devices_of(&node, "two"), "cam0");
+}
+
+#[test]
+fn a_plugin_that_is_killed_takes_nothing_from_who_has_its_devices() {
+    let mut node = Node::new();
+    node.start_agent();
+    let mut plugin = plugin(&node, &["cam0", "cam1"]);
+    plugin.register(&kubelet(&node), CAMERA);
+    node.apply(&wanting("one", 1));
+    node.wait_until_ready("one");
+    plugin.kill();
+    node.wait_until("the plugin is missed", |_| node.log().contains("device plugin is gone"));
+    node.apply(&wanting("two", 1));
+    node.apply(&Manifest::new("beside").container("main", ""));
+    node.fake.exit("one", 1);
+    node.wait_until("one begins anew with what it has", |_| made_of(&node, "one").len() == 2);
+    node.wait_until_ready("beside");
+    assert_eq!(devices_of(&node, "one"), "cam0");
+    assert!(made_of(&node, "two").is_empty());
+    plugin.restart();
+    plugin.register(&kubelet(&node), CAMERA);
+    node.wait_until_ready("two");
+    assert_eq!(devices_of(&node, "two"), "cam1");
+}
+
+#[test]
+fn a_plugin_that_hangs_holds_up_only_who_wants_its_devices() {
+    let mut node = Node::new();
+    node.start_agent();
+    let mut plugin = plugin(&node, &["cam0"]);
+    plugin.hang("Allocate");
+    plugin.register(&kubelet(&node), CAMERA);
+    node.apply(&wanting("one", 1));
+    plugin.wait_for("Allocate");
+    node.apply(&Manifest::new("beside").container("main", ""));
+    node.wait_until_ready("beside");
+    assert!(made_of(&node, "one").is_empty());
+    plugin.mend();
+    plugin.restart();
+    plugin.register(&kubelet(&node), CAMERA);
+    node.wait_until_ready("one");
+    assert_eq!(devices_of(&node, "one"), "cam0");
+}
+
+#[test]
+fn a_plugin_that_says_no_is_asked_again_for_a_pod_of_the_nodes_own() {
+    let mut node = Node::new();
+    node.start_agent();
+    let plugin = plugin(&node, &["cam0"]);
+    plugin.fail("Allocate", "the lens is dirty");
+    plugin.register(&kubelet(&node), CAMERA);
+    node.apply(&wanting("one", 1));
+    let why = "the pod waits for its devices: rpc error: code = Unknown desc = the lens is dirty";
+    node.wait_until("it is told", |_| node.log().contains(why));
+    plugin.mend();
+    node.wait_until_ready("one");
+}
+
+#[test]
+fn an_agent_that_is_killed_while_it_asks_gives_nothing_twice() {
+    let mut node = Node::new();
+    node.start_agent();
+    let mut plugin = plugin(&node, &["cam0", "cam1"]);
+    plugin.register(&kubelet(&node), CAMERA);
+    node.apply(&wanting("one", 1));
+    node.wait_until_ready("one");
+    let before = node.seen("one").ids().join(" ");
+    plugin.hang("Allocate");
+    node.apply(&wanting("two", 1));
+    node.wait_until("it is asked", |_| plugin.calls("Allocate").len() == 2);
+    node.kill_agent();
+    plugin.mend();
+    node.start_agent();
+    // The socket was taken away: a plugin sees that and begins anew.
+    node.wait_until("the agent is back", |pods| !pods.0.is_empty());
+    plugin.restart();
+    plugin.register(&kubelet(&node), CAMERA);
+    node.wait_until_ready("two");
+    node.wait_until_ready("one");
+    assert_eq!(node.seen("one").ids().join(" "), before, "what runs is left alone");
+    assert_eq!(devices_of(&node, "two"), "cam1");
+    node.apply(&wanting("three", 1));
+    node.wait_until("it waits", |_| node.log().contains("Requested: 1, Available: 0"));
+}
+
+#[test]
+fn what_can_be_read_of_a_damaged_checkpoint_counts() {
+    let mut node = Node::new();
+    node.start_agent();
+    let mut plugin = plugin(&node, &["cam0", "cam1"]);
+    plugin.register(&kubelet(&node), CAMERA);
+    node.apply(&wanting("one", 1));
+    node.wait_until_ready("one");
+    node.kill_agent();
+    let checkpoint = node.folder().join("pods/device-plugins/kubelet_internal_checkpoint");
+    let text = std::fs::read_to_string(&checkpoint).unwrap();
+    std::fs::write(&checkpoint, text.split("\"RegisteredDevices\"").next().unwrap()).unwrap();
+    node.start_agent();
+    node.wait_until("it is set aside", |_| checkpoint.with_extension("corrupt").exists());
+    node.wait_until_ready("one");
+    plugin.restart();
+    plugin.register(&kubelet(&node), CAMERA);
+    node.apply(&wanting("two", 1));
+    node.wait_until_ready("two");
+    assert_eq!(devices_of(&node, "two"), "cam1");
+}
+
+#[test]
+fn who_does_not_register_as_a_plugin_does_is_refused_and_others_are_not() {
+    let mut node = Node::new();
+    node.start_agent();
+    let plugin = plugin(&node, &["cam0"]);
+    let kubelet = kubelet(&node);
+    let refused = |resource: &str, version: &str| plugin.try_register(&kubelet, resource, version).unwrap_err();
+    let version =
+        "Unknown: requested API version \"v1\" is not supported by kubelet. Supported version is [\"v1beta1\"]";
+    assert_eq!(refused(CAMERA, "v1"), version);
+    assert_eq!(refused("cpu", "v1beta1"), "Unknown: the ResourceName \"cpu\" is invalid");
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff", b"\0"]
+    {
+        let mut stream = UnixStream::connect(&kubelet).unwrap();
+        stream.write_all(garbage).unwrap();
+        drop(stream);
+    }
+    plugin.hang("GetDevicePluginOptions");
+    // One that does not answer is not waited for by others.
+    let (socket, at) = (node.folder().join("pods/device-plugins/other.sock"), kubelet.clone());
+    let other = Plugin::start(&socket, &["x"]);
+    std::thread::scope(|scope| {
+        let hangs = scope.spawn(|| plugin.try_register(&at, CAMERA, "v1beta1"));
+        other.register(&kubelet, "example.com/other");
+        plugin.wait_for("GetDevicePluginOptions");
+        node.apply(&Manifest::new("beside").container("main", ""));
+        node.wait_until_ready("beside");
+        node.kill_agent();
+        assert!(hangs.join().unwrap().is_err());
+    });
+}
+
+#[test]
+fn a_plugin_in_the_registry_is_found_and_missed() {
+    let mut node = Node::new();
+    let registry = node.folder().join("pods/plugins_registry");
+    std::fs::create_dir_all(registry.join("example")).unwrap();
+    let mut plugin = Plugin::start(&registry.join("example/camera.sock"), &["cam0"]);
+    let info = |kind: &str| PluginInfo {
+        kind: kind.to_owned(),
+        name: CAMERA.to_owned(),
+        endpoint: String::new(),
+        supported_versions: vec!["v1beta1".to_owned()],
+    };
+    *plugin.shared.info.lock().unwrap() = info("DevicePlugin");
+    node.start_agent();
+    node.apply(&wanting("one", 1));
+    node.wait_until_ready("one");
+    let told = || plugin.shared.told.lock().unwrap().clone();
+    assert_eq!(told(), [RegistrationStatus { plugin_registered: true, error: String::new() }]);
+    let strange = Plugin::start(&registry.join("strange.sock"), &[]);
+    *strange.shared.info.lock().unwrap() = info("Strange");
+    node.wait_until("it is refused", |_| !strange.shared.told.lock().unwrap().is_empty());
+    let error = strange.shared.told.lock().unwrap()[0].error.clone();
+    let expected = "RegisterPlugin error -- no handler registered for plugin type: Strange at socket ";
+    assert!(error.starts_with(expected), "{error}");
+    plugin.kill();
+    std::fs::remove_file(registry.join("example/camera.sock")).unwrap();
+    node.wait_until("it is missed", |_| node.log().contains("plugin has gone"));
+    node.apply(&wanting("two", 1));
+    plugin.set(&[("cam0", true), ("cam1", true)]);
+    plugin.restart();
+    node.wait_until_ready("two");
+    assert_eq!(devices_of(&node, "two"), "cam1");
+}
+
+#[test]
+fn monitors_hear_which_pod_has_which_device() {
+    let mut node = Node::new();
+    node.start_agent();
+    let plugin = plugin(&node, &["cam0", "cam1"]);
+    plugin.register(&kubelet(&node), CAMERA);
+    node.apply(&wanting("one", 1));
+    node.wait_until_ready("one");
+    let socket = node.folder().join("pods/pod-resources/kubelet.sock");
+    let device = |id: &str| ContainerDevices { resource_name: CAMERA.to_owned(), device_ids: vec![id.to_owned()] };
+    let name = format!("one-{NODE_NAME}");
+    let one = PodResources {
+        name: name.clone(),
+        namespace: "default".to_owned(),
+        containers: vec![ContainerResources {
+            name: "one".to_owned(),
+            devices: vec![device("cam0")],
+            cpu_ids: Vec::new(),
+        }],
+    };
+    let listed: ListPodResources = ask(&socket, "/v1.PodResourcesLister/List", Empty {}).unwrap();
+    assert_eq!(listed.pod_resources, [one]);
+    let all: Allocatable = ask(&socket, "/v1.PodResourcesLister/GetAllocatableResources", Empty {}).unwrap();
+    assert_eq!(all.devices, [device("cam0"), device("cam1")]);
+    let get = |name: &str| {
+        let asked = GetPodResources { pod_name: name.to_owned(), pod_namespace: "default".to_owned() };
+        ask::<_, ListPodResources>(&socket, "/v1.PodResourcesLister/Get", asked)
+    };
+    assert_eq!(get(&name).unwrap(), listed);
+    assert_eq!(get("two").unwrap_err(), "Unknown: pod two in namespace default not found");
+    // More than its share at once is turned away, and nothing else happens.
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..40).map(|_| scope.spawn(|| get("two").unwrap_err())).collect();
+        let refused = asked.into_iter().map(|asked| asked.join().unwrap());
+        assert!(refused.filter(|why| why == "ResourceExhausted: rejected by rate limit").count() > 0);
+    });
+}
