@@ -375,8 +375,8 @@ impl Way {
     /// A connection comes about: what is asked over it, and when, if there was none for long.
     fn comes_back(&self) -> Option<Comeback> {
         let spread = spread(self.lost.get()?.elapsed())?;
-        let wait = spread.mul_f64(f64::from(rt::random()) / f64::from(u32::MAX));
-        self.gate.is_open().then(|| Comeback::begin(&self.gate, wait))
+        let waits = spread.map(|most| most.mul_f64(f64::from(rt::random()) / f64::from(u32::MAX)));
+        self.gate.is_open().then(|| Comeback::begin(&self.gate, waits))
     }
 
     async fn connect(&self) -> Result<(Access, Socket), ApiError> {

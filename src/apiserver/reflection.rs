@@ -14,6 +14,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::ApiError;
+use super::gate::Rank;
 use super::request::Request;
 use super::watch_event::{WatchEvent, resource_version};
 use crate::time::Backoff;
@@ -27,6 +28,7 @@ pub(crate) struct Collection {
     pub(crate) field_selector: String,
     /// Bookmarks cost a line a minute, and keep a watch from beginning anew where nothing changes for long.
     pub(crate) bookmarks: bool,
+    pub(crate) rank: Rank,
 }
 
 /// What has become of it.
@@ -122,11 +124,12 @@ impl Reflection {
     }
 
     fn list(&self) -> Request {
-        self.selected().for_much().within(LIST)
+        self.selected().for_much().within(LIST).ranked(self.collection.rank)
     }
 
     fn watch(&self, seconds: u64) -> Request {
-        self.selected().with_query("watch", "1").with_query("timeoutSeconds", &seconds.to_string()).within(BEGIN)
+        let watch = self.selected().with_query("watch", "1").with_query("timeoutSeconds", &seconds.to_string());
+        watch.within(BEGIN).ranked(self.collection.rank)
     }
 
     /// A page has come. What is known now, if it was the last one.

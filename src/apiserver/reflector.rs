@@ -4,7 +4,6 @@ use async_channel::Sender;
 
 use super::ApiError;
 use super::client::Client;
-use super::gate::Rank;
 use super::reflection::{Ask, Change, Collection, Reflection};
 use super::request::Request;
 use super::watch_event::Lines;
@@ -13,7 +12,7 @@ use crate::rt;
 
 /// Runs until nobody listens any more. The listener's pace is the server's: what it does not take is not asked for.
 pub(crate) async fn reflect(client: Client, collection: Collection, listener: Sender<Change>) {
-    let path = collection.path.clone();
+    let (path, rank) = (collection.path.clone(), collection.rank);
     let mut reflection = Reflection::new(collection);
     let mut away = false;
     let mut history = client.histories().changes();
@@ -23,13 +22,13 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
         if std::mem::replace(&mut history, client.histories().changes()) != history {
             reflection.begin_anew();
         }
-        let turn = client.turn(done_in).await;
+        let turn = client.turn(done_in, rank).await;
         let openings = client.gate().openings();
         let done = match reflection.ask(turn.is_round, rt::random()) {
             Ask::List(request) => list(&client, &request, &mut reflection, &listener).await,
             Ask::Watch(request) => {
                 let ended = async {
-                    rt::either(client.histories().beyond(history), client.shut_out(Rank::Intent)).await;
+                    rt::either(client.histories().beyond(history), client.shut_out(rank)).await;
                     Ok(Heard::More)
                 };
                 let watch = watch(&client, &request, &mut reflection, &listener, turn.is_round);
@@ -56,7 +55,7 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
         };
         if !wait.is_zero() {
             // What failed before the gate was opened says nothing of what is asked then.
-            let opened = client.opened_since(openings, Rank::Intent);
+            let opened = client.opened_since(openings, rank);
             rt::either(rt::sleep(crate::time::jitter(wait, 1.0, rt::random())), opened).await;
         }
     }

@@ -36,11 +36,11 @@ impl Client {
     }
 
     /// Waits until what is followed may be asked for, which in the exchange `done` it was.
-    pub(super) async fn turn(&self, done: u64) -> Turn {
+    pub(super) async fn turn(&self, done: u64, rank: Rank) -> Turn {
         let turn = |gate: &Gate| Turn { is_round: !gate.is_open(), number: gate.openings() };
         until(self.gate(), |gate| {
             let Turn { is_round, number } = turn(gate);
-            gate.admits(Rank::Intent) && !(is_round && number == done)
+            gate.admits(rank) && !(is_round && number == done)
         })
         .await;
         turn(self.gate())

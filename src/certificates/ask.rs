@@ -10,7 +10,7 @@ use super::pair::{Pair, PairError};
 use super::request::{Names, certification_request};
 use super::rotation::{Failure, REQUEST_WAIT};
 use super::signing_request::{Outcome, Purpose, SigningRequest};
-use crate::apiserver::{ApiError, Change, Client, Collection, Request, reflect};
+use crate::apiserver::{ApiError, Change, Client, Collection, Rank, Request, reflect};
 use crate::rt;
 
 const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
@@ -45,8 +45,12 @@ pub(super) async fn ask(client: &Client, purpose: Purpose, names: &Names, key: &
 /// Waits until the request is signed or refused.
 async fn issued(client: &Client, name: &str) -> Result<Vec<u8>, AskError> {
     let (sender, changes) = async_channel::bounded(4);
-    let collection =
-        Collection { path: PATH.to_owned(), field_selector: format!("metadata.name={name}"), bookmarks: false };
+    let collection = Collection {
+        path: PATH.to_owned(),
+        field_selector: format!("metadata.name={name}"),
+        bookmarks: false,
+        rank: Rank::Intent,
+    };
     let _follows = rt::spawn(reflect(client.clone(), collection, sender));
     while let Ok(change) = changes.recv().await {
         let object = match change {

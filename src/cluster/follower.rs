@@ -7,7 +7,7 @@ use async_channel::{Receiver, Sender, bounded};
 use serde_json::Value;
 
 use crate::api::{ConfigMap, DecodeError, Secret, decode};
-use crate::apiserver::{ApiError, Change, Client, Collection, Request, reflect};
+use crate::apiserver::{ApiError, Change, Client, Collection, Rank, Request, reflect};
 use crate::cluster::tokens::keep_token;
 use crate::objects::{
     BundleKey, ConfigObject, Content, ObjectKey, ObjectKind, ObjectNews, PersistentVolume, Service, Topic, TrustBundle,
@@ -70,7 +70,12 @@ fn begin(way: Way, topic: Topic) -> rt::Task<()> {
         Topic::Claim { namespace, name } => rt::spawn(find_volume(way, namespace, name, topic, stored)),
         Topic::RuntimeClass(name) => {
             let path = "/apis/node.k8s.io/v1/runtimeclasses".to_owned();
-            let class = Collection { path, field_selector: format!("metadata.name={name}"), bookmarks: false };
+            let class = Collection {
+                path,
+                field_selector: format!("metadata.name={name}"),
+                bookmarks: false,
+                rank: Rank::Intent,
+            };
             rt::spawn(follow(way, class, topic, stored))
         }
         Topic::TrustBundles(key) => rt::spawn(follow_bundles(way, key, topic, stored)),
@@ -90,11 +95,17 @@ fn one_object(key: &ObjectKey) -> Collection {
         // A node may list and watch a single object by its name only.
         field_selector: format!("metadata.name={name}"),
         bookmarks: false,
+        rank: Rank::Intent,
     }
 }
 
 fn services(namespace: &str, field_selector: String) -> Collection {
-    Collection { path: format!("/api/v1/namespaces/{namespace}/services"), field_selector, bookmarks: false }
+    Collection {
+        path: format!("/api/v1/namespaces/{namespace}/services"),
+        field_selector,
+        bookmarks: false,
+        rank: Rank::Intent,
+    }
 }
 
 async fn follow(way: Way, collection: Collection, topic: Topic, stored: Option<Value>) {
@@ -128,7 +139,7 @@ async fn follow_bundles(way: Way, key: BundleKey, topic: Topic, mut stored: Opti
         BundleKey::Named(name) => format!("metadata.name={name}"),
         BundleKey::Signed(signer) => format!("spec.signerName={signer}"),
     };
-    follow(way, Collection { path, field_selector, bookmarks: false }, topic, stored).await;
+    follow(way, Collection { path, field_selector, bookmarks: false, rank: Rank::Intent }, topic, stored).await;
 }
 
 async fn bundles_path(client: &Client) -> Result<Option<String>, ApiError> {

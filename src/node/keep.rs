@@ -51,6 +51,7 @@ impl NodeKeeper {
             field_selector: format!("metadata.name={}", self.profile.metadata.name),
             // It changes often enough.
             bookmarks: false,
+            rank: Rank::Node,
         };
         let _follower = rt::spawn(reflect(self.client.clone(), collection, sender));
         let Reporting { register, status_period, .. } = self.reporting;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use async_channel::{Receiver, Sender, bounded};
 
 use super::api_pods::{ApiPods, Kept};
-use crate::apiserver::{Change, Client, Collection, reflect};
+use crate::apiserver::{Change, Client, Collection, Rank, reflect};
 use crate::host::clock;
 use crate::node::NodeNews;
 use crate::offline::OfflineStore;
@@ -39,6 +39,7 @@ impl ApiSource {
             path: "/api/v1/pods".to_owned(),
             field_selector: format!("spec.nodeName={}", self.node),
             bookmarks: true,
+            rank: Rank::Intent,
         };
         let (client, news) = (self.client.clone(), Rc::clone(&self.news));
         let _follower = rt::spawn(async move {

@@ -4,7 +4,12 @@ use super::*;
 use crate::apiserver::Status;
 
 fn pods() -> Collection {
-    Collection { path: "/api/v1/pods".to_owned(), field_selector: "spec.nodeName=n".to_owned(), bookmarks: true }
+    Collection {
+        path: "/api/v1/pods".to_owned(),
+        field_selector: "spec.nodeName=n".to_owned(),
+        bookmarks: true,
+        rank: Rank::Intent,
+    }
 }
 
 fn object(name: &str, version: u32) -> Value {
