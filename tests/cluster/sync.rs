@@ -75,7 +75,7 @@ fn in_manual_mode_nothing_is_said_until_somebody_asks_and_then_all_of_it() {
     joined.node.wait_until("events wait", |_| joined.sync_state()["pendingEvents"].as_u64() > Some(0));
     assert_eq!((joined.bytes(), joined.api.connections_so_far()), (0, 0));
     let said = joined.sync();
-    for part in ["leases: ", "node status: 1", "pods and what they need: ", "events: "] {
+    for part in ["leases: ", "node status: 2", "pods and what they need: ", "events: "] {
         assert!(said.contains(part), "{said}");
     }
     // The pod has come with what it needs.
@@ -129,7 +129,7 @@ fn an_exchange_has_its_order() {
     let requests: Vec<Request> = joined.api.requests().split_off(before);
     let rank = |request: &Request| match request {
         request if request.is("patch", LEASE) => 0,
-        request if request.is("patch", STATUS) => 1,
+        request if request.is("patch", STATUS) || request.path == NODES => 1,
         request if request.verb == "watch" || request.verb == "list" => 2,
         request if request.is("patch", "*/status") => 3,
         request if request.is("*", "*/events*") => 4,
