@@ -1,39 +1,44 @@
-//! Who has which processors for himself.
+//! Who has which processors for himself, and memory from which NUMA nodes.
 //!
 //! What a pod gets is decided when it is taken, in one step with that; what containers are held to is plain data
-//! ([`Placements`]) that others read. What was decided is in a file of the upstream kubelet's form; where that is lost, what
+//! ([`Placements`]) that others read. What was decided is in files of the upstream kubelet's form; where those are lost, what
 //! runs tells it again.
+//!
+//! ```text
+//!   machine, topology -> what there is                    state_files, cpu_state, memory_state -> who had what
+//!   plan: hints of each kind -> affinity::merge -> static_cpus (take), memory, other providers -> give
+//! ```
 
 mod affinity;
 mod cpu_state;
 mod machine;
 mod memory;
 mod memory_state;
+mod state_files;
 mod static_cpus;
 mod take;
 mod topology;
 
 use std::cell::RefCell;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use crate::api::{CPU, Container, MEMORY, Pod, PodUid, Quantity, Reason};
 use crate::config::{Config, TopologyManager};
 use crate::cpu_set::CpuSet;
-use crate::host::file;
 use crate::pods::Placements;
 use crate::sorted::SortedMap;
 
 pub(crate) use affinity::{Hints, Nodes};
 pub(crate) use machine::{MemoryNodes, read_memory};
 pub(crate) use memory::{Blocks, OwnMemory};
+pub(crate) use state_files::{State, read_states, write_state};
 pub(crate) use static_cpus::Refused;
 pub(crate) use topology::Topology;
 
 use cpu_state::Saved;
 use memory::{Planning, StaticMemory};
+use state_files::{CPU_STATE, MEMORY_STATE};
 use static_cpus::StaticCpus;
 
 /// The processors of a pod's containers.
@@ -96,9 +101,6 @@ pub(crate) trait Provider {
 
 /// As upstream says it.
 const NO_LOCALITY: &str = "Resources cannot be allocated with Topology locality";
-
-/// More than the processors of any machine take.
-const STATE_LIMIT: u64 = 1 << 20;
 
 impl ResourceManagers {
     /// With what the file of the last time says. An error is one line about the configuration.
@@ -392,59 +394,6 @@ impl ResourceManagers {
     }
 }
 
-/// What was found of the last time.
-#[derive(Debug)]
-pub(crate) enum State<T> {
-    Nothing,
-    Damaged,
-    Whole(T),
-}
-
-/// All that was found.
-#[derive(Debug)]
-pub(crate) struct States {
-    pub(crate) cpus: State<Saved>,
-    pub(crate) memory: State<(String, Blocks)>,
-}
-
-/// Reads it; what is damaged is set aside.
-pub(crate) fn read_states(root_dir: &Path) -> States {
-    States {
-        cpus: read_state(&root_dir.join(CPU_STATE), cpu_state::parse),
-        memory: read_state(&root_dir.join(MEMORY_STATE), memory_state::parse),
-    }
-}
-
-fn read_state<T>(path: &Path, parse: fn(&[u8]) -> Option<T>) -> State<T> {
-    let text = match file::read_all(path, STATE_LIMIT) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return State::Nothing,
-        Err(error) => {
-            log!(warn, "not read", file = path.display(), error = error);
-            return State::Damaged;
-        }
-    };
-    if let Some(saved) = parse(&text) {
-        return State::Whole(saved);
-    }
-    let aside = path.with_extension("corrupt");
-    let moved = fs::rename(path, &aside).err();
-    let kept = moved.map_or_else(|| aside.display().to_string(), |error| format!("not: {error}"));
-    log!(warn, "damaged: what runs tells who has what", file = path.display(), kept = kept);
-    State::Damaged
-}
-
-const CPU_STATE: &str = "cpu_manager_state";
-const MEMORY_STATE: &str = "memory_manager_state";
-
-/// The file has this text afterwards; nothing is written if it has it already.
-pub(crate) fn write_state(path: &Path, text: &str) -> io::Result<()> {
-    match file::read_all(path, STATE_LIMIT) {
-        Ok(before) if before == text.as_bytes() => Ok(()),
-        _ => file::replace(path, text.as_bytes()),
-    }
-}
-
 const NONE: &str = "none";
 const STATIC: &str = "static";
 const NO_MEMORY_POLICY: &str = "None";
@@ -607,25 +556,5 @@ mod tests {
         // Each of the two may be in a node of its own, but not the pod.
         assert!(plan(Some((single, false)), "0-1", &["1", "2"]).0.is_ok());
         assert_eq!(plan(Some((single, true)), "0-1", &["1", "2"]).0, Err(refused));
-    }
-
-    #[test]
-    fn a_damaged_file_is_set_aside_and_one_that_says_it_already_is_not_written() {
-        use std::os::unix::fs::MetadataExt;
-
-        let folder = std::env::temp_dir().join(format!("coracle-cpu-state-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let path = folder.join(CPU_STATE);
-        let read = || read_states(&folder).cpus;
-        assert!(matches!(read(), State::Nothing));
-        write_state(&path, "half").unwrap();
-        let inode = fs::metadata(&path).unwrap().ino();
-        write_state(&path, "half").unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
-        assert!(matches!(read(), State::Damaged));
-        assert_eq!(fs::read_to_string(folder.join("cpu_manager_state.corrupt")).unwrap(), "half");
-        write_state(&path, &cpu_state::text(STATIC, &set("0-3"), &Assigned::new())).unwrap();
-        assert!(matches!(read(), State::Whole(_)));
-        fs::remove_dir_all(&folder).unwrap();
     }
 }
