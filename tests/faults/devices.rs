@@ -26,6 +26,17 @@ fn plugin(node: &Node, ids: &[&str]) -> Plugin {
     Plugin::start(&directory.join("camera.sock"), ids)
 }
 
+/// A node whose plugin has these, and a pod that has the first of them.
+fn one_with_a_camera(ids: &[&str]) -> (Node, Plugin) {
+    let mut node = Node::new();
+    node.start_agent();
+    let plugin = plugin(&node, ids);
+    plugin.register(&kubelet(&node), CAMERA);
+    node.apply(&wanting("one", 1));
+    node.wait_until_ready("one");
+    (node, plugin)
+}
+
 /// A pod of one container that asks for so many.
 fn wanting(name: &str, count: u32) -> Manifest {
     let limits = format!("resources: {{limits: {{\"{CAMERA}\": {count}}}}}");
@@ -52,12 +63,7 @@ fn devices_of(node: &Node, pod: &str) -> String {
 
 #[test]
 fn a_container_gets_its_device_and_what_comes_with_it() {
-    let mut node = Node::new();
-    node.start_agent();
-    let plugin = plugin(&node, &["cam0"]);
-    plugin.register(&kubelet(&node), CAMERA);
-    node.apply(&wanting("one", 1));
-    node.wait_until_ready("one");
+    let (node, plugin) = one_with_a_camera(&["cam0"]);
     assert_eq!(plugin.calls("Allocate"), [["cam0"]]);
     let made = made_of(&node, "one").remove(0);
     assert_eq!(devices_of(&node, "one"), "cam0");
@@ -94,12 +100,7 @@ fn a_plugin_is_asked_before_each_start_and_which_devices_it_would_rather_give() 
 
 #[test]
 fn a_pod_waits_for_a_device_that_another_has_and_gets_it_when_that_ends() {
-    let mut node = Node::new();
-    node.start_agent();
-    let plugin = plugin(&node, &["cam0"]);
-    plugin.register(&kubelet(&node), CAMERA);
-    node.apply(&wanting("one", 1));
-    node.wait_until_ready("one");
+    let (node, _plugin) = one_with_a_camera(&["cam0"]);
     node.apply(&wanting("two", 1));
     node.apply(&Manifest::new("beside").container("main", ""));
     node.wait_until_ready("beside");
@@ -111,12 +112,7 @@ fn a_pod_waits_for_a_device_that_another_has_and_gets_it_when_that_ends() {
 
 #[test]
 fn a_plugin_that_is_killed_takes_nothing_from_who_has_its_devices() {
-    let mut node = Node::new();
-    node.start_agent();
-    let mut plugin = plugin(&node, &["cam0", "cam1"]);
-    plugin.register(&kubelet(&node), CAMERA);
-    node.apply(&wanting("one", 1));
-    node.wait_until_ready("one");
+    let (node, mut plugin) = one_with_a_camera(&["cam0", "cam1"]);
     plugin.kill();
     node.wait_until("the plugin is missed", |_| node.log().contains("device plugin is gone"));
     node.apply(&wanting("two", 1));
@@ -167,12 +163,7 @@ fn a_plugin_that_says_no_is_asked_again_for_a_pod_of_the_nodes_own() {
 
 #[test]
 fn an_agent_that_is_killed_while_it_asks_gives_nothing_twice() {
-    let mut node = Node::new();
-    node.start_agent();
-    let mut plugin = plugin(&node, &["cam0", "cam1"]);
-    plugin.register(&kubelet(&node), CAMERA);
-    node.apply(&wanting("one", 1));
-    node.wait_until_ready("one");
+    let (mut node, mut plugin) = one_with_a_camera(&["cam0", "cam1"]);
     let before = node.seen("one").ids().join(" ");
     plugin.hang("Allocate");
     node.apply(&wanting("two", 1));
@@ -194,12 +185,7 @@ fn an_agent_that_is_killed_while_it_asks_gives_nothing_twice() {
 
 #[test]
 fn what_can_be_read_of_a_damaged_checkpoint_counts() {
-    let mut node = Node::new();
-    node.start_agent();
-    let mut plugin = plugin(&node, &["cam0", "cam1"]);
-    plugin.register(&kubelet(&node), CAMERA);
-    node.apply(&wanting("one", 1));
-    node.wait_until_ready("one");
+    let (mut node, mut plugin) = one_with_a_camera(&["cam0", "cam1"]);
     node.kill_agent();
     let checkpoint = node.folder().join("pods/device-plugins/kubelet_internal_checkpoint");
     let text = std::fs::read_to_string(&checkpoint).unwrap();
@@ -282,12 +268,7 @@ fn a_plugin_in_the_registry_is_found_and_missed() {
 
 #[test]
 fn monitors_hear_which_pod_has_which_device() {
-    let mut node = Node::new();
-    node.start_agent();
-    let plugin = plugin(&node, &["cam0", "cam1"]);
-    plugin.register(&kubelet(&node), CAMERA);
-    node.apply(&wanting("one", 1));
-    node.wait_until_ready("one");
+    let (node, _plugin) = one_with_a_camera(&["cam0", "cam1"]);
     let socket = node.folder().join("pods/pod-resources/kubelet.sock");
     let device = |id: &str| ContainerDevices { resource_name: CAMERA.to_owned(), device_ids: vec![id.to_owned()] };
     let name = format!("one-{NODE_NAME}");
