@@ -53,8 +53,8 @@ struct Way {
     authorities: RefCell<Vec<String>>,
     /// The server has begun another history of its objects.
     histories: Signal,
-    /// When the last connection was lost; `None` before the first one, and while there is one.
-    lost: Cell<Option<Instant>>,
+    /// When the last connection was lost, and how often somebody had not wanted to wait until then; `None` before the first.
+    lost: Cell<Option<(Instant, u64)>>,
 }
 
 /// Where what it takes to connect comes from.
@@ -374,8 +374,11 @@ impl Way {
 
     /// A connection comes about: what is asked over it, and when, if there was none for long.
     fn comes_back(&self) -> Option<Comeback> {
-        let spread = spread(self.lost.get()?.elapsed())?;
-        let waits = spread.map(|most| most.mul_f64(f64::from(rt::random()) / f64::from(u32::MAX)));
+        let (moment, hurried) = self.lost.get()?;
+        let most = spread(moment.elapsed())?;
+        let part =
+            if self.gate.hurried.changes() == hurried { f64::from(rt::random()) / f64::from(u32::MAX) } else { 0.0 };
+        let waits = most.map(|most| most.mul_f64(part));
         self.gate.is_open().then(|| Comeback::begin(&self.gate, waits))
     }
 
@@ -438,7 +441,7 @@ async fn live_open(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exc
             rt::either(lives, comes_back).await;
             // Where none came about, the absence goes on.
             if attempt.came_about() {
-                way.lost.set(Some(Instant::now()));
+                way.lost.set(Some((Instant::now(), way.gate.hurried.changes())));
             }
         }
         Err(error) => {

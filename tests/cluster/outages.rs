@@ -46,8 +46,13 @@ impl Joined {
 
     #[track_caller]
     fn wait_until_the_restart_is_told(&self) {
+        self.wait_until_the_restart_is_told_within(Duration::from_secs(20));
+    }
+
+    #[track_caller]
+    fn wait_until_the_restart_is_told_within(&self, longest: Duration) {
         let told = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"] == 1 && is_ready(pod);
-        self.api.wait(WEB, "the restart to be told", told);
+        self.api.wait_within(longest, WEB, "the restart to be told", told);
     }
 }
 
@@ -91,25 +96,29 @@ fn a_partition_restarts_nothing_lists_nothing_and_what_happened_in_it_is_told() 
     }
 }
 
-/// Six seconds are long enough for that: the rest follows within twelve.
+/// Six seconds are long enough for that: what the node is follows within twelve, and the rest within as long again.
 #[test]
 fn after_an_absence_the_lease_comes_first_and_the_rest_in_its_order_unless_somebody_hurries_it() {
     let first = |request: &Request, verb: &str, path: &str| request.is(verb, path);
-    for is_hurried in [false, true] {
+    for hurried in ["never", "before", "after"] {
         let joined = with_map(Joined::new());
         joined.api.set_network(Network::Refused);
         joined.restart_web();
         std::thread::sleep(Duration::from_secs(6));
+        if hurried == "before" {
+            assert!(joined.node.ask(&["sync"]).is_some());
+        }
         let before = joined.api.look(|world| world.requests.len());
         joined.api.set_network(Network::Open);
         joined.api.wait_for("the lease to be renewed", |world| {
             world.requests.iter().skip(before).any(|request| first(request, "patch", LEASE))
         });
         let back = Instant::now();
-        if is_hurried {
+        if hurried == "after" {
             assert!(joined.node.ask(&["sync"]).is_some());
         }
-        joined.wait_until_the_restart_is_told();
+        // A machine that is busy makes the absence longer, and each of both waits may be twice as long.
+        joined.wait_until_the_restart_is_told_within(Duration::from_secs(240));
         let waited = back.elapsed();
         let requests = joined.api.look(|world| world.requests[before..].to_vec());
         let place = |verb: &str, path: &str| requests.iter().position(|request| first(request, verb, path));
@@ -119,8 +128,8 @@ fn after_an_absence_the_lease_comes_first_and_the_rest_in_its_order_unless_someb
         if let Some(event) = place("create", "*/events") {
             assert!(status < event, "{requests:#?}");
         }
-        if is_hurried {
-            assert!(waited < Duration::from_secs(6), "{waited:?}");
+        if hurried != "never" {
+            assert!(waited < Duration::from_secs(10), "{hurried}: {waited:?}");
         }
     }
 }

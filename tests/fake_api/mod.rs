@@ -287,9 +287,20 @@ impl FakeApi {
 
     /// Waits for an object to be so, and answers it.
     #[track_caller]
-    pub(crate) fn wait(&self, path: &str, what: &str, mut is_so: impl FnMut(&Value) -> bool) -> Value {
+    pub(crate) fn wait(&self, path: &str, what: &str, is_so: impl FnMut(&Value) -> bool) -> Value {
+        self.wait_within(PATIENCE, path, what, is_so)
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_within(
+        &self,
+        longest: Duration,
+        path: &str,
+        what: &str,
+        mut is_so: impl FnMut(&Value) -> bool,
+    ) -> Value {
         let mut found = Value::Null;
-        let comes = self.comes(PATIENCE, |world| {
+        let comes = self.comes(longest, |world| {
             let object = world.get(path).filter(|object| is_so(object));
             object.map(|object| found = Value::clone(&object)).is_some()
         });
