@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::follower::Way;
 use super::token_dates::{self, Dates, is_worth_keeping};
 use crate::api::{EventKind, PodUid, Reason, Time};
-use crate::apiserver::{ApiError, Client, Request};
+use crate::apiserver::{ApiError, Client, Rank, Request};
 use crate::host::clock;
 use crate::objects::{Content, ObjectNews, TokenKey, Topic};
 use crate::pods::{PodEvent, SyncEvent};
@@ -33,6 +33,7 @@ pub(super) async fn keep_token(way: Way, key: TokenKey, stored: Option<Value>) {
     let mut used: Option<Dates> = None;
     let mut is_warned = false;
     let mut backoff = Backoff::new(TOKEN_FIRST, TOKEN_LONGEST);
+    let mut half = None;
     loop {
         let asked = request_token(&way.client, &key);
         let limit = match (&untold, used) {
@@ -60,6 +61,7 @@ pub(super) async fn keep_token(way: Way, key: TokenKey, stored: Option<Value>) {
                 let before = TOKEN_JITTER.min(life / 10).mul_f64(f64::from(rt::random()) / f64::from(u32::MAX));
                 // Whatever a server calls a life, it is not asked without a pause.
                 let wait = life.mul_f64(TOKEN_LIFE).min(DAY).saturating_sub(before).max(TOKEN_FIRST);
+                half = Some((life / 2).max(TOKEN_FIRST));
                 (ObjectNews::Heard(topic.clone(), Some(Content::Token(token))), wait)
             }
             (Err(_), Some((token, dates))) => {
@@ -79,7 +81,15 @@ pub(super) async fn keep_token(way: Way, key: TokenKey, stored: Option<Value>) {
                 return;
             }
         }
-        rt::sleep(wait).await;
+        // Where the cluster is asked now and then alone, this may be the last time before the token is over.
+        let exchange = async {
+            match half.take() {
+                Some(half) => rt::sleep(half).await,
+                None => return std::future::pending().await,
+            }
+            way.client.opened_since(way.client.gate().openings(), Rank::Intent).await;
+        };
+        rt::either(rt::sleep(wait), exchange).await;
     }
 }
 

@@ -107,6 +107,29 @@ fn in_manual_mode_nothing_is_said_until_somebody_asks_and_then_all_of_it() {
     assert_eq!((&told["pendingStatuses"], &told["pendingEvents"]), (&json!(0), &json!(0)), "{told}");
 }
 
+/// Its time would be over before the next exchange, if these come once in an hour.
+#[test]
+fn a_token_whose_time_is_half_over_is_replaced_with_the_next_exchange() {
+    let mut joined = Joined::new();
+    joined.api.set_token_lifetime(Some(Duration::from_secs(10)));
+    let account = json!({"name": "default", "namespace": "default"});
+    joined.api.create(&json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}));
+    let mut spec =
+        mounted(&json!({"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}));
+    spec["serviceAccountName"] = json!("default");
+    joined.api.create(&pod("web", &spec));
+    joined.start_syncing("  mode: manual\n");
+    joined.sync();
+    joined.wait_for_containers(1);
+    let token = || joined.volume_file("kubernetes.io~projected", "token").unwrap();
+    let first = token();
+    joined.sync();
+    assert_eq!(token(), first);
+    std::thread::sleep(Duration::from_millis(5500));
+    joined.sync();
+    joined.node.wait_until("the token is another", |_| token() != first);
+}
+
 /// A lease, the node, what is to run, what has become of it, events: as whoever pays for the line would have it.
 #[test]
 fn an_exchange_has_its_order() {
