@@ -117,7 +117,8 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let url_dialer = dialer.clone();
     let gate = Gate::new(Exchanges::first(&config.sync.mode), config.sync.bytes_per_day);
     let cluster = config.kubeconfig.clone().map(|path| Client::behind(gate, Source::Kubeconfig(path), dialer.clone()));
-    let exchanges = cluster.clone().map(|client| Exchanges::new(client, config.sync.mode.clone()));
+    let exchanges =
+        cluster.clone().map(|client| Exchanges::new(client, config.sync.mode.clone(), &config.local_socket));
     let store = match &cluster {
         Some(_) => Some(OfflineStore::open(config.root_dir.join(OFFLINE), key_places(&config)).await),
         None => None,

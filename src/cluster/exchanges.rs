@@ -4,11 +4,13 @@
 //! before it is on its way any more. What is asked is the business of those who ask.
 
 use std::cell::{Cell, RefCell};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::byte_day::{ByteDay, DayRecord, next_write};
 use super::sync_times::{Window, first_wait, next_wait, window};
 use crate::apiserver::{Client, Opening, Rank, settle};
 use crate::config::{SyncMode, SyncWindows};
@@ -38,8 +40,9 @@ struct Inner {
     /// By the clock of this boot: the last one that went well, and the next one.
     succeeded: Cell<Option<Duration>>,
     next: Cell<Option<Duration>>,
-    /// When the day began by which bytes are counted, and how many there were before it.
-    day: Cell<(Duration, u64)>,
+    day: Cell<ByteDay>,
+    /// Where there is a bound for a day's bytes.
+    day_record: Option<DayRecord>,
     told_left_out: Cell<usize>,
 }
 
@@ -75,10 +78,13 @@ const LONGEST: Duration = Duration::from_secs(10 * 60);
 const RETRY: Duration = Duration::from_secs(30);
 /// A window of which nobody knows how long it is open is taken to be short.
 const UNKNOWN: Duration = Duration::from_secs(50);
-const DAY: Duration = Duration::from_secs(24 * 3600);
 
 impl Exchanges {
-    pub(crate) fn new(client: Client, mode: SyncMode) -> Self {
+    /// What was used of this day before counts from the beginning; `socket` is the local one, on a file system in memory.
+    pub(crate) fn new(client: Client, mode: SyncMode, socket: &Path) -> Self {
+        let day_record = client.gate().budget().map(|_| DayRecord::beside(socket));
+        let day = day_record.as_ref().map_or_else(|| ByteDay::new(clock::uptime(), 0), DayRecord::read);
+        client.gate().used(day.used(client.traffic().bytes()));
         let inner = Inner {
             client,
             mode,
@@ -90,7 +96,8 @@ impl Exchanges {
             last: RefCell::default(),
             succeeded: Cell::default(),
             next: Cell::default(),
-            day: Cell::new((clock::uptime(), 0)),
+            day: Cell::new(day),
+            day_record,
             told_left_out: Cell::default(),
         };
         Self { inner: Rc::new(inner) }
@@ -262,17 +269,23 @@ impl Exchanges {
     async fn count_days<T>(&self) -> T {
         let (gate, traffic) = (self.inner.client.gate(), self.inner.client.traffic());
         loop {
-            let (begun, before) = self.inner.day.get();
-            let passed = clock::uptime().saturating_sub(begun);
-            if passed >= DAY {
-                self.inner.day.set((clock::uptime(), traffic.bytes()));
+            let (day, now) = (self.inner.day.get(), clock::uptime());
+            let left = day.left(now);
+            if left.is_zero() {
+                self.inner.day.set(ByteDay::new(now, traffic.bytes()));
                 continue;
             }
             let marked = traffic.marked.changes();
-            gate.used(traffic.bytes().saturating_sub(before));
+            let used = day.used(traffic.bytes());
+            gate.used(used);
             self.tell_left_out();
-            traffic.mark(gate.next_mark().map(|mark| mark.saturating_add(before)));
-            rt::either(boot_timer::sleep(DAY.saturating_sub(passed)), traffic.marked.beyond(marked)).await;
+            if let Some(record) = &self.inner.day_record {
+                record.write(day, traffic.bytes());
+            }
+            let write = gate.budget().map(|budget| next_write(budget, used));
+            let mark = [gate.next_mark(), write].into_iter().flatten().min();
+            traffic.mark(mark.map(|mark| day.counted_at(mark)));
+            rt::either(boot_timer::sleep(left), traffic.marked.beyond(marked)).await;
         }
     }
 
@@ -323,7 +336,7 @@ impl Exchanges {
             last: last.borrow().clone(),
             succeeded: succeeded.get().filter(|_| !is_heard).map(|then| now.saturating_sub(then).as_secs()),
             next: next.get().filter(|_| !is_open).map(|then| then.saturating_sub(now).as_secs()),
-            bytes_today: client.traffic().bytes().saturating_sub(day.get().1),
+            bytes_today: day.get().used(client.traffic().bytes()),
             bytes_per_day: client.gate().budget(),
             left_out: self.left_out(),
         }

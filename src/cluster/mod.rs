@@ -3,6 +3,7 @@
 //! The sync loop says what is true now; what is told of it, when and how often, is decided in `reports.rs` and
 //! `mirrors.rs`. Nothing here holds up a pod: a server that is away is tried again, and hears the newest then.
 
+mod byte_day;
 mod event_sender;
 mod exchanges;
 mod follower;

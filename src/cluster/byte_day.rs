@@ -1,0 +1,128 @@
+//! The bytes of a day, which begins with the clock of this boot: an agent that is started again has no more of them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::error::ErrorChain;
+use crate::host::{clock, file};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// A day's record is written this often, and no more of it can be forgotten.
+const PARTS: u64 = 32;
+/// Of the record.
+const LONGEST: u64 = 256;
+
+/// When the day began, and how many bytes had been counted then; of earlier agents', how many belong to this day.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ByteDay {
+    begun: Duration,
+    before: u64,
+    earlier: u64,
+}
+
+impl ByteDay {
+    pub(super) fn new(now: Duration, counted: u64) -> Self {
+        Self { begun: now, before: counted, earlier: 0 }
+    }
+
+    pub(super) fn left(self, now: Duration) -> Duration {
+        DAY.saturating_sub(now.saturating_sub(self.begun))
+    }
+
+    pub(super) fn used(self, counted: u64) -> u64 {
+        counted.saturating_sub(self.before).saturating_add(self.earlier)
+    }
+
+    /// What is counted when so many bytes of the day are used.
+    pub(super) fn counted_at(self, used: u64) -> u64 {
+        used.saturating_sub(self.earlier).saturating_add(self.before)
+    }
+
+    /// `BOOT-ID SECONDS BYTES`; `None` if it cannot be read so.
+    fn read(record: &str, boot: &str, now: Duration) -> Option<Self> {
+        let mut words = record.split_ascii_whitespace();
+        let [of, begun, earlier] = [words.next()?, words.next()?, words.next()?];
+        let day = Self { begun: Duration::from_secs(begun.parse().ok()?), before: 0, earlier: earlier.parse().ok()? };
+        // Of a former boot, or a day that is over: nothing of it counts.
+        let is_today = of == boot && day.begun <= now && !day.left(now).is_zero();
+        Some(if is_today { day } else { Self::new(now, 0) })
+    }
+
+    fn write(self, boot: &str, counted: u64) -> String {
+        format!("{boot} {} {}\n", self.begun.as_secs(), self.used(counted))
+    }
+}
+
+/// Where a day's bytes are written down: where a reboot empties it, and the flash is not worn.
+#[derive(Debug)]
+pub(super) struct DayRecord {
+    path: PathBuf,
+    boot: String,
+}
+
+impl DayRecord {
+    /// Beside the local socket.
+    pub(super) fn beside(socket: &Path) -> Self {
+        let mut path = socket.as_os_str().to_owned();
+        path.push(".bytes");
+        Self { path: path.into(), boot: clock::boot_id() }
+    }
+
+    /// The day that is not over, if there is one.
+    pub(super) fn read(&self) -> ByteDay {
+        let now = clock::uptime();
+        let day = match file::read_all(&self.path, LONGEST) {
+            Ok(bytes) => ByteDay::read(&String::from_utf8_lossy(&bytes), &self.boot, now)
+                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "expected BOOT-ID SECONDS BYTES")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ByteDay::new(now, 0)),
+            Err(error) => Err(error),
+        };
+        day.unwrap_or_else(|error| {
+            let path = self.path.display();
+            log!(warn, "the bytes of today are counted anew", path = path, error = ErrorChain(&error));
+            ByteDay::new(now, 0)
+        })
+    }
+
+    pub(super) fn write(&self, day: ByteDay, counted: u64) {
+        if let Err(error) = file::replace(&self.path, day.write(&self.boot, counted).as_bytes()) {
+            log!(warn, "the bytes of today not written", path = self.path.display(), error = ErrorChain(&error));
+        }
+    }
+}
+
+/// After so many bytes the record is written next.
+pub(super) fn next_write(budget: u64, used: u64) -> u64 {
+    let part = (budget / PARTS).max(1);
+    (used / part).saturating_add(1).saturating_mul(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn a_day_goes_on_with_the_next_agent_of_the_same_boot_and_with_no_other() {
+        let record = ByteDay::new(HOUR, 500).write("boot", 1700);
+        assert_eq!(record, "boot 3600 1200\n");
+        let read = |boot: &str, hours| ByteDay::read(&record, boot, hours * HOUR).unwrap();
+        let day = read("boot", 3);
+        assert_eq!((day.used(0), day.used(300), day.left(3 * HOUR)), (1200, 1500, 22 * HOUR));
+        assert_eq!((day.counted_at(1500), day.counted_at(1000)), (300, 0));
+        // Another boot's clock, a day that is over, one that is still to come.
+        assert_eq!([read("other", 3), read("boot", 25)].map(|day| day.used(0)), [0, 0]);
+        assert_eq!(ByteDay::read(&record, "boot", HOUR / 2).unwrap().used(0), 0);
+        for damaged in ["", "boot", "boot 1", "boot -1 5", "boot 1 x", "\u{fffd}"] {
+            assert_eq!(ByteDay::read(damaged, "boot", HOUR), None, "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn the_record_is_written_with_each_part_of_a_budget() {
+        assert_eq!([0, 99, 100, 3199].map(|used| next_write(3200, used)), [100, 100, 200, 3200]);
+        assert_eq!([next_write(0, 7), next_write(u64::MAX, u64::MAX)], [8, u64::MAX]);
+    }
+}
