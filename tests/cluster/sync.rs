@@ -223,6 +223,32 @@ fn a_pod_is_told_that_its_token_is_over_though_nobody_may_be_asked_for_another()
 
 /// In a network of its own, whose interfaces are its own, too.
 #[test]
+fn by_the_time_of_the_day_a_window_is_open_or_opens_when_it_is_said_to() {
+    /// The hours from now in which it is open, by full minutes.
+    fn window(from: i64, to: i64) -> String {
+        let now = jiff::Timestamp::now();
+        let time = |hours| (now + jiff::SignedDuration::from_hours(hours)).strftime("%H:%M").to_string();
+        format!("  mode: windows\n  windows: [\"{}-{}\"]\n", time(from), time(to))
+    }
+
+    let mut joined = Joined::new();
+    joined.start_syncing(&window(2, 4));
+    joined.node.wait_until("events wait", |_| joined.sync_state()["pendingEvents"].as_u64() > Some(0));
+    let state = joined.sync_state();
+    let next = state["nextSeconds"].as_u64().unwrap();
+    assert!((7080..=7200).contains(&next) && state["open"] == false, "{state}");
+    assert_eq!(joined.bytes(), 0);
+    joined.node.kill_agent();
+    joined.start_syncing(&window(-2, 2));
+    // It would begin at a moment of its own.
+    assert!(joined.node.ask(&["sync"]).is_some());
+    joined.wait_until_ready();
+    joined.api.create(&pod("web", &json!({})));
+    joined.wait_until_web_is_ready();
+    assert_eq!((joined.sync_state()["open"].clone(), joined.api.connections_so_far()), (json!(true), 1));
+}
+
+#[test]
 fn a_window_opens_and_shuts_with_an_interface() {
     let in_network = || {
         use nix::mount::{MsFlags, mount};
