@@ -111,7 +111,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let images = Images::new(image_service.clone(), &config, sender.clone()).with_archives(archives);
     let runtime = PodRuntime::new(runtime_service, images, node, Rc::default(), sender.clone());
     let runtime = Rc::new(runtime.with_placements(managers.placements()));
-    let placements = managers.placements();
+    let (placements, allocatable) = (managers.placements(), managers.allocatable());
     let dialer = runtime.dialer();
     let streaming = Streaming { cri: runtime.cri(), dialer: dialer.clone() };
     let url_dialer = dialer.clone();
@@ -221,12 +221,8 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         root: config.root_dir.clone(),
         devices: Rc::clone(&devices),
         pods: Box::new(move || listed.borrow().active_pods()),
-        cpus: Box::new(move |pod, container| {
-            let placements = placements.borrow();
-            let has_own = placements.has_own_cpus(pod, container);
-            if has_own { placements.cpus(pod, container).iter().map(i64::from).collect() } else { Vec::new() }
-        }),
-        allocatable_cpus: Vec::new(),
+        placements,
+        allocatable,
     };
     tasks.push(rt::spawn(pod_resources.serve()));
     tasks.push(rt::spawn(devices.run()));

@@ -70,6 +70,8 @@ const ARROWS: &[(&str, &str)] = &[
     ("container_manager", "node"),
     ("cri", "rpc"),
     ("cri", "rt"),
+    // Devices are one more thing that lies in NUMA nodes.
+    ("devices", "resource_managers"),
     ("host", "rt"),
     ("kuberuntime", "images"),
     ("kuberuntime", "logs"),

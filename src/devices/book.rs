@@ -2,11 +2,14 @@
 //!
 //! As upstream decides it (pkg/kubelet/cm/devicemanager/manager.go), but for what ARCHITECTURE.md tells of.
 
+mod choice;
+
 use std::time::{Duration, Instant};
 
 use super::v1beta1::{self, ContainerAllocateResponse, DevicePluginOptions, HEALTHY};
 use crate::api::{Container, Format, Pod, PodUid, Quantity, ResourceList, is_extended_resource};
 use crate::pods::GivenDevices;
+use crate::resource_managers::Nodes;
 use crate::sorted::{SortedMap, SortedSet};
 
 #[derive(Debug, Default)]
@@ -14,6 +17,8 @@ pub(super) struct DeviceBook {
     resources: SortedMap<String, Resource>,
     /// What each container has, or is about to get.
     pub(super) given: Vec<Given>,
+    /// The NUMA nodes that a container's devices are to be near to, by pod and container.
+    near: SortedMap<PodUid, SortedMap<String, Nodes>>,
     /// Resources that were there once: the cluster is told that there are none.
     gone: SortedSet<String>,
     registrations: u64,
@@ -40,6 +45,8 @@ struct Device {
     /// The NUMA nodes that it is near to.
     nodes: Vec<i64>,
 }
+
+pub(super) use choice::Left;
 
 /// One plugin's time; a later one of the same resource has another.
 pub(super) type Registration = u64;
@@ -178,12 +185,15 @@ impl DeviceBook {
     pub(super) fn keep_only(&mut self, stays: impl Fn(&PodUid) -> bool) -> bool {
         let before = self.given.len();
         self.given.retain(|given| stays(&given.pod));
+        self.near.retain(|pod, _| stays(pod));
         self.given.len() != before
     }
 
     /// Whether the pod asks for any device that somebody has told of, or has one.
     pub(super) fn concerns(&self, pod: &Pod) -> bool {
-        wanted(pod).any(|(_, _, name, _)| self.is_known(name) || pod.is_static())
+        in_order(pod)
+            .flat_map(|(container, _)| asked(container))
+            .any(|(name, _)| self.is_known(name) || pod.is_static())
     }
 
     pub(super) fn is_known(&self, resource: &str) -> bool {
@@ -203,97 +213,6 @@ impl DeviceBook {
     /// The pod gets nothing more than it has: what was only chosen for it is free again.
     pub(super) fn give_up(&mut self, pod: &PodUid) {
         self.given.retain(|given| given.pod != *pod || given.response.is_some());
-    }
-
-    fn choose(&mut self, pod: &Pod, runs: impl Fn(&str) -> bool) -> Result<(), Lacks> {
-        let uid = &pod.metadata.uid;
-        // What init containers leave when they end.
-        let mut left: SortedMap<String, SortedSet<String>> = SortedMap::new();
-        for (container, stays, name, count) in wanted(pod) {
-            if !self.is_known(name) {
-                if pod.is_static() {
-                    return Err(Lacks(format!("no device plugin has told of {name}")));
-                }
-                // What nobody on this node knows of is the cluster's to count.
-                continue;
-            }
-            let left = left.entry(name.to_owned()).or_default();
-            if self.is_given(uid, &container.name, name, count, &runs)? {
-                // As it was.
-            } else if count > 0 && !runs(&container.name) {
-                let ids = self.free(name, count, left)?;
-                let given = self.give(uid, &container.name, name, ids);
-                self.given.push(given);
-            }
-            let has = self.given.iter().filter(|given| given.is_of(uid, &container.name, name));
-            for id in has.flat_map(Given::ids) {
-                if stays {
-                    left.remove(id);
-                } else {
-                    left.insert(id.clone());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether the container has its devices already, and can go on with them.
-    fn is_given(
-        &mut self,
-        uid: &PodUid,
-        container: &str,
-        name: &str,
-        count: usize,
-        runs: impl Fn(&str) -> bool,
-    ) -> Result<bool, Lacks> {
-        let Some(given) = self.given.iter_mut().find(|given| given.is_of(uid, container, name)) else {
-            return Ok(false);
-        };
-        let lost =
-            |resource: &Resource| resource.is_local && resource.is_told && !given.ids().all(|id| resource.has(id));
-        if !runs(container) && self.resources.get(name).is_some_and(lost) {
-            self.given.retain(|given| !given.is_of(uid, container, name));
-            return Ok(false);
-        }
-        let has = given.ids().count();
-        if has != count {
-            return Err(Lacks(format!(
-                "pod {:?} container {container:?} changed request for resource {name:?} from {has} to {count}",
-                uid.as_str()
-            )));
-        }
-        if !given.is_confirmed && !runs(container) {
-            let resource = self.resources.get(name).ok_or_else(|| unregistered(name))?;
-            if resource.healthy().next().is_none() {
-                return Err(none_healthy(name));
-            }
-            if !given.ids().all(|id| resource.has(id)) {
-                return Err(Lacks(format!(
-                    "previously allocated devices are no longer healthy; cannot allocate unhealthy devices {name}"
-                )));
-            }
-        }
-        given.is_confirmed = true;
-        Ok(true)
-    }
-
-    /// So many devices that nobody has, but for those that were `left`, which come first.
-    fn free(&self, name: &str, count: usize, left: &SortedSet<String>) -> Result<Vec<String>, Lacks> {
-        let resource = self.resources.get(name).ok_or_else(|| unregistered(name))?;
-        if resource.healthy().next().is_none() {
-            return Err(none_healthy(name));
-        }
-        let mut ids: Vec<String> = left.iter().take(count).cloned().collect();
-        let needed = count - ids.len();
-        let available: Vec<&str> = self.available(name).filter(|id| !left.contains(*id)).collect();
-        if available.len() < needed {
-            return Err(Lacks(format!(
-                "requested number of devices unavailable for {name}. Requested: {needed}, Available: {}",
-                available.len()
-            )));
-        }
-        ids.extend(available.into_iter().take(needed).map(str::to_owned));
-        Ok(ids)
     }
 
     /// Healthy, and nobody's.
@@ -338,40 +257,6 @@ impl DeviceBook {
     /// What the plugins have not been told of yet.
     pub(super) fn unanswered(&self, pod: &PodUid) -> Vec<Given> {
         self.given.iter().filter(|given| given.pod == *pod && given.response.is_none()).cloned().collect()
-    }
-
-    /// What a plugin may prefer in place of what was chosen: all that is free beside it, and what has to be among it
-    /// because the pod has it already. `None` if the plugin has no word in it, or there is no choice.
-    pub(super) fn choice(&self, given: &Given) -> Option<(Vec<String>, Vec<String>)> {
-        let resource = self.resources.get(&given.resource)?;
-        let own: Vec<&String> = given.ids().collect();
-        let others = |other: &&Given| {
-            let is_kind = other.pod == given.pod && other.resource == given.resource;
-            is_kind && other.container != given.container
-        };
-        let reused: SortedSet<&String> = self.given.iter().filter(others).flat_map(Given::ids).collect();
-        let kept: Vec<String> = own.iter().filter(|id| reused.contains(**id)).map(|id| (*id).clone()).collect();
-        let free = self.available(&given.resource).map(str::to_owned);
-        let mut all: Vec<String> = free.chain(own.iter().map(|id| (*id).clone())).collect();
-        all.sort();
-        let has_choice = kept.len() < own.len() && own.len() < all.len();
-        (resource.options.get_preferred_allocation_available && has_choice).then_some((all, kept))
-    }
-
-    /// The plugin would rather give these. As many of them as can be are given; the rest is as it was chosen.
-    pub(super) fn prefer(&mut self, given: &Given, preferred: &[String]) {
-        let Some((all, kept)) = self.choice(given) else { return };
-        let count = given.ids().count();
-        let mut ids = kept;
-        for id in preferred.iter().chain(given.ids()).filter(|id| all.contains(*id)) {
-            if ids.len() < count && !ids.contains(id) {
-                ids.push(id.clone());
-            }
-        }
-        let anew = self.give(&given.pod, &given.container, &given.resource, ids);
-        if let Some(place) = self.given.iter_mut().find(|one| one.is_same_place(given) && one.response.is_none()) {
-            *place = anew;
-        }
     }
 
     /// The plugin has said what comes with the devices. False if they have been taken back meanwhile.
@@ -442,20 +327,14 @@ impl Resource {
     }
 }
 
-/// Each limit of extended resources, in the order in which containers begin; false for what an init container gives back.
-fn wanted(pod: &Pod) -> impl Iterator<Item = (&Container, bool, &str, usize)> {
+/// The containers in the order in which they begin; false for one that ends before those after it begin.
+fn in_order(pod: &Pod) -> impl Iterator<Item = (&Container, bool)> {
     let init = pod.spec.init_containers.iter().map(|container| (container, container.is_sidecar()));
-    let all = init.chain(pod.spec.containers.iter().map(|container| (container, true)));
-    all.flat_map(|(container, stays)| {
-        let limits = container.resources.limits.iter().filter(|(name, _)| is_extended_resource(name));
-        limits.map(move |(name, count)| (container, stays, name, usize::try_from(count.value()).unwrap_or(0)))
-    })
+    init.chain(pod.spec.containers.iter().map(|container| (container, true)))
 }
 
-fn unregistered(name: &str) -> Lacks {
-    Lacks(format!("cannot allocate unregistered device {name}"))
-}
-
-fn none_healthy(name: &str) -> Lacks {
-    Lacks(format!("no healthy devices present; cannot allocate unhealthy devices {name}"))
+/// Each limit of extended resources.
+fn asked(container: &Container) -> impl Iterator<Item = (&str, usize)> {
+    let limits = container.resources.limits.iter().filter(|(name, _)| is_extended_resource(name));
+    limits.map(|(name, count)| (name, usize::try_from(count.value()).unwrap_or(0)))
 }

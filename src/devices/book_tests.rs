@@ -1,8 +1,10 @@
 use std::time::{Duration, Instant};
 
-use super::book::{DeviceBook, Lacks, Registration};
+use super::book::{DeviceBook, Given, Lacks, Left, Registration};
 use super::v1beta1::{ContainerAllocateResponse, Device, DevicePluginOptions, HEALTHY, NumaNode, TopologyInfo};
 use crate::api::{Container, Pod, RestartPolicy, annotations};
+use crate::cpu_set::CpuSet;
+use crate::resource_managers::Nodes;
 
 const CAM: &str = "example.com/cam";
 
@@ -250,4 +252,158 @@ fn a_container_that_starts_anew_gets_another_device_of_a_rule_where_its_own_is_g
     assert_eq!(of(&book, &pod("1", 1), "main"), ["/dev/video0"], "while it runs it has what it was given");
     book.reserve(&pod("1", 1), |_| false).unwrap();
     assert_eq!(of(&book, &pod("1", 1), "main"), ["/dev/video1"]);
+}
+
+fn nodes(text: &str) -> Nodes {
+    Nodes::of(&CpuSet::parse(text).unwrap())
+}
+
+/// A book with these devices; those below 0 are near to no node.
+fn near_nodes(devices: &[(&str, i64)], options: DevicePluginOptions) -> DeviceBook {
+    let mut book = DeviceBook::default();
+    let registration = book.register(CAM, options);
+    let topology = |node: i64| (node >= 0).then(|| TopologyInfo { nodes: vec![NumaNode { id: node }] });
+    let devices = devices.iter().map(|(id, node)| Device { topology: topology(*node), ..device(id) });
+    book.tell(CAM, registration, devices.collect());
+    book
+}
+
+/// The container has these, whatever was decided.
+fn put(book: &mut DeviceBook, pod: &str, container: &str, ids: &[&str]) {
+    book.given.push(Given {
+        pod: pod.into(),
+        container: container.to_owned(),
+        resource: CAM.to_owned(),
+        ids: [(0, ids.iter().map(|id| (*id).to_owned()).collect())].into_iter().collect(),
+        response: Some(ContainerAllocateResponse::default()),
+        is_confirmed: true,
+    });
+}
+
+/// The hints, as `0` or `0-1`, with a `+` if they are preferred, for a container and for the pod that has only that.
+#[track_caller]
+fn check_hints(book: &DeviceBook, count: u32, expected: Option<&[&str]>) {
+    let pod = pod("p", count);
+    let shown = |container| {
+        let found = book.hints(nodes("0-1"), &pod, container, (&Left::new(), false));
+        let shown = found.first().map(|hints| {
+            let plus = |preferred| if preferred { "+" } else { "" };
+            let hints = hints.iter().map(|hint| format!("{}{}", hint.nodes.unwrap().numbers(), plus(hint.preferred)));
+            hints.collect::<Vec<_>>()
+        });
+        assert_eq!(found.len(), usize::from(shown.is_some()));
+        shown
+    };
+    let expected = expected.map(|hints| hints.iter().map(|hint| (*hint).to_owned()).collect::<Vec<_>>());
+    assert_eq!(shown(Some(&pod.spec.containers[0])), expected);
+    assert_eq!(shown(None), expected);
+}
+
+/// The cases are upstream's own (`getCommonTestCases` of the device manager), as are those of the next tests.
+#[test]
+fn from_which_nodes_devices_could_be_is_told_as_upstream_tells_it() {
+    let hints = |devices: &[(&str, i64)], count, expected: Option<&[&str]>| {
+        check_hints(&near_nodes(devices, DevicePluginOptions::default()), count, expected);
+    };
+    hints(&[("a", -1), ("b", -1)], 1, None);
+    hints(&[("a", -1), ("b", 1)], 1, Some(&["1+", "0-1"]));
+    hints(&[("a", 0), ("b", 1)], 1, Some(&["0+", "1+", "0-1"]));
+    hints(&[("a", 0), ("b", 1)], 2, Some(&["0-1+"]));
+    let four = [("a", 0), ("b", 1), ("c", 0), ("d", 1)];
+    hints(&four, 2, Some(&["0+", "1+", "0-1"]));
+    hints(&four, 6, Some(&[]));
+    let mut book = near_nodes(&four, DevicePluginOptions::default());
+    put(&mut book, "other", "main", &["a", "b"]);
+    check_hints(&book, 2, Some(&["0-1"]));
+    // What it has already is what it can have.
+    let mut book = near_nodes(&[("a", 0), ("b", 0)], DevicePluginOptions::default());
+    put(&mut book, "p", "main", &["a", "b"]);
+    check_hints(&book, 2, Some(&["0+", "0-1"]));
+    check_hints(&book, 1, Some(&[]));
+    check_hints(&book, 4, Some(&[]));
+    let waits = book.hints(nodes("0-1"), &pod("p", 4), None, (&Left::new(), true));
+    assert!(waits.is_empty(), "what it waits for keeps it from nothing");
+}
+
+#[test]
+fn a_pod_has_of_a_resource_what_it_has_when_it_has_the_most() {
+    let mut pod = pod("p", 1);
+    let sidecar = Container { restart_policy: Some(RestartPolicy::Always), ..container("s", 1) };
+    pod.spec.init_containers = vec![container("i", 2), sidecar, container("j", 3)];
+    pod.spec.containers.push(container("second", 1));
+    let four = ["a", "b", "c", "d"].map(|id| (id, 0));
+    let book = near_nodes(&four, DevicePluginOptions::default());
+    let hints = book.hints(nodes("0-1"), &pod, None, (&Left::new(), false));
+    assert_eq!(hints[0].len(), 2, "one of the sidecar and three of the last");
+    pod.spec.init_containers[2] = container("j", 4);
+    assert!(book.hints(nodes("0-1"), &pod, None, (&Left::new(), false))[0].is_empty());
+}
+
+#[test]
+fn devices_are_near_to_the_nodes_that_were_found_as_far_as_there_are_as_many() {
+    let given = |devices: &[(&str, i64)], near: &str, count| {
+        let mut book = near_nodes(devices, DevicePluginOptions::default());
+        book.bring_near(&"p".into(), "main", nodes(near));
+        book.reserve(&pod("p", count), |_| false).unwrap();
+        of(&book, &pod("p", count), "main").join(" ")
+    };
+    assert_eq!(given(&[("a", -1), ("b", -1)], "0-1", 1), "a");
+    assert_eq!(given(&[("a", -1), ("b", 1)], "1", 1), "b");
+    assert_eq!(given(&[("a", 0), ("b", 1)], "0", 1), "a");
+    assert_eq!(given(&[("a", 0), ("b", 1)], "1", 1), "b");
+    let six = [("a", 0), ("b", 1), ("c", 0), ("d", 1), ("e", 0), ("f", 1)];
+    assert_eq!(given(&six[..4], "1", 2), "b d");
+    assert_eq!(given(&six, "0", 4), "a b c e");
+    assert_eq!(given(&six, "1", 4), "a b d f");
+    let eight = [("a", 0), ("b", 1), ("c", 2), ("d", 3), ("e", 0), ("f", 1), ("g", 2), ("h", 3)];
+    assert_eq!(given(&eight, "1,3", 4), "b d f h");
+    assert_eq!(given(&[("a", -1), ("b", 0), ("c", 1)], "1", 2), "b c", "before those that are near to none");
+}
+
+#[test]
+fn a_plugin_chooses_among_what_is_near_or_else_beside_all_of_that() {
+    let preferring = DevicePluginOptions { get_preferred_allocation_available: true, ..DevicePluginOptions::default() };
+    let split = |near: usize| -> Vec<(String, i64)> {
+        (0..8).map(|number| (format!("d{number}"), i64::from(number >= near))).collect()
+    };
+    let choice = |near: usize, count, reused: &[&str], others: &[&str]| {
+        let devices = split(near);
+        let devices: Vec<(&str, i64)> = devices.iter().map(|(id, node)| (id.as_str(), *node)).collect();
+        let mut book = near_nodes(&devices, preferring.clone());
+        put(&mut book, "other", "main", others);
+        book.bring_near(&"p".into(), "main", nodes("0"));
+        let mut pod = pod("p", count);
+        if !reused.is_empty() {
+            put(&mut book, "p", "init", reused);
+            pod.spec.init_containers = vec![container("init", u32::try_from(reused.len()).unwrap())];
+        }
+        book.reserve(&pod, |_| false).unwrap();
+        let given = book.unanswered(&"p".into()).remove(0);
+        book.choice(&given).map(|(all, kept)| (all.join(" "), kept.join(" ")))
+    };
+    let all = "d0 d1 d2 d3 d4 d5 d6 d7";
+    let expected = |all: &str, kept: &str| Some((all.to_owned(), kept.to_owned()));
+    assert_eq!(choice(8, 1, &[], &[]), expected(all, ""));
+    assert_eq!(choice(8, 4, &["d0", "d5"], &[]), expected(all, "d0 d5"));
+    assert_eq!(choice(8, 4, &["d0", "d5"], &["d1", "d4"]), expected("d0 d2 d3 d5 d6 d7", "d0 d5"));
+    assert_eq!(choice(4, 1, &[], &[]), expected("d0 d1 d2 d3", ""), "of what is near only");
+    assert_eq!(choice(4, 6, &["d1", "d6"], &[]), expected(all, "d1 d6 d0 d2 d3"));
+    assert_eq!(choice(4, 6, &["d1", "d6"], &["d0", "d7"]), None, "there are no more");
+    assert_eq!(choice(4, 5, &["d1", "d6"], &["d0", "d7"]), expected("d1 d2 d3 d4 d5 d6", "d1 d6 d2 d3"));
+
+    let prefers = |near: usize, preferred: &[&str]| {
+        let devices: Vec<(String, i64)> =
+            (0..100).map(|number| (format!("d{number:02}"), i64::from(number >= near))).collect();
+        let devices: Vec<(&str, i64)> = devices.iter().map(|(id, node)| (id.as_str(), *node)).collect();
+        let mut book = near_nodes(&devices, preferring.clone());
+        book.bring_near(&"p".into(), "main", nodes("0"));
+        book.reserve(&pod("p", 5), |_| false).unwrap();
+        let given = book.unanswered(&"p".into()).remove(0);
+        book.prefer(&given, &preferred.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>());
+        of(&book, &pod("p", 5), "main").join(" ")
+    };
+    assert_eq!(prefers(50, &["d00", "d19", "d33", "d42", "d47"]), "d00 d19 d33 d42 d47");
+    assert_eq!(prefers(50, &["d00", "d19", "d33", "d66", "d86"]), "d00 d01 d02 d19 d33", "what is far is ignored");
+    assert_eq!(prefers(3, &["d00", "d01", "d02", "d42", "d83"]), "d00 d01 d02 d42 d83");
+    assert_eq!(prefers(3, &["d42", "bogus"]), "d00 d01 d02 d03 d42");
 }

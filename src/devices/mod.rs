@@ -9,6 +9,7 @@ mod book_tests;
 mod checkpoint;
 #[cfg(test)]
 mod checkpoint_tests;
+mod choosing;
 mod give;
 mod kept;
 mod nodes;

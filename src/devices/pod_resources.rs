@@ -1,4 +1,4 @@
-//! Which pod has which devices and processors, for monitors on the node (podresources v1).
+//! Which pod has which devices, processors and memory, for monitors on the node (podresources v1).
 
 use std::cell::RefCell;
 use std::fs;
@@ -10,7 +10,10 @@ use std::time::Instant;
 
 use super::Devices;
 use crate::api::{Container, Pod, PodUid};
+use crate::cpu_set::CpuSet;
 use crate::host::directories;
+use crate::metrics::{self, Count};
+use crate::pods::{MemoryBlock, Placements};
 use crate::rpc::{Reply, Request, Server, handler};
 use crate::rt;
 use crate::sorted::SortedMap;
@@ -29,6 +32,13 @@ message! {
         1 => name: String,
         2 => devices: Vec<ContainerDevices>,
         3 => cpu_ids: Vec<i64>,
+        4 => memory: Vec<ContainerMemory>,
+    }
+
+    struct ContainerMemory {
+        1 => memory_type: String,
+        2 => size: u64,
+        3 => topology: Option<Topology>,
     }
 
     /// One device, near to one NUMA node or to none.
@@ -49,6 +59,7 @@ message! {
     struct AllocatableResources {
         1 => devices: Vec<ContainerDevices>,
         2 => cpu_ids: Vec<i64>,
+        3 => memory: Vec<ContainerMemory>,
     }
 
     struct GetPodResourcesRequest {
@@ -64,15 +75,15 @@ pub(crate) struct PodResourcesServer {
     pub(crate) devices: Rc<Devices>,
     /// The pods that have not ended, under the uids that they run with.
     pub(crate) pods: Box<dyn Fn() -> Vec<(PodUid, Arc<Pod>)>>,
-    /// The processors that a container has for itself.
-    pub(crate) cpus: CpusOf,
+    /// The processors and the memory that containers have.
+    pub(crate) placements: Rc<RefCell<Placements>>,
     /// Those that there are to be had.
-    pub(crate) allocatable_cpus: Vec<i64>,
+    pub(crate) allocatable: (CpuSet, Vec<MemoryBlock>),
 }
 
-/// Of a container of a pod.
-type CpusOf = Box<dyn Fn(&PodUid, &str) -> Vec<i64>>;
-
+const LIST: &str = "/v1.PodResourcesLister/List";
+const ALLOCATABLE: &str = "/v1.PodResourcesLister/GetAllocatableResources";
+const GET: &str = "/v1.PodResourcesLister/Get";
 const QPS: u32 = 100;
 const BURST: u32 = 10;
 
@@ -93,7 +104,7 @@ impl PodResourcesServer {
         let answer = handler(move |request: Request| {
             let admitted = limit.borrow_mut().as_mut().is_none_or(|limit| limit.take(Instant::now()));
             let refused = || Err(Status::new(Code::ResourceExhausted, "rejected by rate limit"));
-            std::future::ready(if admitted { self.answer(&request).map(Reply::Message) } else { refused() })
+            std::future::ready(if admitted { self.counted(&request).map(Reply::Message) } else { refused() })
         });
         let served = match bound {
             Ok(server) => server.serve(answer).await,
@@ -104,19 +115,38 @@ impl PodResourcesServer {
         }
     }
 
+    fn counted(&self, request: &Request) -> Result<Vec<u8>, Status> {
+        let count = |what| metrics::count(what, &["v1"]);
+        let answer = self.answer(request);
+        let what = match request.method.as_str() {
+            LIST => Count::PodResourcesList,
+            ALLOCATABLE => Count::PodResourcesAllocatable,
+            GET => Count::PodResourcesGet,
+            _ => return answer,
+        };
+        count(Count::PodResources);
+        count(what);
+        // Nothing else can fail.
+        if answer.is_err() {
+            count(Count::PodResourcesGetErrors);
+        }
+        answer
+    }
+
     fn answer(&self, request: &Request) -> Result<Vec<u8>, Status> {
         let mut out = Vec::new();
         match request.method.as_str() {
-            "/v1.PodResourcesLister/List" => {
+            LIST => {
                 for (uid, pod) in (self.pods)() {
                     put_message(1, &self.of_pod(&uid, &pod), &mut out);
                 }
             }
-            "/v1.PodResourcesLister/GetAllocatableResources" => {
+            ALLOCATABLE => {
                 let devices = self.devices.book.borrow().healthy().flat_map(devices).collect();
-                out = encode(&AllocatableResources { devices, cpu_ids: self.allocatable_cpus.clone() });
+                let (cpus, blocks) = &self.allocatable;
+                out = encode(&AllocatableResources { devices, cpu_ids: ids(cpus), memory: memory(blocks) });
             }
-            "/v1.PodResourcesLister/Get" => {
+            GET => {
                 let asked: GetPodResourcesRequest =
                     decode(&request.message).map_err(|error| Status::new(Code::Internal, error.to_string()))?;
                 let GetPodResourcesRequest { pod_name: name, pod_namespace: namespace } = asked;
@@ -135,14 +165,16 @@ impl PodResourcesServer {
     /// Sidecars and main containers: what init containers have had others have now.
     fn of_pod(&self, uid: &PodUid, pod: &Pod) -> PodResources {
         let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());
-        let book = self.devices.book.borrow();
+        let (book, placements) = (self.devices.book.borrow(), self.placements.borrow());
         let of_container = |container: &Container| ContainerResources {
             name: container.name.clone(),
             devices: book
                 .of_container(uid, &container.name)
+                .filter(|given| given.response.is_some())
                 .flat_map(|given| devices((&given.resource, given.ids.clone())))
                 .collect(),
-            cpu_ids: (self.cpus)(uid, &container.name),
+            cpu_ids: placements.own_cpus(uid, &container.name).map(ids).unwrap_or_default(),
+            memory: memory(placements.memory_of(uid, &container.name)),
         };
         PodResources {
             name: pod.metadata.name.clone(),
@@ -157,7 +189,24 @@ fn devices((resource, ids): (&str, SortedMap<i64, Vec<String>>)) -> Vec<Containe
     let entry = |node: i64, id: String| ContainerDevices {
         resource_name: resource.to_owned(),
         device_ids: vec![id],
-        topology: (node >= 0).then(|| Topology { nodes: vec![NumaNode { id: node }] }),
+        topology: (node >= 0).then(|| near([node])),
     };
     ids.into_iter().flat_map(|(node, ids)| ids.into_iter().map(move |id| entry(node, id))).collect()
+}
+
+fn ids(cpus: &CpuSet) -> Vec<i64> {
+    cpus.iter().map(i64::from).collect()
+}
+
+fn memory(blocks: &[MemoryBlock]) -> Vec<ContainerMemory> {
+    let entry = |block: &MemoryBlock| ContainerMemory {
+        memory_type: block.kind.clone(),
+        size: block.size,
+        topology: Some(near(ids(&block.nodes))),
+    };
+    blocks.iter().map(entry).collect()
+}
+
+fn near(nodes: impl IntoIterator<Item = i64>) -> Topology {
+    Topology { nodes: nodes.into_iter().map(|id| NumaNode { id }).collect() }
 }

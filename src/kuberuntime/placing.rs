@@ -70,7 +70,7 @@ impl PodRuntime {
 /// Puts a container where it should be. Who has processors for himself is not stopped on them by a quota.
 pub(super) fn put(resources: &mut v1::LinuxContainerResources, placements: &Placements, pod: &PodUid, container: &str) {
     resources.cpuset_cpus = placements.cpus(pod, container).to_string();
-    resources.cpuset_mems = placements.mems(pod, container).map(ToString::to_string).unwrap_or_default();
+    resources.cpuset_mems = placements.mems(pod, container).to_string();
     if placements.has_own_cpus(pod, container) {
         lift_quota(resources);
     }

@@ -4,10 +4,19 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Count {
     AdmissionRejections,
+    CpuPinnings,
+    CpuPinningErrors,
     DevicePluginRegistrations,
     Evictions,
     ImagesCollected,
+    MemoryPinnings,
+    MemoryPinningErrors,
     OrphanedPods,
+    PodResources,
+    PodResourcesAllocatable,
+    PodResourcesGet,
+    PodResourcesGetErrors,
+    PodResourcesList,
     RestRequests,
     RuntimeErrors,
     RuntimeOperations,
@@ -15,6 +24,8 @@ pub(crate) enum Count {
     StartedContainersErrors,
     StartedPods,
     StartedPodsErrors,
+    TopologyAdmissions,
+    TopologyErrors,
     Probes,
 }
 
@@ -32,6 +43,8 @@ pub(crate) enum Timed {
     RuntimeOperations,
     Sandboxes,
     StatusSyncs,
+    /// A millisecond is told as if it were a second.
+    TopologyAdmissions,
     Probes,
 }
 
@@ -52,12 +65,21 @@ const fn described(name: &'static str, help: &'static str, labels: &'static [&'s
 
 impl Count {
     /// In the order of the page; probes have a page of their own.
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 23] = [
         Self::AdmissionRejections,
+        Self::CpuPinnings,
+        Self::CpuPinningErrors,
         Self::DevicePluginRegistrations,
         Self::Evictions,
         Self::ImagesCollected,
+        Self::MemoryPinnings,
+        Self::MemoryPinningErrors,
         Self::OrphanedPods,
+        Self::PodResources,
+        Self::PodResourcesAllocatable,
+        Self::PodResourcesGet,
+        Self::PodResourcesGetErrors,
+        Self::PodResourcesList,
         Self::RestRequests,
         Self::RuntimeErrors,
         Self::RuntimeOperations,
@@ -65,6 +87,8 @@ impl Count {
         Self::StartedContainersErrors,
         Self::StartedPods,
         Self::StartedPodsErrors,
+        Self::TopologyAdmissions,
+        Self::TopologyErrors,
     ];
 
     pub(super) const fn described(self) -> Described {
@@ -73,6 +97,16 @@ impl Count {
                 "kubelet_admission_rejections_total",
                 "[ALPHA] Cumulative number pod admission rejections by the Kubelet.",
                 &["reason"],
+            ),
+            Self::CpuPinnings => described(
+                "kubelet_cpu_manager_pinning_requests_total",
+                "[ALPHA] The number of cpu core allocations which required pinning.",
+                &[],
+            ),
+            Self::CpuPinningErrors => described(
+                "kubelet_cpu_manager_pinning_errors_total",
+                "[ALPHA] The number of cpu core allocations which required pinning failed.",
+                &[],
             ),
             Self::DevicePluginRegistrations => described(
                 "kubelet_device_plugin_registration_total",
@@ -89,12 +123,49 @@ impl Count {
                 "[ALPHA] Total number of images garbage collected by the kubelet, whether through disk usage or image age.",
                 &["reason"],
             ),
+            Self::MemoryPinnings => described(
+                "kubelet_memory_manager_pinning_requests_total",
+                "[ALPHA] The number of memory pages allocations which required pinning.",
+                &[],
+            ),
+            Self::MemoryPinningErrors => described(
+                "kubelet_memory_manager_pinning_errors_total",
+                "[ALPHA] The number of memory pages allocations which required pinning that failed.",
+                &[],
+            ),
             Self::OrphanedPods => described(
                 "kubelet_orphaned_runtime_pods_total",
                 "[ALPHA] Number of pods that have been detected in the container runtime without being already known to \
                  the pod worker. This typically indicates the kubelet was restarted while a pod was force deleted in the \
                  API or in the local configuration, which is unusual.",
                 &[],
+            ),
+            Self::PodResources => described(
+                "kubelet_pod_resources_endpoint_requests_total",
+                "[ALPHA] Cumulative number of requests to the PodResource endpoint. Broken down by server api version.",
+                &["server_api_version"],
+            ),
+            Self::PodResourcesAllocatable => described(
+                "kubelet_pod_resources_endpoint_requests_get_allocatable",
+                "[ALPHA] Number of requests to the PodResource GetAllocatableResources endpoint. Broken down by server api \
+                 version.",
+                &["server_api_version"],
+            ),
+            Self::PodResourcesGet => described(
+                "kubelet_pod_resources_endpoint_requests_get",
+                "[ALPHA] Number of requests to the PodResource Get endpoint. Broken down by server api version.",
+                &["server_api_version"],
+            ),
+            Self::PodResourcesGetErrors => described(
+                "kubelet_pod_resources_endpoint_errors_get",
+                "[ALPHA] Number of requests to the PodResource Get endpoint which returned error. Broken down by server api \
+                 version.",
+                &["server_api_version"],
+            ),
+            Self::PodResourcesList => described(
+                "kubelet_pod_resources_endpoint_requests_list",
+                "[ALPHA] Number of requests to the PodResource List endpoint. Broken down by server api version.",
+                &["server_api_version"],
             ),
             Self::RestRequests => described(
                 "rest_client_requests_total",
@@ -129,6 +200,16 @@ impl Count {
                 "[ALPHA] Cumulative number of errors when starting pods",
                 &[],
             ),
+            Self::TopologyAdmissions => described(
+                "kubelet_topology_manager_admission_requests_total",
+                "[ALPHA] The number of admission requests where resources have to be aligned.",
+                &[],
+            ),
+            Self::TopologyErrors => described(
+                "kubelet_topology_manager_admission_errors_total",
+                "[ALPHA] The number of admission request failures where resources could not be aligned.",
+                &[],
+            ),
             Self::Probes => described(
                 "prober_probe_total",
                 "[BETA] Cumulative number of a liveness, readiness or startup probe for a container by result.",
@@ -140,7 +221,7 @@ impl Count {
 
 impl Timed {
     /// As [`Count::ALL`].
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::DeviceAllocations,
         Self::ImagePulls,
         Self::PlegIntervals,
@@ -152,6 +233,7 @@ impl Timed {
         Self::RuntimeOperations,
         Self::Sandboxes,
         Self::StatusSyncs,
+        Self::TopologyAdmissions,
     ];
 
     pub(super) const fn described(self) -> Described {
@@ -213,6 +295,11 @@ impl Timed {
                  status occur.",
                 &[],
             ),
+            Self::TopologyAdmissions => described(
+                "kubelet_topology_manager_admission_duration_ms",
+                "[ALPHA] Duration in milliseconds to serve a pod admission request.",
+                &[],
+            ),
             Self::Probes => described(
                 "prober_probe_duration_seconds",
                 "[ALPHA] Duration in seconds for a probe response.",
@@ -229,6 +316,7 @@ impl Timed {
             Self::RestRequests => &REST,
             Self::RuntimeOperations => &OPERATIONS,
             Self::StatusSyncs => &STATUS,
+            Self::TopologyAdmissions => &ADMISSIONS,
             Self::DeviceAllocations
             | Self::PlegIntervals
             | Self::PlegRelists
@@ -301,6 +389,24 @@ const STATUS: [Bucket; 11] = [
     ("30", 30 * S),
     ("45", 45 * S),
     ("60", 60 * S),
+];
+
+const ADMISSIONS: [Bucket; 15] = [
+    ("0.05", 50 * MS),
+    ("0.1", 100 * MS),
+    ("0.2", 200 * MS),
+    ("0.4", 400 * MS),
+    ("0.8", 800 * MS),
+    ("1.6", 1600 * MS),
+    ("3.2", 3200 * MS),
+    ("6.4", 6400 * MS),
+    ("12.8", 12_800 * MS),
+    ("25.6", 25_600 * MS),
+    ("51.2", 51_200 * MS),
+    ("102.4", 102_400 * MS),
+    ("204.8", 204_800 * MS),
+    ("409.6", 409_600 * MS),
+    ("819.2", 819_200 * MS),
 ];
 
 const STARTS: [Bucket; 25] = [

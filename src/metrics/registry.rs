@@ -12,6 +12,8 @@ struct Registry {
     times: Vec<Measured>,
     /// Seconds since 1970.
     last_relist: Option<i64>,
+    /// Those that containers share, and those that they have for themselves.
+    processors: [usize; 2],
 }
 
 struct Counted {
@@ -72,6 +74,11 @@ pub(crate) fn last_relist() -> Option<i64> {
     with(|registry| registry.last_relist)
 }
 
+/// So many processors containers share, and so many they have for themselves.
+pub(crate) fn processors(shared: usize, exclusive: usize) {
+    with(|registry| registry.processors = [shared, exclusive]);
+}
+
 /// Nobody asks this pod's containers any more.
 pub(crate) fn forget_probes(namespace: &str, pod: &str) {
     let is_its = |labels: &[Box<str>]| {
@@ -88,6 +95,22 @@ pub(crate) fn write(page: &mut Exposition) {
     with(|registry| {
         Count::ALL.into_iter().for_each(|what| write_count(page, registry, what));
         Timed::ALL.into_iter().for_each(|what| write_times(page, registry, what));
+        let [shared, exclusive] = registry.processors.map(|count| u64::try_from(count).unwrap_or(u64::MAX));
+        for (name, help, value) in [
+            (
+                "kubelet_cpu_manager_shared_pool_size_millicores",
+                "[ALPHA] The size of the shared CPU pool for non-guaranteed QoS pods, in millicores.",
+                shared.saturating_mul(1000),
+            ),
+            (
+                "kubelet_cpu_manager_exclusive_cpu_allocation_count",
+                "[ALPHA] The total number of CPUs exclusively allocated to containers running on this node",
+                exclusive,
+            ),
+        ] {
+            page.family(name, Kind::Gauge, help);
+            page.sample(&Labels::default(), Number::Whole(value));
+        }
     });
 }
 

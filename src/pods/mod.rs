@@ -28,7 +28,7 @@ pub(crate) use observed::{
 };
 pub(crate) use observed_cache::{Look, ObservedCache, Taken};
 pub(crate) use oom_kill::OomKill;
-pub(crate) use placements::{Assigned, Placements};
+pub(crate) use placements::{Assigned, MemoryBlock, PlacedMemory, Placements};
 pub(crate) use pod_change::{PodAnswer, PodChange, PodChangeKind, Put, RestartAsked, VersionAsk, VersionAsked};
 pub(crate) use pod_dirs::PodDirs;
 pub(crate) use pod_event::{NodeEvent, PodEvent};

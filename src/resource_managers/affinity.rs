@@ -19,13 +19,19 @@ pub(crate) struct Hint {
 pub(crate) type Hints = Vec<Hint>;
 
 /// A bit for each node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Nodes(u64);
 
-impl Nodes {
+impl FromIterator<u32> for Nodes {
     /// More nodes than it has bits for there are nowhere.
+    fn from_iter<T: IntoIterator<Item = u32>>(numbers: T) -> Self {
+        Self(numbers.into_iter().filter_map(|number| 1u64.checked_shl(number)).fold(0, |mask, bit| mask | bit))
+    }
+}
+
+impl Nodes {
     pub(crate) fn of(numbers: &CpuSet) -> Self {
-        Self(numbers.iter().filter_map(|number| 1u64.checked_shl(number)).fold(0, |mask, bit| mask | bit))
+        numbers.iter().collect()
     }
 
     pub(crate) fn numbers(self) -> CpuSet {
@@ -34,6 +40,10 @@ impl Nodes {
 
     pub(crate) fn count(self) -> u32 {
         self.0.count_ones()
+    }
+
+    pub(crate) fn overlaps(self, other: Self) -> bool {
+        self.0 & other.0 != 0
     }
 
     pub(super) fn has_all(self, other: Self) -> bool {
@@ -61,6 +71,25 @@ impl Nodes {
     fn rank(self) -> (u32, u64) {
         (self.count(), self.0)
     }
+}
+
+/// All sets of these nodes that something can come from. Preferred are the narrowest: as wide as those that it could come
+/// from if nobody had any of it.
+pub(crate) fn hints(all: Nodes, could: &dyn Fn(Nodes) -> bool, can: &dyn Fn(Nodes) -> bool) -> Hints {
+    let mut least = all.count();
+    let mut hints = Hints::new();
+    for nodes in all.subsets() {
+        if could(nodes) {
+            least = least.min(nodes.count());
+        }
+        if can(nodes) {
+            hints.push(Hint { nodes: Some(nodes), preferred: false });
+        }
+    }
+    for hint in &mut hints {
+        hint.preferred = hint.nodes.is_some_and(|nodes| nodes.count() == least);
+    }
+    hints
 }
 
 /// The nodes that all can come from; `None` if the policy does not take that. `all` are the nodes of the machine.

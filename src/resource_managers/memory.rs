@@ -3,7 +3,7 @@
 //! `staticPolicy` in pkg/kubelet/cm/memorymanager. A node from which a container has memory alone gives none to a container
 //! that has it from several, and the other way around.
 
-use super::affinity::{Hint, Hints, Nodes};
+use super::affinity::{self, Hint, Hints, Nodes};
 use super::static_cpus::{Refused, unexpected};
 use super::{MemoryNodes, Provider};
 use crate::api::{Container, HUGE_PAGES_PREFIX, MEMORY, Pod, PodUid, QosClass, qos_class};
@@ -88,6 +88,16 @@ impl StaticMemory {
         state
     }
 
+    /// All that there is to be had, of each node by itself.
+    pub(super) fn allocatable(&self) -> Vec<Block> {
+        let of_node = |node: &NodeState| {
+            let nodes = node.cells;
+            let kinds = node.tables.iter().filter(|(_, table)| table.allocatable > 0);
+            kinds.map(|(kind, table)| Block { nodes, kind: kind.clone(), size: table.allocatable }).collect::<Vec<_>>()
+        };
+        self.nodes.iter().flat_map(of_node).collect()
+    }
+
     /// Of what was found those that can be beside each other on this machine.
     pub(super) fn plausible(&self, found: Blocks) -> Blocks {
         let (mut state, mut blocks) = (self.nodes.clone(), Blocks::new());
@@ -118,7 +128,16 @@ impl StaticMemory {
         for block in had.values().flatten() {
             take(&mut state, block, block.size);
         }
-        Planning { pod, state, had, seen: seen.clone(), reusable: Vec::new(), own: OwnMemory::new() }
+        Planning {
+            pod,
+            state,
+            had,
+            seen: seen.clone(),
+            reusable: Vec::new(),
+            own: OwnMemory::new(),
+            asked: 0,
+            has_failed: false,
+        }
     }
 }
 
@@ -172,11 +191,22 @@ pub(super) struct Planning<'a> {
     /// Of init containers that end.
     reusable: Vec<Block>,
     own: OwnMemory,
+    /// Containers that have asked for memory of certain nodes.
+    asked: u32,
+    has_failed: bool,
 }
 
 impl Planning<'_> {
     pub(super) fn into_own(self) -> OwnMemory {
         self.own
+    }
+
+    pub(super) fn asked(&self) -> u32 {
+        self.asked
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed
     }
 
     fn reusable(&self, nodes: Nodes, kind: &str) -> u64 {
@@ -187,27 +217,17 @@ impl Planning<'_> {
     /// The sets of nodes that all of this could come from: the same for each kind.
     fn sets(&self, asked: &[(String, u64)]) -> Hints {
         let all = Nodes::of(&self.state.iter().map(|node| node.number).collect());
-        let mut least = all.count();
-        let mut hints = Hints::new();
-        for nodes in all.subsets() {
-            let sum = |of: fn(&NodeState, &str) -> u64, kind: &str| -> u64 {
-                within(&self.state, nodes).map(|node| of(node, kind)).sum()
-            };
-            if !asked.iter().all(|(kind, size)| sum(NodeState::allocatable, kind) >= *size) {
-                continue;
-            }
-            least = least.min(nodes.count());
+        let sum = |nodes: Nodes, of: fn(&NodeState, &str) -> u64, kind: &str| -> u64 {
+            within(&self.state, nodes).map(|node| of(node, kind)).sum()
+        };
+        let could = |nodes| asked.iter().all(|(kind, size)| sum(nodes, NodeState::allocatable, kind) >= *size);
+        let can = |nodes| {
             let is_free = |(kind, size): &(String, u64)| {
-                sum(NodeState::free, kind).saturating_add(self.reusable(nodes, kind)) >= *size
+                sum(nodes, NodeState::free, kind).saturating_add(self.reusable(nodes, kind)) >= *size
             };
-            if !is_split(&self.state, nodes) && asked.iter().all(is_free) {
-                hints.push(Hint { nodes: Some(nodes), preferred: false });
-            }
-        }
-        for hint in &mut hints {
-            hint.preferred = hint.nodes.is_some_and(|nodes| nodes.count() == least);
-        }
-        hints
+            could(nodes) && !is_split(&self.state, nodes) && asked.iter().all(is_free)
+        };
+        affinity::hints(all, &could, &can)
     }
 
     fn of_pod(&self) -> Vec<(String, u64)> {
@@ -293,6 +313,17 @@ impl Provider for Planning<'_> {
         if asked.is_empty() {
             return Ok(());
         }
+        self.asked += 1;
+        // Until it is known that it has not.
+        self.has_failed = true;
+        self.place(container, asked, nodes)?;
+        self.has_failed = false;
+        Ok(())
+    }
+}
+
+impl Planning<'_> {
+    fn place(&mut self, container: &Container, asked: Vec<(String, u64)>, nodes: Option<Nodes>) -> Result<(), Refused> {
         if let Some(had) = self.had.get(&container.name) {
             self.own.insert(container.name.clone(), had.clone());
             return Ok(());
@@ -322,8 +353,9 @@ impl Provider for Planning<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::guaranteed::{self, pod};
     use super::*;
-    use crate::api::{CPU, RestartPolicy};
+    use crate::api::RestartPolicy;
     use crate::cpu_set::CpuSet;
 
     const GIB: u64 = 1 << 30;
@@ -339,20 +371,7 @@ mod tests {
     }
 
     fn container(name: &str, memory: &str) -> Container {
-        let mut container = Container { name: name.to_owned(), ..Container::default() };
-        for list in [&mut container.resources.requests, &mut container.resources.limits] {
-            list.insert(CPU, "100m".parse().unwrap());
-            list.insert(MEMORY, memory.parse().unwrap());
-        }
-        container
-    }
-
-    fn pod(uid: &str, init: Vec<Container>, containers: Vec<Container>) -> Pod {
-        let mut pod = Pod::default();
-        pod.metadata.uid = uid.into();
-        pod.spec.init_containers = init;
-        pod.spec.containers = containers;
-        pod
+        guaranteed::container(name, "100m", memory)
     }
 
     /// What each container gets, as `name:nodes:size`, when it is to be near these nodes.

@@ -11,35 +11,40 @@
 
 mod affinity;
 mod cpu_state;
+#[cfg(test)]
+mod guaranteed;
 mod machine;
 mod memory;
+mod memory_manager;
 mod memory_state;
 mod state_files;
 mod static_cpus;
 mod take;
 mod topology;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use crate::api::{CPU, Container, MEMORY, Pod, PodUid, Quantity, Reason};
+use crate::api::{CPU, Container, Pod, PodUid, Quantity, Reason};
 use crate::config::{Config, TopologyManager};
 use crate::cpu_set::CpuSet;
-use crate::pods::Placements;
+use crate::metrics::{self, Count};
+use crate::pods::{MemoryBlock, Placements};
 use crate::sorted::SortedMap;
 
-pub(crate) use affinity::{Hints, Nodes};
+pub(crate) use affinity::{Hints, Nodes, hints};
 pub(crate) use machine::{MemoryNodes, read_memory};
 pub(crate) use memory::{Blocks, OwnMemory};
 pub(crate) use state_files::{State, read_states, write_state};
-pub(crate) use static_cpus::Refused;
+pub(crate) use static_cpus::{Refused, unexpected};
 pub(crate) use topology::Topology;
 
 use cpu_state::Saved;
-use memory::{Planning, StaticMemory};
+use memory::Planning;
+use memory_manager::MemoryManager;
 use state_files::{CPU_STATE, MEMORY_STATE};
-use static_cpus::StaticCpus;
+use static_cpus::{StaticCpus, own_cpus};
 
 /// The processors of a pod's containers.
 pub(crate) type OwnCpus = SortedMap<String, CpuSet>;
@@ -60,18 +65,6 @@ pub(crate) struct ResourceManagers {
     /// The file says something else.
     unwritten: bool,
     memory: MemoryManager,
-}
-
-/// Which NUMA nodes the memory of containers comes from.
-#[derive(Debug, Default)]
-struct MemoryManager {
-    /// `None`: from any.
-    policy: Option<StaticMemory>,
-    blocks: Blocks,
-    /// From where those have it that run, when no file tells what they have.
-    seen: SortedMap<PodUid, SortedMap<String, Nodes>>,
-    is_forgetful: bool,
-    unwritten: bool,
 }
 
 /// What is decided for the containers of one pod.
@@ -177,40 +170,30 @@ impl ResourceManagers {
         kept: u64,
         state: State<(String, Blocks)>,
     ) -> Result<Self, String> {
-        let memory = &mut self.memory;
-        if !config.managers.static_memory {
-            memory.unwritten = !matches!(&state, State::Nothing)
-                && !matches!(&state, State::Whole((policy, _)) if policy == NO_MEMORY_POLICY);
-            return Ok(self);
-        }
-        let reserved = &config.managers.reserved_memory;
-        if let Some((node, ..)) = reserved.iter().find(|(node, ..)| !nodes.iter().any(|(number, _)| number == node)) {
-            return Err(format!("reservedMemory: the machine has no NUMA node {node}"));
-        }
-        for kind in reserved.iter().map(|(_, kind, _)| kind.as_str()).chain([MEMORY]) {
-            let sum: u64 = reserved.iter().filter(|(_, name, _)| name == kind).map(|(.., size)| size).sum();
-            let wanted = if kind == MEMORY { kept } else { 0 };
-            if sum != wanted {
-                let why = "what systemReserved, kubeReserved and evictionHard keep of it";
-                return Err(format!(
-                    "reservedMemory: expected {wanted} bytes of {kind} on all nodes, {why}, found {sum}"
-                ));
-            }
-        }
-        let policy = StaticMemory::new(nodes, reserved);
-        match state {
-            State::Whole((name, blocks)) if name == STATIC_MEMORY_POLICY => memory.blocks = policy.plausible(blocks),
-            _ => memory.is_forgetful = true,
-        }
-        memory.policy = Some(policy);
-        memory.unwritten = true;
+        self.memory = MemoryManager::new(config, nodes, kept, state)?;
         self.place_memory();
         Ok(self)
     }
 
     /// Memory stays where it is while a container runs.
     pub(crate) fn has_static_memory(&self) -> bool {
-        self.memory.policy.is_some()
+        self.memory.is_static()
+    }
+
+    /// Whether pods are refused for where their resources lie.
+    pub(crate) fn has_topology(&self) -> bool {
+        self.topology.is_some()
+    }
+
+    /// Those of the machine.
+    pub(crate) fn nodes(&self) -> Nodes {
+        self.nodes
+    }
+
+    /// What all containers together can have for themselves.
+    pub(crate) fn allocatable(&self) -> (CpuSet, Vec<MemoryBlock>) {
+        let cpus = self.cpus.as_ref().map(StaticCpus::allocatable);
+        (cpus.unwrap_or_default(), self.memory.allocatable())
     }
 
     pub(crate) fn placements(&self) -> Rc<RefCell<Placements>> {
@@ -223,17 +206,12 @@ impl ResourceManagers {
 
     /// Whether what runs has to be learnt from.
     pub(crate) fn is_forgetful(&self) -> bool {
-        self.is_forgetful || self.memory.is_forgetful
+        self.is_forgetful || self.memory.is_forgetful()
     }
 
     /// What runs is where nothing else tells who has what.
     pub(crate) fn learn(&mut self, found: Vec<InUse>) {
-        if self.memory.is_forgetful {
-            for InUse { pod, container, mems, .. } in found.iter().filter(|found| !found.mems.is_empty()) {
-                let seen = self.memory.seen.entry(pod.clone()).or_default();
-                seen.insert(container.clone(), Nodes::of(mems));
-            }
-        }
+        self.memory.learn(&found);
         if self.is_forgetful {
             self.learn_cpus(found.into_iter().map(|found| (found.pod, found.container, found.cpus)).collect());
         }
@@ -245,14 +223,13 @@ impl ResourceManagers {
         let mut placements = self.placements.borrow_mut();
         placements.exclusive = cpus.plausible(found);
         placements.shared = cpus.shared(&placements.exclusive);
+        cpus.count(&placements);
         self.unwritten = true;
     }
 
     /// What the pod would have, from where the others who give it something can give it too.
     pub(crate) fn plan(&self, pod: &Pod, providers: Vec<&mut dyn Provider>) -> Result<Own, Refused> {
-        let none = SortedMap::new();
-        let seen = self.memory.seen.get(&pod.metadata.uid).unwrap_or(&none);
-        let mut memory = self.memory.policy.as_ref().map(|policy| policy.plan(&self.memory.blocks, pod, seen));
+        let mut memory = self.memory.plan(pod);
         let mut all: Vec<&mut dyn Provider> = Vec::new();
         for provider in providers {
             all.push(provider);
@@ -260,8 +237,14 @@ impl ResourceManagers {
         if let Some(memory) = &mut memory {
             all.push(memory);
         }
-        let cpus = self.plan_cpus(pod, &mut all)?;
-        Ok(Own { cpus, memory: memory.map(Planning::into_own).unwrap_or_default() })
+        let cpus = self.plan_cpus(pod, &mut all);
+        if let Some(planned) = memory.as_ref().map(Planning::asked) {
+            (0..planned).for_each(|_| metrics::count(Count::MemoryPinnings, &[]));
+        }
+        if memory.as_ref().is_some_and(Planning::has_failed) {
+            metrics::count(Count::MemoryPinningErrors, &[]);
+        }
+        Ok(Own { cpus: cpus?, memory: memory.map(Planning::into_own).unwrap_or_default() })
     }
 
     fn plan_cpus(&self, pod: &Pod, providers: &mut [&mut dyn Provider]) -> Result<OwnCpus, Refused> {
@@ -276,7 +259,10 @@ impl ResourceManagers {
             let others = providers.iter_mut().flat_map(|provider| provider.hints(None));
             of_pod = merged(policy, cpus.into_iter().chain(others).collect())?;
         }
+        // The processors of a container are what is allocated last.
+        let pinning = Cell::new(false);
         let mut near = |container: &Container, cpus: &dyn Fn() -> Option<Hints>| {
+            pinning.set(false);
             let mut nodes = of_pod;
             if let Some(TopologyManager { policy, pod_scope: false, .. }) = self.topology {
                 let others = providers.iter_mut().flat_map(|provider| provider.hints(Some(container)));
@@ -285,10 +271,20 @@ impl ResourceManagers {
             for provider in providers.iter_mut() {
                 provider.allocate(container, nodes)?;
             }
+            if self.cpus.is_some() && own_cpus(pod, container) > 0 {
+                pinning.set(true);
+                metrics::count(Count::CpuPinnings, &[]);
+            }
             Ok(nodes)
         };
         match &self.cpus {
-            Some(cpus) => cpus.allocate(assigned, pod, &mut near),
+            Some(cpus) => {
+                let own = cpus.allocate(assigned, pod, &mut near);
+                if own.is_err() && pinning.get() {
+                    metrics::count(Count::CpuPinningErrors, &[]);
+                }
+                own
+            }
             None => {
                 let mut all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
                 all.try_for_each(|container| near(container, &|| None).map(drop))?;
@@ -300,14 +296,7 @@ impl ResourceManagers {
     /// The pod has these from now on. Whether that is news.
     pub(crate) fn give(&mut self, pod: &PodUid, own: Own) -> bool {
         let Own { cpus: own, memory } = own;
-        if self.memory.policy.is_some() {
-            self.memory.seen.remove(pod);
-            let had = self.memory.blocks.remove(pod);
-            self.memory.unwritten |=
-                had.as_ref().is_none_or(|had| *had != memory) && (had.is_some() || !memory.is_empty());
-            if !memory.is_empty() {
-                self.memory.blocks.insert(pod.clone(), memory);
-            }
+        if self.memory.give(pod, memory) {
             self.place_memory();
         }
         let mut placements = self.placements.borrow_mut();
@@ -327,10 +316,7 @@ impl ResourceManagers {
 
     /// Pods that are not kept give back what they have. Whether that is anything.
     pub(crate) fn keep(&mut self, is_kept: impl Fn(&PodUid) -> bool) -> bool {
-        let blocks = self.memory.blocks.len();
-        self.memory.blocks.retain(|pod, _| is_kept(pod));
-        if self.memory.blocks.len() < blocks {
-            self.memory.unwritten = true;
+        if self.memory.keep(&is_kept) {
             self.place_memory();
         }
         let mut placements = self.placements.borrow_mut();
@@ -345,7 +331,7 @@ impl ResourceManagers {
     }
 
     pub(crate) fn is_unwritten(&self) -> bool {
-        self.unwritten || self.memory.unwritten
+        self.unwritten || self.memory.is_unwritten()
     }
 
     /// What files are to say and do not: where they are, and their texts. They count as written from now on.
@@ -359,45 +345,40 @@ impl ResourceManagers {
             };
             texts.push((self.state_file.clone(), text));
         }
-        if std::mem::take(&mut self.memory.unwritten) {
-            let blocks = &self.memory.blocks;
-            let text = match &self.memory.policy {
-                Some(policy) => memory_state::text(STATIC_MEMORY_POLICY, &policy.state(blocks), blocks),
-                None => memory_state::text(NO_MEMORY_POLICY, &[], blocks),
-            };
-            texts.push((self.state_file.with_file_name(MEMORY_STATE), text));
-        }
+        let memory = self.memory.take_unwritten();
+        texts.extend(memory.map(|text| (self.state_file.with_file_name(MEMORY_STATE), text)));
         texts
     }
 
     /// It could not be written.
     pub(crate) fn not_written(&mut self) {
         self.unwritten = self.cpus.is_some() || !self.placements.borrow().shared.is_empty();
-        self.memory.unwritten = self.memory.policy.is_some();
+        self.memory.not_written();
     }
 
-    /// The nodes of each container, for all kinds of its memory.
     fn place_memory(&self) {
-        let nodes = |blocks: &Vec<memory::Block>| {
-            blocks.iter().fold(CpuSet::EMPTY, |sum, block| sum.with(&block.nodes.numbers()))
-        };
-        let of_pod = |own: &OwnMemory| own.iter().map(|(name, blocks)| (name.clone(), nodes(blocks))).collect();
-        let all = self.memory.blocks.iter().map(|(pod, own)| (pod.clone(), of_pod(own)));
-        self.placements.borrow_mut().memory = all.collect();
+        self.placements.borrow_mut().memory = self.memory.placed();
     }
 
     fn changed(&mut self) {
         let Some(cpus) = &self.cpus else { return };
         let mut placements = self.placements.borrow_mut();
         placements.shared = cpus.shared(&placements.exclusive);
+        cpus.count(&placements);
         self.unwritten = true;
+    }
+}
+
+impl StaticCpus {
+    fn count(&self, placements: &Placements) {
+        let shared = placements.shared.clone().without(&self.reserved).len();
+        let exclusive = placements.exclusive.values().flat_map(SortedMap::values).map(CpuSet::len).sum();
+        metrics::processors(shared, exclusive);
     }
 }
 
 const NONE: &str = "none";
 const STATIC: &str = "static";
-const NO_MEMORY_POLICY: &str = "None";
-const STATIC_MEMORY_POLICY: &str = "Static";
 
 #[cfg(test)]
 mod tests {
@@ -525,17 +506,8 @@ mod tests {
     #[test]
     fn processors_and_devices_are_given_from_one_node() {
         let guaranteed = |cpus: &[&str]| {
-            let mut pod = Pod::default();
-            pod.metadata.uid = "p".into();
-            for cpu in cpus {
-                let mut container = Container { name: format!("c{cpu}"), ..Container::default() };
-                for list in [&mut container.resources.requests, &mut container.resources.limits] {
-                    list.insert(CPU, cpu.parse().unwrap());
-                    list.insert(MEMORY, "1Mi".parse().unwrap());
-                }
-                pod.spec.containers.push(container);
-            }
-            pod
+            let container = |cpu: &&str| guaranteed::container(&format!("c{cpu}"), cpu, "1Mi");
+            guaranteed::pod("p", vec![], cpus.iter().map(container).collect())
         };
         let plan = |topology: Option<(TopologyPolicy, bool)>, devices: &'static str, cpus: &[&str]| {
             let mut config = config(true);

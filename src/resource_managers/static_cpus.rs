@@ -2,7 +2,7 @@
 //!
 //! `staticPolicy` in pkg/kubelet/cm/cpumanager.
 
-use super::affinity::{Hint, Hints, Nodes};
+use super::affinity::{self, Hints, Nodes};
 use super::take::{take_distributed, take_packed};
 use super::topology::{Level, Topology};
 use crate::api::{CPU, Container, Pod, PodUid, QosClass, Reason, qos_class};
@@ -43,6 +43,11 @@ impl StaticCpus {
         Ok(policy)
     }
 
+    /// Those that containers can have for themselves.
+    pub(super) fn allocatable(&self) -> CpuSet {
+        self.topology.all().without(&self.reserved)
+    }
+
     /// What all containers have together that have none of their own.
     pub(super) fn shared(&self, assigned: &Assigned) -> CpuSet {
         let shared = self.topology.all().without(&all_of(assigned));
@@ -51,7 +56,7 @@ impl StaticCpus {
 
     /// Of what was found those that can be: the smaller ones first, as what is shared is larger.
     pub(super) fn plausible(&self, mut found: Vec<(PodUid, String, CpuSet)>) -> Assigned {
-        let allocatable = self.topology.all().without(&self.reserved);
+        let allocatable = self.allocatable();
         found.retain(|(.., cpus)| !cpus.is_empty() && cpus.is_within(&allocatable));
         found.sort_by_key(|(.., cpus)| cpus.len());
         let mut assigned = Assigned::new();
@@ -87,7 +92,7 @@ impl StaticCpus {
         let others = assigned.iter().filter(|(other, _)| **other != pod.metadata.uid);
         let others = others.flat_map(|(_, containers)| containers.values());
         let taken_by_others = others.fold(kept(true), |sum, cpus| sum.with(cpus));
-        let mut free = self.topology.all().without(&self.reserved).without(&taken_by_others);
+        let mut free = self.allocatable().without(&taken_by_others);
         let (stays, mut reusable) = (kept(false), CpuSet::EMPTY);
         let mut taken = SortedMap::<String, CpuSet>::new();
         for (container, ends) in all() {
@@ -129,7 +134,7 @@ impl StaticCpus {
         let wanted = pod.spec.containers.iter().fold(stay, |sum, container| sum + own_cpus(pod, container)).max(init);
         let had = assigned.get(&pod.metadata.uid);
         let has = had.into_iter().flat_map(SortedMap::values).fold(CpuSet::EMPTY, |sum, cpus| sum.with(cpus));
-        let free = self.topology.all().without(&self.reserved).without(&all_of(assigned));
+        let free = self.allocatable().without(&all_of(assigned));
         (wanted > 0).then(|| match has.len() == wanted {
             true => self.hints(&has, &CpuSet::EMPTY, wanted),
             false => self.hints(&free, &has, wanted),
@@ -140,21 +145,11 @@ impl StaticCpus {
     fn hints(&self, free: &CpuSet, reusable: &CpuSet, wanted: usize) -> Hints {
         let (all, nodes) = (self.topology.all(), Nodes::of(&self.topology.nodes()));
         let near = |cpus: &CpuSet, nodes: Nodes| self.topology.within(Level::Node, &nodes.numbers()).common(cpus).len();
-        let mut least = nodes.count();
-        let mut hints = Hints::new();
-        for nodes in nodes.subsets() {
-            if near(&all, nodes) >= wanted {
-                least = least.min(nodes.count());
-            }
+        let can = |nodes| {
             let reused = near(reusable, nodes);
-            if reused == reusable.len() && near(free, nodes) + reused >= wanted {
-                hints.push(Hint { nodes: Some(nodes), preferred: false });
-            }
-        }
-        for hint in &mut hints {
-            hint.preferred = hint.nodes.is_some_and(|nodes| nodes.count() == least);
-        }
-        hints
+            reused == reusable.len() && near(free, nodes) + reused >= wanted
+        };
+        affinity::hints(nodes, &|nodes| near(&all, nodes) >= wanted, &can)
     }
 
     /// First what an earlier container of the pod has had, then what is free; and of both first what is in `nodes`.
@@ -220,7 +215,7 @@ fn all_of(assigned: &Assigned) -> CpuSet {
 }
 
 /// What an allocation comes to that cannot be made.
-pub(super) fn unexpected(why: &str) -> Refused {
+pub(crate) fn unexpected(why: &str) -> Refused {
     (Reason::UNEXPECTED_ADMISSION_ERROR, format!("Allocate failed due to {why}, which is unexpected"))
 }
 
@@ -237,29 +232,18 @@ pub(super) fn own_cpus(pod: &Pod, container: &Container) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::affinity::Hint;
+    use super::super::guaranteed::{self, pod};
     use super::super::topology::tests::{board, single_socket, two_nodes};
     use super::*;
-    use crate::api::{MEMORY, RestartPolicy};
+    use crate::api::RestartPolicy;
 
     fn set(text: &str) -> CpuSet {
         CpuSet::parse(text).unwrap()
     }
 
     fn container(name: &str, cpu: &str) -> Container {
-        let mut container = Container { name: name.to_owned(), ..Container::default() };
-        for list in [&mut container.resources.requests, &mut container.resources.limits] {
-            list.insert(CPU, cpu.parse().unwrap());
-            list.insert(MEMORY, "32Mi".parse().unwrap());
-        }
-        container
-    }
-
-    fn pod(uid: &str, init: Vec<Container>, containers: Vec<Container>) -> Pod {
-        let mut pod = Pod::default();
-        pod.metadata.uid = uid.into();
-        pod.spec.init_containers = init;
-        pod.spec.containers = containers;
-        pod
+        guaranteed::container(name, cpu, "32Mi")
     }
 
     fn sidecar(name: &str, cpu: &str) -> Container {

@@ -64,10 +64,8 @@ impl SyncLoop {
         let uid = &pod.metadata.uid;
         let strict_groups = self.runtime.keeps_to_groups();
         let pressed = self.admit_under_pressure(pod);
-        let own =
-            self.placing.managers.plan(pod, Vec::new()).map_err(|(reason, message)| Rejection { reason, message });
+        let own = self.plan(pod);
         let given = own.as_ref().map(drop).map_err(Rejection::clone);
-        let given = given.and_then(|()| self.reserve_devices(pod));
         let is_device = |resource: &str| self.devices.is_known(resource);
         let others = self.others(uid);
         let verdict = pressed.and_then(|()| self.admission.admit(pod, &others, strict_groups, given, &is_device));

@@ -1,29 +1,37 @@
 //! Devices that come and go, and pods that ask for them.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::admission::Rejection;
-use crate::api::{Pod, PodUid, Reason};
+use crate::api::{Pod, PodUid};
+use crate::metrics::{self, Count, Timed};
 use crate::pod_workers::State;
+use crate::resource_managers::{Own, Provider, unexpected};
 use crate::sync_loop::SyncLoop;
 
 impl SyncLoop {
-    /// Chooses the pod's devices. A pod of the node's own waits for those that are not there, as nobody would make it again;
-    /// and so does one that had devices before a reboot, when whoever tells of them may be a pod that has yet to start.
-    pub(super) fn reserve_devices(&self, pod: &Pod) -> Result<(), Rejection> {
-        if !self.devices.concerns(pod) {
-            return Ok(());
-        }
-        self.release_devices();
-        let uid = &pod.metadata.uid;
-        let seen = self.seen.borrow().pod(uid).cloned();
+    /// What the pod would have for itself of processors, memory and devices; its devices are chosen then.
+    pub(super) fn plan(&self, pod: &Pod) -> Result<Own, Rejection> {
+        let seen = self.seen.borrow().pod(&pod.metadata.uid).cloned();
         let runs = |name: &str| {
             seen.as_ref().is_some_and(|pod| pod.container(name).is_some_and(|container| container.is_running()))
         };
-        match self.devices.reserve(pod, &runs) {
-            Err(lacks) if !pod.is_static() && self.devices.shown(uid).is_empty() => Err(not_allocated(&lacks.0)),
-            _ => Ok(()),
+        let managers = &self.placing.managers;
+        let mut choosing = self.devices.choosing(pod, &runs, managers.nodes());
+        let mut providers: Vec<&mut dyn Provider> = Vec::new();
+        if self.devices.concerns(pod) {
+            self.release_devices();
+            providers.push(&mut choosing);
         }
+        let begun = Instant::now();
+        let planned = managers.plan(pod, providers);
+        let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        metrics::took(Timed::TopologyAdmissions, &[], Duration::from_secs(millis));
+        metrics::count(Count::TopologyAdmissions, &[]);
+        if planned.is_err() && managers.has_topology() {
+            metrics::count(Count::TopologyErrors, &[]);
+        }
+        planned.map_err(|(reason, message)| Rejection { reason, message })
     }
 
     /// What ended pods had can be given to others, once it is known which pods there are.
@@ -51,14 +59,9 @@ impl SyncLoop {
 
     pub(super) fn on_devices_refused(&mut self, uid: &PodUid, why: &str, now: Instant) {
         if self.workers.worker(uid).is_some_and(|worker| worker.state == State::Sync) {
-            self.reject(uid, not_allocated(why), now);
+            let (reason, message) = unexpected(why);
+            self.reject(uid, Rejection { reason, message }, now);
             self.dirty.insert(uid.clone());
         }
     }
-}
-
-/// Upstream's words.
-fn not_allocated(why: &str) -> Rejection {
-    let message = format!("Allocate failed due to {why}, which is unexpected");
-    Rejection { reason: Reason::UNEXPECTED_ADMISSION_ERROR, message }
 }

@@ -37,6 +37,26 @@ pub(crate) struct Device {
     pub(crate) id: String,
     #[prost(string, tag = "2")]
     pub(crate) health: String,
+    #[prost(message, optional, tag = "3")]
+    pub(crate) topology: Option<Topology>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Topology {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) nodes: Vec<NumaNode>,
+}
+
+impl Topology {
+    pub(crate) fn near(node: i64) -> Self {
+        Self { nodes: vec![NumaNode { id: node }] }
+    }
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct NumaNode {
+    #[prost(int64, tag = "1")]
+    pub(crate) id: i64,
 }
 
 /// `AllocateRequest` and `PreferredAllocationRequest`, as far as a test looks at them.
@@ -146,6 +166,18 @@ pub(crate) struct ContainerResources {
     pub(crate) devices: Vec<ContainerDevices>,
     #[prost(int64, repeated, tag = "3")]
     pub(crate) cpu_ids: Vec<i64>,
+    #[prost(message, repeated, tag = "4")]
+    pub(crate) memory: Vec<ContainerMemory>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct ContainerMemory {
+    #[prost(string, tag = "1")]
+    pub(crate) memory_type: String,
+    #[prost(uint64, tag = "2")]
+    pub(crate) size: u64,
+    #[prost(message, optional, tag = "3")]
+    pub(crate) topology: Option<Topology>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -154,12 +186,18 @@ pub(crate) struct ContainerDevices {
     pub(crate) resource_name: String,
     #[prost(string, repeated, tag = "2")]
     pub(crate) device_ids: Vec<String>,
+    #[prost(message, optional, tag = "3")]
+    pub(crate) topology: Option<Topology>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Allocatable {
     #[prost(message, repeated, tag = "1")]
     pub(crate) devices: Vec<ContainerDevices>,
+    #[prost(int64, repeated, tag = "2")]
+    pub(crate) cpu_ids: Vec<i64>,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) memory: Vec<ContainerMemory>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -123,8 +123,22 @@ impl Plugin {
     /// Tells of these devices from now on: each with whether it is healthy.
     pub(crate) fn set(&self, devices: &[(&str, bool)]) {
         let health = |healthy: bool| if healthy { "Healthy" } else { "Unhealthy" }.to_owned();
-        let devices: Vec<_> =
-            devices.iter().map(|(id, healthy)| Device { id: (*id).to_owned(), health: health(*healthy) }).collect();
+        let device =
+            |(id, healthy): &(&str, bool)| Device { id: (*id).to_owned(), health: health(*healthy), topology: None };
+        self.tell(devices.iter().map(device).collect());
+    }
+
+    /// The same, with the NUMA node that each is near to; all of them are healthy.
+    pub(crate) fn set_near(&self, devices: &[(&str, i64)]) {
+        let device = |(id, node): &(&str, i64)| Device {
+            id: (*id).to_owned(),
+            health: "Healthy".to_owned(),
+            topology: Some(Topology::near(*node)),
+        };
+        self.tell(devices.iter().map(device).collect());
+    }
+
+    fn tell(&self, devices: Vec<Device>) {
         self.shared.devices.lock().unwrap().clone_from(&devices);
         for watcher in &*self.shared.watchers.lock().unwrap() {
             let _ = watcher.try_send(ListAndWatchResponse { devices: devices.clone() });

@@ -270,7 +270,11 @@ fn a_plugin_in_the_registry_is_found_and_missed() {
 fn monitors_hear_which_pod_has_which_device() {
     let (node, _plugin) = one_with_a_camera(&["cam0", "cam1"]);
     let socket = node.folder().join("pods/pod-resources/kubelet.sock");
-    let device = |id: &str| ContainerDevices { resource_name: CAMERA.to_owned(), device_ids: vec![id.to_owned()] };
+    let device = |id: &str| ContainerDevices {
+        resource_name: CAMERA.to_owned(),
+        device_ids: vec![id.to_owned()],
+        topology: None,
+    };
     let name = format!("one-{NODE_NAME}");
     let one = PodResources {
         name: name.clone(),
@@ -279,12 +283,14 @@ fn monitors_hear_which_pod_has_which_device() {
             name: "one".to_owned(),
             devices: vec![device("cam0")],
             cpu_ids: Vec::new(),
+            memory: Vec::new(),
         }],
     };
     let listed: ListPodResources = ask(&socket, "/v1.PodResourcesLister/List", Empty {}).unwrap();
     assert_eq!(listed.pod_resources, [one]);
     let all: Allocatable = ask(&socket, "/v1.PodResourcesLister/GetAllocatableResources", Empty {}).unwrap();
     assert_eq!(all.devices, [device("cam0"), device("cam1")]);
+    assert!(all.cpu_ids.is_empty() && all.memory.is_empty(), "nobody has any of it for himself");
     let get = |name: &str| {
         let asked = GetPodResources { pod_name: name.to_owned(), pod_namespace: "default".to_owned() };
         ask::<_, ListPodResources>(&socket, "/v1.PodResourcesLister/Get", asked)
@@ -297,4 +303,66 @@ fn monitors_hear_which_pod_has_which_device() {
         let refused = asked.into_iter().map(|asked| asked.join().unwrap());
         assert!(refused.filter(|why| why == "ResourceExhausted: rejected by rate limit").count() > 0);
     });
+}
+
+#[test]
+fn monitors_hear_which_processors_and_memory_containers_have_and_what_there_is() {
+    let mut node = Node::new();
+    node.configure(
+        "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\nmemoryManagerPolicy: Static\n\
+         evictionHard: {memory.available: 100Mi}\nreservedMemory: [{numaNode: 0, limits: {memory: 100Mi}}]\n",
+    );
+    node.start_agent();
+    let amounts = "{cpu: 1, memory: 32Mi}";
+    let resources = format!("resources: {{requests: {amounts}, limits: {amounts}}}");
+    node.apply(&Manifest::new("own").container_with("main", "", &resources));
+    node.apply(&Manifest::new("shared").container("main", ""));
+    node.wait_until_ready("own");
+    node.wait_until_ready("shared");
+    let socket = node.folder().join("pods/pod-resources/kubelet.sock");
+    let all: Allocatable = ask(&socket, "/v1.PodResourcesLister/GetAllocatableResources", Empty {}).unwrap();
+    assert!(!all.cpu_ids.is_empty() && !all.cpu_ids.contains(&0), "{:?}", all.cpu_ids);
+    let memory = all.memory.iter().find(|block| block.memory_type == "memory").unwrap();
+    assert_eq!(memory.topology, Some(Topology::near(0)));
+    let listed: ListPodResources = ask(&socket, "/v1.PodResourcesLister/List", Empty {}).unwrap();
+    let of = |name: &str| {
+        let name = format!("{name}-{NODE_NAME}");
+        listed.pod_resources.iter().find(|pod| pod.name == name).unwrap().containers[0].clone()
+    };
+    let own = of("own");
+    assert_eq!(own.cpu_ids, all.cpu_ids[..1]);
+    let block = ContainerMemory { memory_type: "memory".to_owned(), size: 32 << 20, topology: Some(Topology::near(0)) };
+    assert_eq!(own.memory, [block]);
+    assert!(memory.size > 32 << 20);
+    let shared = of("shared");
+    assert!(shared.cpu_ids.is_empty() && shared.memory.is_empty());
+}
+
+#[test]
+fn devices_are_given_from_the_node_that_all_of_a_container_is_from() {
+    let mut node = Node::new();
+    node.configure("topologyManagerPolicy: restricted\n");
+    node.start_agent();
+    let plugin = plugin(&node, &[]);
+    // No machine that this runs on has so many nodes.
+    plugin.set_near(&[("cam0", 63), ("cam1", 0), ("cam2", 0)]);
+    *plugin.shared.options.lock().unwrap() =
+        DevicePluginOptions { get_preferred_allocation_available: true, ..DevicePluginOptions::default() };
+    *plugin.shared.preferred.lock().unwrap() = vec!["cam0".to_owned(), "cam2".to_owned()];
+    plugin.register(&kubelet(&node), CAMERA);
+    node.apply(&wanting("one", 1));
+    node.wait_until_ready("one");
+    assert_eq!(plugin.calls("GetPreferredAllocation"), [["cam1", "cam2"]]);
+    assert_eq!(devices_of(&node, "one"), "cam2");
+    node.apply(&wanting("two", 1));
+    node.wait_until_ready("two");
+    assert_eq!(devices_of(&node, "two"), "cam1");
+    node.apply(&wanting("three", 1));
+    node.wait_until("it is refused", |pods| {
+        pods.has("three", |pod| pod.json()["status"]["reason"] == "TopologyAffinityError")
+    });
+    let socket = node.folder().join("pods/pod-resources/kubelet.sock");
+    let all: Allocatable = ask(&socket, "/v1.PodResourcesLister/GetAllocatableResources", Empty {}).unwrap();
+    let near: Vec<_> = all.devices.iter().map(|device| device.topology.as_ref().unwrap().nodes[0].id).collect();
+    assert_eq!(near, [0, 0, 63]);
 }

@@ -1,0 +1,288 @@
+//! Which devices a container gets, as near to NUMA nodes as was found for all of what it gets. Pure.
+//!
+//! `devicesToAllocate` and pkg/kubelet/cm/devicemanager/topology_hints.go.
+
+use super::{Device, DeviceBook, Given, Lacks, Resource, asked, in_order};
+use crate::api::{Container, Pod, PodUid};
+use crate::resource_managers::{self, Hints, Nodes};
+use crate::sorted::{SortedMap, SortedSet};
+
+/// What init containers leave when they end, by resource.
+pub(in crate::devices) type Left = SortedMap<String, SortedSet<String>>;
+
+/// Where a device is, seen from the nodes that it should be near to: which come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Near,
+    Elsewhere,
+    /// Near to none, or it does not matter.
+    Anywhere,
+}
+
+impl DeviceBook {
+    pub(super) fn choose(&mut self, pod: &Pod, runs: impl Fn(&str) -> bool) -> Result<(), Lacks> {
+        let mut left = Left::new();
+        in_order(pod).try_for_each(|(container, _)| self.choose_for(pod, container, &runs, &mut left))
+    }
+
+    /// Devices of the container are to be near to these nodes.
+    pub(in crate::devices) fn bring_near(&mut self, pod: &PodUid, container: &str, nodes: Nodes) {
+        self.near.entry(pod.clone()).or_default().insert(container.to_owned(), nodes);
+    }
+
+    /// The same for one of the pod's containers, when those before it have theirs.
+    pub(in crate::devices) fn choose_for(
+        &mut self,
+        pod: &Pod,
+        container: &Container,
+        runs: &dyn Fn(&str) -> bool,
+        left: &mut Left,
+    ) -> Result<(), Lacks> {
+        let uid = &pod.metadata.uid;
+        let stays = in_order(pod).any(|(other, stays)| stays && other.name == container.name);
+        for (name, count) in asked(container) {
+            if !self.is_known(name) {
+                if pod.is_static() {
+                    return Err(Lacks(format!("no device plugin has told of {name}")));
+                }
+                // What nobody on this node knows of is the cluster's to count.
+                continue;
+            }
+            let left = left.entry(name.to_owned()).or_default();
+            if self.is_given(uid, &container.name, name, count, runs)? {
+                // As it was.
+            } else if count > 0 && !runs(&container.name) {
+                let ids = self.free(uid, container, name, count, left)?;
+                let given = self.give(uid, &container.name, name, ids);
+                self.given.push(given);
+            }
+            let has = self.given.iter().filter(|given| given.is_of(uid, &container.name, name));
+            for id in has.flat_map(Given::ids) {
+                if stays {
+                    left.remove(id);
+                } else {
+                    left.insert(id.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// From near which nodes of `all` each resource can be that the container, or else the pod as a whole, asks for
+    /// (`GetTopologyHints` and `GetPodTopologyHints`). One that waits for devices does not say what it lacks.
+    pub(in crate::devices) fn hints(
+        &self,
+        all: Nodes,
+        pod: &Pod,
+        container: Option<&Container>,
+        (left, waits): (&Left, bool),
+    ) -> Vec<Hints> {
+        let amounts = container.map_or_else(|| most_at_once(pod), |container| asked(container).collect());
+        let none = SortedSet::new();
+        let mut found = Vec::new();
+        for (name, count) in amounts.into_iter().filter(|(_, count)| *count > 0) {
+            let Some(resource) = self.resources.get(name).filter(|resource| resource.has_nodes()) else { continue };
+            let is_its = |given: &&Given| {
+                given.pod == pod.metadata.uid
+                    && given.resource == name
+                    && container.is_none_or(|container| container.name == given.container)
+            };
+            let has: SortedSet<&str> =
+                self.given.iter().filter(is_its).flat_map(Given::ids).map(String::as_str).collect();
+            let has_any = has.iter().next().is_some();
+            let left = left.get(name).filter(|_| container.is_some() && !has_any).unwrap_or(&none);
+            let free: Vec<&str> = match has_any {
+                true => has.into_iter().collect(),
+                false => self.available(name).filter(|id| !left.contains(*id)).collect(),
+            };
+            let total = free.len() + left.iter().count();
+            if if has_any { total == count } else { total >= count } {
+                found.push(resource.hints(all, &free, left, count));
+            } else if !waits {
+                found.push(Hints::new());
+            }
+        }
+        found
+    }
+
+    /// Whether the container has its devices already, and can go on with them.
+    fn is_given(
+        &mut self,
+        uid: &PodUid,
+        container: &str,
+        name: &str,
+        count: usize,
+        runs: impl Fn(&str) -> bool,
+    ) -> Result<bool, Lacks> {
+        let Some(given) = self.given.iter_mut().find(|given| given.is_of(uid, container, name)) else {
+            return Ok(false);
+        };
+        let lost =
+            |resource: &Resource| resource.is_local && resource.is_told && !given.ids().all(|id| resource.has(id));
+        if !runs(container) && self.resources.get(name).is_some_and(lost) {
+            self.given.retain(|given| !given.is_of(uid, container, name));
+            return Ok(false);
+        }
+        let has = given.ids().count();
+        if has != count {
+            return Err(Lacks(format!(
+                "pod {:?} container {container:?} changed request for resource {name:?} from {has} to {count}",
+                uid.as_str()
+            )));
+        }
+        if !given.is_confirmed && !runs(container) {
+            let resource = self.resources.get(name).ok_or_else(|| unregistered(name))?;
+            if resource.healthy().next().is_none() {
+                return Err(none_healthy(name));
+            }
+            if !given.ids().all(|id| resource.has(id)) {
+                return Err(Lacks(format!(
+                    "previously allocated devices are no longer healthy; cannot allocate unhealthy devices {name}"
+                )));
+            }
+        }
+        given.is_confirmed = true;
+        Ok(true)
+    }
+
+    /// So many devices that nobody has, but for those that were `left`, which come first.
+    fn free(
+        &self,
+        pod: &PodUid,
+        container: &Container,
+        name: &str,
+        count: usize,
+        left: &SortedSet<String>,
+    ) -> Result<Vec<String>, Lacks> {
+        let resource = self.resources.get(name).ok_or_else(|| unregistered(name))?;
+        if resource.healthy().next().is_none() {
+            return Err(none_healthy(name));
+        }
+        let mut ids: Vec<String> = left.iter().take(count).cloned().collect();
+        let needed = count - ids.len();
+        let mut available: Vec<&str> = self.available(name).filter(|id| !left.contains(*id)).collect();
+        let near = self.near(pod, &container.name);
+        available.sort_by_key(|id| resource.place(near, id));
+        if available.len() < needed {
+            return Err(Lacks(format!(
+                "requested number of devices unavailable for {name}. Requested: {needed}, Available: {}",
+                available.len()
+            )));
+        }
+        ids.extend(available.into_iter().take(needed).map(str::to_owned));
+        Ok(ids)
+    }
+
+    /// What a plugin may prefer in place of what was chosen: all that is free beside it, and what has to be among it
+    /// because the pod has it already. `None` if the plugin has no word in it, or there is no choice.
+    pub(in crate::devices) fn choice(&self, given: &Given) -> Option<(Vec<String>, Vec<String>)> {
+        let resource = self.resources.get(&given.resource)?;
+        let own: Vec<&String> = given.ids().collect();
+        let others = |other: &&Given| {
+            let is_kind = other.pod == given.pod && other.resource == given.resource;
+            is_kind && other.container != given.container
+        };
+        let reused: SortedSet<&String> = self.given.iter().filter(others).flat_map(Given::ids).collect();
+        let mut kept: Vec<String> = own.iter().filter(|id| reused.contains(**id)).map(|id| (*id).clone()).collect();
+        let needed = own.len() - kept.len();
+        let free = self.available(&given.resource).map(str::to_owned);
+        let free = free.chain(own.iter().filter(|id| !reused.contains(**id)).map(|id| (*id).clone()));
+        let near = self.near(&given.pod, &given.container);
+        let is_near = |id: &String| resource.place(near, id) == Place::Near;
+        let (aligned, others): (Vec<String>, Vec<String>) = free.partition(is_near);
+        let mut all = kept.clone();
+        if needed < aligned.len() {
+            all.extend(aligned);
+        } else {
+            // All of these, so that what the topology manager has found holds.
+            all.extend(others);
+            all.extend_from_slice(&aligned);
+            kept.extend(aligned);
+        }
+        all.sort();
+        let has_choice = kept.len() < own.len() && own.len() < all.len();
+        (resource.options.get_preferred_allocation_available && has_choice).then_some((all, kept))
+    }
+
+    /// The plugin would rather give these. As many of them as can be are given; the rest is as it was chosen.
+    pub(in crate::devices) fn prefer(&mut self, given: &Given, preferred: &[String]) {
+        let Some((all, kept)) = self.choice(given) else { return };
+        let Some(resource) = self.resources.get(&given.resource) else { return };
+        let near = self.near(&given.pod, &given.container);
+        let mut own: Vec<&String> = given.ids().chain(&all).collect();
+        own.sort_by_key(|id| resource.place(near, id));
+        let count = given.ids().count();
+        let mut ids = kept;
+        for id in preferred.iter().chain(own).filter(|id| all.contains(*id)) {
+            if ids.len() < count && !ids.contains(id) {
+                ids.push(id.clone());
+            }
+        }
+        let anew = self.give(&given.pod, &given.container, &given.resource, ids);
+        if let Some(place) = self.given.iter_mut().find(|one| one.is_same_place(given) && one.response.is_none()) {
+            *place = anew;
+        }
+    }
+
+    fn near(&self, pod: &PodUid, container: &str) -> Option<Nodes> {
+        self.near.get(pod)?.get(container).copied()
+    }
+}
+
+impl Resource {
+    /// Some device is near to a node.
+    fn has_nodes(&self) -> bool {
+        self.devices.values().any(|device| !device.nodes.is_empty())
+    }
+
+    fn place(&self, near: Option<Nodes>, id: &str) -> Place {
+        let own = self.nodes_of(id);
+        match near {
+            Some(near) if own.overlaps(near) => Place::Near,
+            Some(_) if own != Nodes::default() => Place::Elsewhere,
+            _ => Place::Anywhere,
+        }
+    }
+
+    fn nodes_of(&self, id: &str) -> Nodes {
+        self.devices.get(id).map(Device::near).unwrap_or_default()
+    }
+
+    /// As many as `count` of what is free, with all of what is `left` (`generateDeviceTopologyHints`).
+    fn hints(&self, all: Nodes, free: &[&str], left: &SortedSet<String>, count: usize) -> Hints {
+        let could = |nodes| self.devices.values().filter(|device| device.near().overlaps(nodes)).count() >= count;
+        let can = |nodes| {
+            let left = left.iter().map(|id| self.nodes_of(id)).filter(|own| *own != Nodes::default());
+            let free = free.iter().filter(|id| self.nodes_of(id).overlaps(nodes)).count();
+            left.clone().all(|own| own.overlaps(nodes)) && left.count() + free >= count
+        };
+        resource_managers::hints(all, &could, &can)
+    }
+}
+
+impl Device {
+    fn near(&self) -> Nodes {
+        self.nodes.iter().filter_map(|node| u32::try_from(*node).ok()).collect()
+    }
+}
+
+/// What the pod has of each resource when it has the most of it (`getPodDeviceRequest`).
+fn most_at_once(pod: &Pod) -> SortedMap<&str, usize> {
+    let mut amounts: SortedMap<&str, [usize; 2]> = SortedMap::new();
+    for (container, stays) in in_order(pod) {
+        for (name, count) in asked(container) {
+            let [most, stay] = amounts.entry(name).or_default();
+            *most = (*most).max(stay.saturating_add(count));
+            *stay = stay.saturating_add(if stays { count } else { 0 });
+        }
+    }
+    amounts.into_iter().map(|(name, [most, _])| (name, most)).collect()
+}
+
+fn unregistered(name: &str) -> Lacks {
+    Lacks(format!("cannot allocate unregistered device {name}"))
+}
+
+fn none_healthy(name: &str) -> Lacks {
+    Lacks(format!("no healthy devices present; cannot allocate unhealthy devices {name}"))
+}

@@ -1,0 +1,147 @@
+//! Which containers have memory from which NUMA nodes, and what the file says of it. Pure.
+
+use super::affinity::Nodes;
+use super::memory::{Block, Blocks, OwnMemory, Planning, StaticMemory};
+use super::state_files::State;
+use super::{InUse, MemoryNodes, memory_state};
+use crate::api::{MEMORY, Pod, PodUid};
+use crate::config::Config;
+use crate::pods::{MemoryBlock, PlacedMemory};
+use crate::sorted::SortedMap;
+
+#[derive(Debug, Default)]
+pub(super) struct MemoryManager {
+    /// `None`: from any.
+    policy: Option<StaticMemory>,
+    blocks: Blocks,
+    /// From where those have it that run, when no file tells what they have.
+    seen: SortedMap<PodUid, SortedMap<String, Nodes>>,
+    is_forgetful: bool,
+    /// The file says something else.
+    unwritten: bool,
+}
+
+const NONE: &str = "None";
+const STATIC: &str = "Static";
+
+impl MemoryManager {
+    /// With the nodes that have memory. `kept` is what pods do not have of it, for whatever reason.
+    pub(super) fn new(
+        config: &Config,
+        nodes: &MemoryNodes,
+        kept: u64,
+        state: State<(String, Blocks)>,
+    ) -> Result<Self, String> {
+        let mut manager = Self::default();
+        if !config.managers.static_memory {
+            manager.unwritten =
+                !matches!(&state, State::Nothing) && !matches!(&state, State::Whole((policy, _)) if policy == NONE);
+            return Ok(manager);
+        }
+        let reserved = &config.managers.reserved_memory;
+        if let Some((node, ..)) = reserved.iter().find(|(node, ..)| !nodes.iter().any(|(number, _)| number == node)) {
+            return Err(format!("reservedMemory: the machine has no NUMA node {node}"));
+        }
+        for kind in reserved.iter().map(|(_, kind, _)| kind.as_str()).chain([MEMORY]) {
+            let sum: u64 = reserved.iter().filter(|(_, name, _)| name == kind).map(|(.., size)| size).sum();
+            let wanted = if kind == MEMORY { kept } else { 0 };
+            if sum != wanted {
+                let why = "what systemReserved, kubeReserved and evictionHard keep of it";
+                return Err(format!(
+                    "reservedMemory: expected {wanted} bytes of {kind} on all nodes, {why}, found {sum}"
+                ));
+            }
+        }
+        let policy = StaticMemory::new(nodes, reserved);
+        match state {
+            State::Whole((name, blocks)) if name == STATIC => manager.blocks = policy.plausible(blocks),
+            _ => manager.is_forgetful = true,
+        }
+        manager.policy = Some(policy);
+        manager.unwritten = true;
+        Ok(manager)
+    }
+
+    pub(super) fn is_static(&self) -> bool {
+        self.policy.is_some()
+    }
+
+    pub(super) fn is_forgetful(&self) -> bool {
+        self.is_forgetful
+    }
+
+    pub(super) fn is_unwritten(&self) -> bool {
+        self.unwritten
+    }
+
+    /// What pods can have, by node and kind.
+    pub(super) fn allocatable(&self) -> Vec<MemoryBlock> {
+        self.policy.iter().flat_map(StaticMemory::allocatable).map(|block| shown(&block)).collect()
+    }
+
+    /// Where what runs has its memory is where nothing else tells it.
+    pub(super) fn learn(&mut self, found: &[InUse]) {
+        let found = found.iter().filter(|found| self.is_forgetful && !found.mems.is_empty());
+        for InUse { pod, container, mems, .. } in found {
+            self.seen.entry(pod.clone()).or_default().insert(container.clone(), Nodes::of(mems));
+        }
+    }
+
+    /// `None` where memory comes from anywhere.
+    pub(super) fn plan<'a>(&self, pod: &'a Pod) -> Option<Planning<'a>> {
+        let none = SortedMap::new();
+        let seen = self.seen.get(&pod.metadata.uid).unwrap_or(&none);
+        Some(self.policy.as_ref()?.plan(&self.blocks, pod, seen))
+    }
+
+    /// The pod has this from now on. Whether others have to be told where.
+    pub(super) fn give(&mut self, pod: &PodUid, memory: OwnMemory) -> bool {
+        if self.policy.is_none() {
+            return false;
+        }
+        self.seen.remove(pod);
+        let had = self.blocks.remove(pod);
+        self.unwritten |= had.as_ref().is_none_or(|had| *had != memory) && (had.is_some() || !memory.is_empty());
+        if !memory.is_empty() {
+            self.blocks.insert(pod.clone(), memory);
+        }
+        true
+    }
+
+    /// Pods that are not kept give back what they have. Whether that is anything.
+    pub(super) fn keep(&mut self, is_kept: &dyn Fn(&PodUid) -> bool) -> bool {
+        let before = self.blocks.len();
+        self.blocks.retain(|pod, _| is_kept(pod));
+        let is_less = self.blocks.len() < before;
+        self.unwritten |= is_less;
+        is_less
+    }
+
+    /// What the file is to say and does not. It counts as written from now on.
+    pub(super) fn take_unwritten(&mut self) -> Option<String> {
+        let text = || match &self.policy {
+            Some(policy) => memory_state::text(STATIC, &policy.state(&self.blocks), &self.blocks),
+            None => memory_state::text(NONE, &[], &self.blocks),
+        };
+        let text = self.unwritten.then(text);
+        self.unwritten = false;
+        text
+    }
+
+    /// It could not be written.
+    pub(super) fn not_written(&mut self) {
+        self.unwritten = self.policy.is_some();
+    }
+
+    /// What each container has, as others read it.
+    pub(super) fn placed(&self) -> PlacedMemory {
+        let of_pod = |own: &OwnMemory| {
+            own.iter().map(|(name, blocks)| (name.clone(), blocks.iter().map(shown).collect())).collect()
+        };
+        self.blocks.iter().map(|(pod, own)| (pod.clone(), of_pod(own))).collect()
+    }
+}
+
+fn shown(block: &Block) -> MemoryBlock {
+    MemoryBlock { nodes: block.nodes.numbers(), kind: block.kind.clone(), size: block.size }
+}
