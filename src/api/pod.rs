@@ -282,6 +282,8 @@ pub mod annotations {
     pub const READY_WITHIN: &str = "coracle.dev/ready-within";
     /// So many versions of a manifest are kept.
     pub const KEEP_VERSIONS: &str = "coracle.dev/keep-versions";
+    /// On containers: the devices that it has been given, and what comes with them.
+    pub const DEVICES: &str = "coracle.dev/devices";
 
     /// As `90s`, `5m` or `1h`, up to a day.
     pub fn ready_within(text: &str) -> Option<std::time::Duration> {

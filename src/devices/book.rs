@@ -86,6 +86,17 @@ impl DeviceBook {
         }
     }
 
+    /// A container that is there has this, though nothing was written down of it. True if that is news.
+    pub(super) fn learn(&mut self, one: Given, now: Instant) -> bool {
+        if self.given.iter().any(|other| other.is_same_place(&one)) {
+            return false;
+        }
+        let stopped = || Resource { stopped: Some(now), ..Resource::default() };
+        self.resources.entry(one.resource.clone()).or_insert_with(stopped);
+        self.given.push(one);
+        true
+    }
+
     pub(super) fn registered(&self) -> impl Iterator<Item = (&str, Vec<&str>)> {
         self.resources.iter().map(|(name, resource)| (name.as_str(), resource.healthy().collect()))
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::book::{DeviceBook, Given};
 use super::v1beta1::ContainerAllocateResponse;
-use crate::api::Bytes;
+use crate::api::{Bytes, PodUid};
 use crate::sorted::SortedMap;
 use crate::wire::protobuf::{decode, encode};
 
@@ -23,26 +23,41 @@ pub(super) struct Kept {
 }
 
 pub(super) fn write(book: &DeviceBook) -> String {
-    // What no plugin has answered for yet nobody has.
-    let entries = book.given.iter().filter_map(|given| Some((given, given.response.as_ref()?)));
-    let entries: Vec<Value> = entries
-        .map(|(given, response)| {
-            let ids: serde_json::Map<String, Value> =
-                given.ids.iter().map(|(node, ids)| (node.to_string(), json!(ids))).collect();
-            json!({
-                "PodUID": given.pod.as_str(),
-                "ContainerName": given.container,
-                "ResourceName": given.resource,
-                "DeviceIDs": ids,
-                "AllocResp": Bytes(encode(response)).to_base64(),
-            })
-        })
-        .collect();
+    let entries = entries(&book.given);
     let registered: serde_json::Map<String, Value> =
         book.registered().map(|(name, healthy)| (name.to_owned(), json!(healthy))).collect();
     let data = json!({"PodDeviceEntries": entries, "RegisteredDevices": registered});
     let checksum = checksum(&data);
     json!({"Data": data, "Checksum": checksum}).to_string()
+}
+
+/// What is written on a container: the entries of what it has.
+pub(super) fn mark(given: &[Given]) -> String {
+    Value::from(entries(given)).to_string()
+}
+
+/// The entries that are written on a container, and are its own.
+pub(super) fn read_mark(pod: &PodUid, container: &str, text: &str) -> Vec<Given> {
+    let list: Option<Value> = serde_json::from_str(text).ok();
+    let entries = list.as_ref().and_then(Value::as_array).into_iter().flatten().filter_map(entry);
+    entries.filter(|given| given.pod == *pod && given.container == container).collect()
+}
+
+/// What no plugin has answered for yet nobody has.
+fn entries(given: &[Given]) -> Vec<Value> {
+    let answered = given.iter().filter_map(|given| Some((given, given.response.as_ref()?)));
+    let entry = |(given, response): (&Given, &ContainerAllocateResponse)| {
+        let ids: serde_json::Map<String, Value> =
+            given.ids.iter().map(|(node, ids)| (node.to_string(), json!(ids))).collect();
+        json!({
+            "PodUID": given.pod.as_str(),
+            "ContainerName": given.container,
+            "ResourceName": given.resource,
+            "DeviceIDs": ids,
+            "AllocResp": Bytes(encode(response)).to_base64(),
+        })
+    };
+    answered.map(entry).collect()
 }
 
 pub(super) fn read(text: &str) -> Kept {

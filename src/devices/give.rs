@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::Devices;
 use super::book::Given;
 use super::plugins::{call, method};
 use super::v1beta1::*;
-use crate::api::{Container, Pod, PodUid};
+use super::{Devices, checkpoint};
+use crate::api::{Container, Pod, PodUid, annotations};
 use crate::cri::v1;
 use crate::error::ErrorChain;
 use crate::metrics::{self, Timed};
@@ -98,6 +98,9 @@ impl Devices {
         let mut given: Vec<Given> = self.book.borrow().of_container(pod, &container.name).cloned().collect();
         given.sort_by(|one, other| one.resource.cmp(&other.resource));
         let mut config = v1::ContainerConfig::default();
+        if !given.is_empty() {
+            config.annotations.insert(annotations::DEVICES.to_owned(), checkpoint::mark(&given));
+        }
         for given in given {
             let required =
                 self.book.borrow().options(&given.resource).is_some_and(|(options, _)| options.pre_start_required);

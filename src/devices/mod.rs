@@ -152,6 +152,22 @@ impl Devices {
         }
     }
 
+    /// Takes in what is written on a container, where it is not known otherwise.
+    pub(crate) fn learn(&self, pod: &PodUid, container: &str, written: &str) {
+        for given in checkpoint::read_mark(pod, container, written) {
+            let resource = given.resource.clone();
+            if self.book.borrow_mut().learn(given, Instant::now()) {
+                log!(
+                    warn,
+                    "devices of a container known by what is written on it",
+                    container = container,
+                    resource = resource
+                );
+                self.changed.notify();
+            }
+        }
+    }
+
     /// What the pod's containers have.
     pub(crate) fn shown(&self, pod: &PodUid) -> Vec<GivenDevices> {
         self.book.borrow().shown(pod)

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::api::annotations::CONFIG_SOURCE;
+use crate::api::annotations::{CONFIG_SOURCE, DEVICES};
 use crate::api::{PodUid, grace_of_seconds};
 use crate::cri::v1;
 use crate::kuberuntime::labels::{ContainerMark, PodMark};
@@ -177,6 +177,7 @@ pub(super) fn container(
         grace: grace(&mark),
         pid,
         user: answer.user.and_then(|user| user.linux).map(|user| Box::new(linux_user(user))),
+        devices: answer.annotations.get(DEVICES).map(|text| text.as_str().into()),
         image: answer.image.map_or_else(String::new, |image| image.image),
         // As upstream: not `image_id`, which newer runtimes fill with something else.
         image_id: answer.image_ref,

@@ -58,6 +58,8 @@ pub(crate) struct ObservedContainer {
     pub(crate) pid: Option<u32>,
     /// As whom its first process began, where the runtime tells.
     pub(crate) user: Option<Box<ObservedUser>>,
+    /// The devices that it was made with, as written on it.
+    pub(crate) devices: Option<Box<str>>,
 }
 
 /// The ids of a process.
@@ -173,6 +175,7 @@ impl ObservedContainer {
             grace: None,
             pid: None,
             user: None,
+            devices: None,
         }
     }
 

@@ -34,6 +34,20 @@ impl SyncLoop {
         planned.map_err(|(reason, message)| Rejection { reason, message })
     }
 
+    /// Before any pod is taken: pods that are still there have what is written on their containers, whatever has become
+    /// of the checkpoint.
+    pub(super) fn learn_devices(&self) {
+        let seen = self.seen.borrow();
+        for pod in seen.iter().map(|pod| &**pod).chain(self.workers.all_unseen()) {
+            // The newest instance of each comes first.
+            for container in pod.containers.iter().filter(|_| pod.ready_sandbox().is_some()) {
+                if let Some(written) = &container.devices {
+                    self.devices.learn(&pod.uid, &container.name, written);
+                }
+            }
+        }
+    }
+
     /// What ended pods had can be given to others, once it is known which pods there are.
     pub(super) fn release_devices(&self) {
         if !self.relisted || !self.books.borrow().sources.all_ready() {

@@ -195,6 +195,7 @@ impl SyncLoop {
         } else {
             self.relisted = true;
             self.learn_processors();
+            self.learn_devices();
             self.reconcile_sources(now);
         }
         self.placing.look_again();

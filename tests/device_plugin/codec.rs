@@ -3,15 +3,26 @@
 use std::marker::PhantomData;
 
 use prost::Message;
+use prost::bytes::BufMut as _;
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
 /// Puts `Out`, takes `In`.
-pub(super) struct Prost<Out, In>(PhantomData<(Out, In)>);
+pub(super) struct Prost<Out, In> {
+    /// What it puts is no message at all.
+    is_garbled: bool,
+    types: PhantomData<(Out, In)>,
+}
+
+impl<Out, In> Prost<Out, In> {
+    pub(super) fn new(is_garbled: bool) -> Self {
+        Self { is_garbled, types: PhantomData }
+    }
+}
 
 impl<Out, In> Default for Prost<Out, In> {
     fn default() -> Self {
-        Self(PhantomData)
+        Self::new(false)
     }
 }
 
@@ -26,7 +37,7 @@ where
     type Decoder = Self;
 
     fn encoder(&mut self) -> Self {
-        Self::default()
+        Self::new(self.is_garbled)
     }
 
     fn decoder(&mut self) -> Self {
@@ -39,6 +50,10 @@ impl<Out: Message, In> Encoder for Prost<Out, In> {
     type Error = Status;
 
     fn encode(&mut self, item: Out, buf: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        if self.is_garbled {
+            buf.put_slice(b"\xff\xff\xff");
+            return Ok(());
+        }
         item.encode(buf).map_err(|error| Status::internal(error.to_string()))
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Shared {
     calls: Mutex<Vec<(String, Vec<String>)>>,
     /// Methods that are never answered.
     hanging: Mutex<Vec<&'static str>>,
+    /// Methods that are answered with what is no message.
+    garbled: Mutex<Vec<&'static str>>,
     /// Methods that are answered with an error.
     failing: Mutex<Vec<(&'static str, String)>>,
     pub(crate) preferred: Mutex<Vec<String>>,
@@ -153,8 +155,13 @@ impl Plugin {
         self.shared.failing.lock().unwrap().push((method, why.to_owned()));
     }
 
+    pub(crate) fn garble(&self, method: &'static str) {
+        self.shared.garbled.lock().unwrap().push(method);
+    }
+
     pub(crate) fn mend(&self) {
         self.shared.hanging.lock().unwrap().clear();
+        self.shared.garbled.lock().unwrap().clear();
         self.shared.failing.lock().unwrap().clear();
     }
 
@@ -272,6 +279,7 @@ impl Service<http::Request<Body>> for DevicePlugin {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
             let method = request.uri().path().rsplit('/').next().unwrap().to_owned();
+            let is_garbled = shared.garbled.lock().unwrap().contains(&method.as_str());
             Ok(match method.as_str() {
                 "GetDevicePluginOptions" => {
                     let answer = move |_: Empty| {
@@ -282,7 +290,7 @@ impl Service<http::Request<Body>> for DevicePlugin {
                             Ok(options)
                         }
                     };
-                    tonic::server::Grpc::new(Prost::default()).unary(Method(answer), request).await
+                    tonic::server::Grpc::new(Prost::new(is_garbled)).unary(Method(answer), request).await
                 }
                 "ListAndWatch" => {
                     let answer = move |_: Empty| {
@@ -292,7 +300,7 @@ impl Service<http::Request<Body>> for DevicePlugin {
                             Ok(Box::pin(smol::stream::StreamExt::map(shared.watch(), Ok::<_, Status>)))
                         }
                     };
-                    tonic::server::Grpc::new(Prost::default()).server_streaming(Method(answer), request).await
+                    tonic::server::Grpc::new(Prost::new(is_garbled)).server_streaming(Method(answer), request).await
                 }
                 "Allocate" => {
                     let answer = move |asked: ForContainers| {
@@ -303,7 +311,7 @@ impl Service<http::Request<Body>> for DevicePlugin {
                             Ok(AllocateResponse { container_responses: vec![allocated(&ids)] })
                         }
                     };
-                    tonic::server::Grpc::new(Prost::default()).unary(Method(answer), request).await
+                    tonic::server::Grpc::new(Prost::new(is_garbled)).unary(Method(answer), request).await
                 }
                 "GetPreferredAllocation" => {
                     let answer = move |asked: ForContainers| {
@@ -314,7 +322,7 @@ impl Service<http::Request<Body>> for DevicePlugin {
                             Ok(ForContainers { container_requests: vec![Ids { ids, ..Ids::default() }] })
                         }
                     };
-                    tonic::server::Grpc::new(Prost::default()).unary(Method(answer), request).await
+                    tonic::server::Grpc::new(Prost::new(is_garbled)).unary(Method(answer), request).await
                 }
                 "PreStartContainer" => {
                     let answer = move |asked: Ids| {
@@ -324,7 +332,7 @@ impl Service<http::Request<Body>> for DevicePlugin {
                             Ok(Empty {})
                         }
                     };
-                    tonic::server::Grpc::new(Prost::default()).unary(Method(answer), request).await
+                    tonic::server::Grpc::new(Prost::new(is_garbled)).unary(Method(answer), request).await
                 }
                 other => Status::unimplemented(other).into_http(),
             })

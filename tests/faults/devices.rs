@@ -4,7 +4,8 @@ use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use coracle::cri::v1::{ContainerConfig, CreateContainerRequest};
+use coracle::cri::v1::{ContainerConfig, CreateContainerRequest, UpdateContainerResourcesRequest};
+use coracle::wire::grpc::Code;
 
 use super::device_plugin::messages::*;
 use super::device_plugin::{Plugin, ask};
@@ -365,4 +366,186 @@ fn devices_are_given_from_the_node_that_all_of_a_container_is_from() {
     let all: Allocatable = ask(&socket, "/v1.PodResourcesLister/GetAllocatableResources", Empty {}).unwrap();
     let near: Vec<_> = all.devices.iter().map(|device| device.topology.as_ref().unwrap().nodes[0].id).collect();
     assert_eq!(near, [0, 0, 63]);
+}
+
+/// A node whose plugin has two cameras and a word in everything, and a pod that has one of them.
+fn one_of_two() -> (Node, Plugin) {
+    let mut node = Node::new();
+    node.start_agent();
+    let plugin = plugin(&node, &["cam0", "cam1"]);
+    *plugin.shared.options.lock().unwrap() =
+        DevicePluginOptions { pre_start_required: true, get_preferred_allocation_available: true };
+    plugin.register(&kubelet(&node), CAMERA);
+    (node, plugin)
+}
+
+/// Both pods have a device of their own, a third waits for one, and gets the first one's when that has gone.
+#[track_caller]
+fn check_that_each_has_its_own(node: &Node) {
+    node.wait_until_ready("one");
+    node.wait_until_ready("two");
+    let mut given = ["one", "two"].map(|pod| devices_of(node, pod));
+    given.sort();
+    assert_eq!(given, ["cam0", "cam1"]);
+    node.apply(&wanting("three", 1));
+    node.wait_until("it waits", |_| node.log().contains("Requested: 1, Available: 0"));
+    let of_one = devices_of(node, "one");
+    node.remove_manifest("one");
+    node.wait_until_ready("three");
+    assert_eq!(devices_of(node, "three"), of_one);
+}
+
+/// The agent is killed when `begun` says that the second pod's allocation has come to some step.
+#[track_caller]
+fn check_kill(prepare: impl Fn(&Node, &Plugin), begun: impl Fn(&Node, &Plugin) -> bool, mend: impl Fn(&Node)) {
+    let (mut node, mut plugin) = one_of_two();
+    // Of three there is always something to choose.
+    plugin.set(&[("cam0", true), ("cam1", true), ("cam2", false)]);
+    node.apply(&wanting("one", 1));
+    node.wait_until_ready("one");
+    let before = node.seen("one").ids().join(" ");
+    plugin.set(&[("cam0", true), ("cam1", true), ("cam2", true)]);
+    prepare(&node, &plugin);
+    node.apply(&wanting("two", 1));
+    node.wait_until("it has come to that", |_| begun(&node, &plugin));
+    node.kill_agent();
+    plugin.mend();
+    mend(&node);
+    plugin.set(&[("cam0", true), ("cam1", true)]);
+    node.start_agent();
+    node.wait_until("the agent is back", |pods| !pods.0.is_empty());
+    plugin.restart();
+    plugin.register(&kubelet(&node), CAMERA);
+    node.wait_until_ready("two");
+    assert_eq!(node.seen("one").ids().join(" "), before, "what runs is left alone");
+    check_that_each_has_its_own(&node);
+}
+
+#[test]
+fn an_agent_that_is_killed_before_it_asks_for_devices_gives_none_twice_and_loses_none() {
+    let hang = |_: &Node, plugin: &Plugin| plugin.hang("GetPreferredAllocation");
+    check_kill(hang, |_, plugin| plugin.calls("GetPreferredAllocation").len() == 2, |_| {});
+}
+
+#[test]
+fn an_agent_that_is_killed_before_it_has_written_down_devices_gives_none_twice_and_loses_none() {
+    let checkpoint = |node: &Node| node.folder().join("pods/device-plugins/kubelet_internal_checkpoint");
+    // Nothing can be renamed to a directory; what was written before is lost, too.
+    let block = |node: &Node, _: &Plugin| {
+        std::fs::remove_file(checkpoint(node)).unwrap();
+        std::fs::create_dir(checkpoint(node)).unwrap();
+    };
+    let says = "the pod waits for its devices: write down the devices of the pod";
+    check_kill(block, |node, _| node.log().contains(says), |node| std::fs::remove_dir(checkpoint(node)).unwrap());
+}
+
+#[test]
+fn an_agent_that_is_killed_when_a_container_with_devices_is_made_gives_none_twice_and_loses_none() {
+    for method in ["CreateContainer", "StartContainer"] {
+        let hang = |node: &Node, _: &Plugin| drop(node.fake.on(method).times(1).hang_after_effect());
+        let of_two = |node: &Node| node.seen("two").containers.len();
+        check_kill(hang, |node, _| of_two(node) == 1, |_| {});
+    }
+}
+
+/// A plugin that fails in this at its method, in each way, holds up only who wants its devices, and afterwards everybody
+/// has one of them.
+#[track_caller]
+fn check_plugin(method: &'static str) {
+    for fault in ["killed", "hangs", "garbles"] {
+        let (node, mut plugin) = one_of_two();
+        plugin.wait_for("ListAndWatch");
+        match fault {
+            "garbles" => plugin.garble(method),
+            _ => plugin.hang(method),
+        }
+        if method == "ListAndWatch" {
+            plugin.restart();
+            plugin.register(&kubelet(&node), CAMERA);
+        }
+        node.apply(&wanting("one", 1));
+        if method == "ListAndWatch" {
+            node.wait_until("it is asked", |_| plugin.calls(method).len() == 2);
+        } else {
+            plugin.wait_for(method);
+        }
+        if fault == "killed" {
+            plugin.kill();
+        }
+        node.apply(&Manifest::new("beside").container("main", ""));
+        node.wait_until_ready("beside");
+        assert!(made_of(&node, "one").is_empty(), "{method} {fault}");
+        plugin.mend();
+        plugin.restart();
+        plugin.register(&kubelet(&node), CAMERA);
+        node.wait_until_ready("one");
+        node.apply(&wanting("two", 1));
+        check_that_each_has_its_own(&node);
+    }
+}
+
+#[test]
+fn a_plugin_may_fail_in_its_list() {
+    check_plugin("ListAndWatch");
+}
+
+#[test]
+fn a_plugin_may_fail_when_it_is_asked_what_it_prefers() {
+    check_plugin("GetPreferredAllocation");
+}
+
+#[test]
+fn a_plugin_may_fail_when_it_allocates() {
+    check_plugin("Allocate");
+}
+
+#[test]
+fn a_plugin_may_fail_before_a_container_starts() {
+    check_plugin("PreStartContainer");
+}
+
+#[test]
+fn a_checkpoint_that_is_lost_is_made_again_from_what_is_written_on_containers() {
+    for damage in [None, Some(""), Some("{\"Data\":")] {
+        let (mut node, mut plugin) = one_with_a_camera(&["cam0", "cam1"]);
+        node.kill_agent();
+        let checkpoint = node.folder().join("pods/device-plugins/kubelet_internal_checkpoint");
+        let before = std::fs::read_to_string(&checkpoint).unwrap();
+        match damage {
+            None => std::fs::remove_file(&checkpoint).unwrap(),
+            Some(text) => std::fs::write(&checkpoint, text).unwrap(),
+        }
+        node.start_agent();
+        node.wait_until_ready("one");
+        plugin.restart();
+        plugin.register(&kubelet(&node), CAMERA);
+        node.wait_until("it is as before", |_| std::fs::read_to_string(&checkpoint).is_ok_and(|text| text == before));
+        node.apply(&wanting("two", 1));
+        node.wait_until_ready("two");
+        assert_eq!(devices_of(&node, "two"), "cam1");
+        node.fake.exit("one", 1);
+        node.wait_until("one begins anew with what it has", |_| made_of(&node, "one").len() == 2);
+        assert_eq!(devices_of(&node, "one"), "cam0");
+        assert_eq!(plugin.calls("Allocate"), [["cam0"], ["cam1"]], "what comes with it was known");
+    }
+}
+
+#[test]
+fn containers_that_cannot_be_moved_run_on_and_are_moved_later() {
+    let mut node = Node::new();
+    node.configure("cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n");
+    node.start_agent();
+    node.apply(&Manifest::new("shared").container("main", ""));
+    node.wait_until_ready("shared");
+    let before = node.seen("shared").ids().join(" ");
+    node.fake.on("UpdateContainerResources").times(1).fail(Code::Unknown, "no such cpuset");
+    let amounts = "{cpu: 1, memory: 32Mi}";
+    let resources = format!("resources: {{requests: {amounts}, limits: {amounts}}}");
+    node.apply(&Manifest::new("own").container_with("main", "", &resources));
+    node.wait_until_ready("own");
+    node.wait_until("it is told", |_| node.log().contains("no such cpuset"));
+    node.wait_until("it is moved in the end", |_| node.log().contains("container moved"));
+    let asked: Vec<UpdateContainerResourcesRequest> = node.fake.requests("UpdateContainerResources");
+    assert_eq!(asked.len(), 2);
+    assert_eq!(node.seen("shared").ids().join(" "), before);
 }

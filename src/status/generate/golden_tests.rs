@@ -245,6 +245,7 @@ fn container(seen: &Value, expected: &PodStatus) -> ObservedContainer {
         grace: None,
         pid: None,
         user: None,
+        devices: None,
     }
 }
 
