@@ -59,6 +59,8 @@ struct Inner {
     cluster: RefCell<Option<Cluster>>,
     /// A server of other authorities has the same node.
     has_same_node: Cell<bool>,
+    /// What a server told of a node that has not the uid of the stored cluster's.
+    other_node: RefCell<Option<Vec<u8>>>,
     book: RefCell<Book>,
 }
 
@@ -151,6 +153,7 @@ impl OfflineStore {
             counts: Cell::new(false),
             cluster: RefCell::new(cluster),
             has_same_node: Cell::new(false),
+            other_node: RefCell::default(),
             book: RefCell::new(book),
         };
         Self { inner: Rc::new(inner) }
@@ -195,6 +198,9 @@ impl OfflineStore {
         if self.inner.cluster.borrow().as_ref() != Some(&cluster) {
             self.change(names::CLUSTER.to_owned(), Some(cluster.write().to_string().into_bytes()), Pace::Soon);
             self.inner.cluster.replace(Some(cluster));
+        }
+        if let Some(content) = self.inner.other_node.take() {
+            self.change(names::NODE.to_owned(), Some(content), Pace::Soon);
         }
     }
 
@@ -244,9 +250,14 @@ impl OfflineStore {
         self.change(names::of_topic(topic), None, Pace::Soon);
     }
 
+    /// A node with another uid than the stored cluster's is kept once that cluster is the one to be remembered.
     pub(crate) fn remember_node(&self, terms: &NodeTerms) {
         let content = names::write_terms(terms).to_string().into_bytes();
-        self.change(names::NODE.to_owned(), Some(content), Pace::Soon);
+        if self.inner.cluster.borrow().as_ref().is_some_and(|known| known.node != terms.uid) {
+            self.inner.other_node.replace(Some(content));
+        } else {
+            self.change(names::NODE.to_owned(), Some(content), Pace::Soon);
+        }
     }
 
     fn change(&self, name: String, content: Option<Vec<u8>>, pace: Pace) {

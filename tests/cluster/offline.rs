@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::fake_api::kubeconfig::Credentials;
 use super::fake_api::world::Network;
 use super::fake_api::{FakeApi, Options};
-use super::joined::{Joined, LEASE};
+use super::joined::{Joined, LEASE, NODE, condition};
 use super::node::NODE_NAME;
 use super::pods::{WEB, is_ready, mounted, pod};
 
@@ -293,6 +293,13 @@ fn a_server_that_does_not_know_the_node_or_is_another_one_changes_nothing() {
         joined.node.status()["sources"].to_string().contains("is of another cluster")
     });
     assert_eq!((joined.running(), joined.created()), (before, created));
+    // Nor does it take the place of what is stored of the node.
+    other.wait(NODE, "the node there", |node| condition(node, "Ready")["status"] == "True");
+    let uid = |api: &FakeApi| api.get(NODE).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    // Longer than the store waits before it writes.
+    std::thread::sleep(Duration::from_secs(3));
+    joined.wait_until_stored(&[&uid(&joined.api)]);
+    assert!(!joined.journal().contains(&uid(&other)));
     joined.node.kill_agent();
     fs::remove_dir_all(joined.node.folder().join("pods/coracle/offline")).unwrap();
     start(&mut joined);
