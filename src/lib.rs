@@ -36,6 +36,7 @@ mod pods;
 mod admission;
 mod certificates;
 mod container_manager;
+mod csi;
 mod devices;
 mod eviction;
 pub mod images;

@@ -18,6 +18,7 @@ use crate::cluster::{EventSender, Exchanges};
 use crate::config::{Authorization, Config, KernelParameters, ServingIdentity};
 use crate::container_manager::{ContainerManager, Settings, kernel_parameters};
 use crate::cri::{ImageService, RuntimeService};
+use crate::csi::{Csi, CsiNodeKeeper};
 use crate::devices::{Devices, PodResourcesServer};
 use crate::error::ErrorChain;
 use crate::host::{file, signals};
@@ -150,7 +151,8 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     });
     let devices = Devices::open(&config.root_dir, config.devices.clone(), sender.clone()).await;
     let inbox = (sender.clone(), inbox);
-    let given = (managers, Rc::clone(&devices));
+    let csi = Csi::new(&config.root_dir, &config.node_name, sender.clone());
+    let given = (managers, Rc::clone(&devices), Rc::clone(&csi));
     let sync_loop = SyncLoop::new(&config, runtime, groups, given, Rc::clone(&books), health.clone(), inbox);
     let sync_loop = match cluster.as_ref().zip(store.as_ref()) {
         Some((client, store)) => sync_loop.in_cluster(client, store, &config.node_name),
@@ -216,7 +218,9 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         tasks.push(rt::spawn(page.serve()));
     }
     let registry = config.root_dir.join("plugins_registry");
-    tasks.push(rt::spawn(plugin_registry::run(registry, vec![devices.taker()])));
+    tasks.push(rt::spawn(plugin_registry::run(registry, vec![devices.taker(), csi.taker()])));
+    let csi_keeper = |client| CsiNodeKeeper { client, csi, news: Rc::clone(&news) };
+    tasks.extend(cluster.clone().map(csi_keeper).map(|keeper| rt::spawn(keeper.run())));
     let pod_resources = PodResourcesServer {
         root: config.root_dir.clone(),
         devices: Rc::clone(&devices),

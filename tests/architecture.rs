@@ -30,6 +30,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("admission", 4),
     ("certificates", 4),
     ("container_manager", 4),
+    ("csi", 4),
     ("devices", 4),
     ("eviction", 4),
     ("images", 4),
@@ -70,6 +71,7 @@ const ARROWS: &[(&str, &str)] = &[
     ("container_manager", "node"),
     ("cri", "rpc"),
     ("cri", "rt"),
+    ("csi", "node"),
     // Devices are one more thing that lies in NUMA nodes.
     ("devices", "resource_managers"),
     ("host", "rt"),
@@ -90,6 +92,7 @@ const ARROWS: &[(&str, &str)] = &[
     ("sync_loop", "pod_sources"),
     ("sync_loop", "pod_workers"),
     ("sync_loop", "server"),
+    ("volumes", "csi"),
     ("volumes", "node"),
 ];
 

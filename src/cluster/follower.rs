@@ -10,8 +10,8 @@ use crate::api::{ConfigMap, DecodeError, Secret, decode};
 use crate::apiserver::{ApiError, Change, Client, Collection, Rank, Request, reflect};
 use crate::cluster::tokens::keep_token;
 use crate::objects::{
-    BundleKey, ConfigObject, Content, ObjectKey, ObjectKind, ObjectNews, PersistentVolume, Service, Topic, TrustBundle,
-    bound_volume, is_bound_to,
+    BundleKey, ConfigObject, Content, CsiDriver, ObjectKey, ObjectKind, ObjectNews, PersistentVolume, Service, Topic,
+    TrustBundle, bound_volume, is_bound_to,
 };
 use crate::offline::{OfflineStore, used_part};
 use crate::pods::SyncEvent;
@@ -69,14 +69,10 @@ fn begin(way: Way, topic: Topic) -> rt::Task<()> {
         Topic::Token(key) => rt::spawn(keep_token(way, key, stored)),
         Topic::Claim { namespace, name } => rt::spawn(find_volume(way, namespace, name, topic, stored)),
         Topic::RuntimeClass(name) => {
-            let path = "/apis/node.k8s.io/v1/runtimeclasses".to_owned();
-            let class = Collection {
-                path,
-                field_selector: format!("metadata.name={name}"),
-                bookmarks: false,
-                rank: Rank::Intent,
-            };
-            rt::spawn(follow(way, class, topic, stored))
+            rt::spawn(follow(way, named("/apis/node.k8s.io/v1/runtimeclasses", &name), topic, stored))
+        }
+        Topic::CsiDriver(name) => {
+            rt::spawn(follow(way, named("/apis/storage.k8s.io/v1/csidrivers", &name), topic, stored))
         }
         Topic::TrustBundles(key) => rt::spawn(follow_bundles(way, key, topic, stored)),
         Topic::Object(key) => rt::spawn(follow(way, one_object(&key), topic, stored)),
@@ -90,9 +86,13 @@ fn begin(way: Way, topic: Topic) -> rt::Task<()> {
 
 fn one_object(key: &ObjectKey) -> Collection {
     let ObjectKey { kind, namespace, name } = key;
+    // A node may list and watch a single object by its name only.
+    named(&format!("/api/v1/namespaces/{namespace}/{}s", kind.resource()), name)
+}
+
+fn named(path: &str, name: &str) -> Collection {
     Collection {
-        path: format!("/api/v1/namespaces/{namespace}/{}s", kind.resource()),
-        // A node may list and watch a single object by its name only.
+        path: path.to_owned(),
         field_selector: format!("metadata.name={name}"),
         bookmarks: false,
         rank: Rank::Intent,
@@ -237,6 +237,7 @@ fn news(topic: &Topic, there: &SortedMap<String, Value>) -> ObjectNews {
             Some(Ok(Content::Services(there.values().filter_map(Service::read).collect())))
         }
         Topic::RuntimeClass(name) => there.get(name).map(|class| Ok(Content::RuntimeHandler(handler_of(class)))),
+        Topic::CsiDriver(name) => there.get(name).map(|driver| Ok(Content::CsiDriver(CsiDriver::read(driver)))),
         Topic::TrustBundles(_) => Some(Ok(Content::TrustBundles(there.values().map(TrustBundle::read).collect()))),
         Topic::Claim { .. } | Topic::Token(_) => None,
     };
@@ -278,7 +279,7 @@ async fn find_volume(way: Way, namespace: String, name: String, topic: Topic, mu
             (Err(why), None) => (Err(why), false),
         };
         let news = match volume {
-            Ok(volume) => ObjectNews::Heard(topic.clone(), Some(Content::Volume(volume))),
+            Ok(volume) => ObjectNews::Heard(topic.clone(), Some(Content::Volume(Box::new(volume)))),
             Err(why) => ObjectNews::Failed(topic.clone(), why),
         };
         if way.inbox.send(SyncEvent::Object(news)).await.is_err() {

@@ -62,11 +62,11 @@ pub(super) async fn keep_token(way: Way, key: TokenKey, stored: Option<Value>) {
                 // Whatever a server calls a life, it is not asked without a pause.
                 let wait = life.mul_f64(TOKEN_LIFE).min(DAY).saturating_sub(before).max(TOKEN_FIRST);
                 half = Some((life / 2).max(TOKEN_FIRST));
-                (ObjectNews::Heard(topic.clone(), Some(Content::Token(token))), wait)
+                (heard(&topic, token, dates), wait)
             }
             (Err(_), Some((token, dates))) => {
                 used = Some(dates);
-                (ObjectNews::Heard(topic.clone(), Some(Content::Token(token))), backoff.next_wait())
+                (heard(&topic, token, dates), backoff.next_wait())
             }
             (Err(error), None) => {
                 let wait = jitter(backoff.next_wait(), 0.5, rt::random());
@@ -91,6 +91,10 @@ pub(super) async fn keep_token(way: Way, key: TokenKey, stored: Option<Value>) {
         };
         rt::either(rt::sleep(wait), exchange).await;
     }
+}
+
+fn heard(topic: &Topic, text: String, dates: Dates) -> ObjectNews {
+    ObjectNews::Heard(topic.clone(), Some(Content::Token { text, expires: dates.expires }))
 }
 
 fn expired(key: &TokenKey, dates: Dates) -> PodEvent {

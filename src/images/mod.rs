@@ -17,7 +17,6 @@ mod pull_policy;
 mod pull_records;
 mod pulls_under_way;
 mod service;
-mod sha256;
 mod unreachable;
 mod verification;
 

@@ -4,10 +4,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::sha256::sha256;
 use super::verification::intent;
 use crate::host::file::{read_all, replace};
 use crate::rt;
+use crate::wire::sha256::sha256;
 use serde_json::Value;
 
 #[derive(Clone, Debug)]

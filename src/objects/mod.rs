@@ -4,6 +4,7 @@
 //! becomes of the object.
 
 mod config_object;
+mod csi_driver;
 mod needs;
 mod news;
 mod persistent_volume;
@@ -13,14 +14,15 @@ mod trust_bundle;
 
 use std::sync::Arc;
 
-use crate::api::{ClusterTrustBundleProjection, Pod, Time};
+use crate::api::{ClusterTrustBundleProjection, Pod, Time, VolumeSource};
 use crate::sorted::{SortedMap, SortedSet};
 
 pub(crate) use config_object::{ConfigObject, ObjectKey, ObjectKind};
+pub(crate) use csi_driver::{CsiDriver, GroupPolicy};
 use needs::Known;
 pub(crate) use needs::{BundleKey, Lookup, TokenKey, Topic};
 pub(crate) use news::{Content, ObjectNews};
-pub(crate) use persistent_volume::{PersistentSource, PersistentVolume, bound_volume, is_bound_to};
+pub(crate) use persistent_volume::{CsiSource, PersistentSource, PersistentVolume, bound_volume, is_bound_to};
 pub(crate) use references::{references, volumes_follow};
 pub(crate) use service::Service;
 #[cfg(test)]
@@ -68,6 +70,24 @@ impl Objects {
         self.objects.get(&key).map_or(Lookup::Missing, |object| Lookup::Found(&*object.object))
     }
 
+    /// A Secret of the cluster that a volume names.
+    pub(crate) fn secret(&self, key: &ObjectKey) -> Lookup<&ConfigObject> {
+        match self.known.get(&Topic::Object(key.clone())) {
+            Lookup::Found(Content::Object(object)) => Lookup::Found(object),
+            Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
+            Lookup::Unknown(why) => Lookup::Unknown(why),
+        }
+    }
+
+    /// What the cluster says of a CSI driver.
+    pub(crate) fn csi_driver(&self, name: &str) -> Lookup<&CsiDriver> {
+        match self.known.get(&Topic::CsiDriver(name.to_owned())) {
+            Lookup::Found(Content::CsiDriver(driver)) => Lookup::Found(driver),
+            Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
+            Lookup::Unknown(why) => Lookup::Unknown(why),
+        }
+    }
+
     /// The services that a pod may be told of, as far as they are known.
     pub(crate) fn services(&self, pod: &Pod) -> impl Iterator<Item = &Service> {
         let topics = [Topic::ApiServerService, Topic::Services(pod.metadata.namespace.clone())];
@@ -87,6 +107,35 @@ impl Objects {
         }
     }
 
+    /// What a pod needs before its containers can be made, as far as it is known: what is bound to its claims, and the
+    /// drivers of its volumes, may need more.
+    pub(crate) fn topics(&self, pod: &Pod) -> SortedSet<Topic> {
+        let mut topics = Topic::of(pod);
+        let mut drivers = Vec::new();
+        for volume in &pod.spec.volumes {
+            match &volume.source {
+                VolumeSource::Csi(source) => {
+                    drivers.push(source.driver.clone());
+                }
+                VolumeSource::PersistentVolumeClaim(claim) => {
+                    let Lookup::Found(volume) = self.claim(pod, &claim.claim_name) else { continue };
+                    let PersistentSource::Csi(source) = &volume.source else { continue };
+                    drivers.push(source.driver.clone());
+                    let secrets = [&source.stage_secret, &source.publish_secret];
+                    topics.extend(secrets.into_iter().flatten().cloned().map(Topic::Object));
+                }
+                _ => {}
+            }
+        }
+        for driver in drivers {
+            if let Lookup::Found(driver) = self.csi_driver(&driver) {
+                topics.extend(driver.token_requests.iter().map(|of| Topic::Token(TokenKey::for_driver(pod, of))));
+            }
+            topics.insert(Topic::CsiDriver(driver));
+        }
+        topics
+    }
+
     /// The runtime's name for a RuntimeClass of the cluster.
     pub(crate) fn runtime_handler(&self, class: &str) -> Lookup<&str> {
         match self.known.get(&Topic::RuntimeClass(class.to_owned())) {
@@ -98,9 +147,17 @@ impl Objects {
 
     pub(crate) fn token(&self, key: TokenKey) -> Lookup<&str> {
         match self.known.get(&Topic::Token(key)) {
-            Lookup::Found(Content::Token(token)) => Lookup::Found(token),
+            Lookup::Found(Content::Token { text, .. }) => Lookup::Found(text),
             Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
             Lookup::Unknown(why) => Lookup::Unknown(why),
+        }
+    }
+
+    /// When a token's time is over, in seconds since 1970.
+    pub(crate) fn token_end(&self, key: TokenKey) -> i64 {
+        match self.known.get(&Topic::Token(key)) {
+            Lookup::Found(Content::Token { expires, .. }) => *expires,
+            _ => 0,
         }
     }
 
@@ -124,7 +181,11 @@ impl Objects {
 
     /// Whether everything that a pod needs was asked for, with whatever answer.
     pub(crate) fn are_heard(&self, pod: &Pod) -> bool {
-        !pod.is_of_cluster() || Topic::of(pod).iter().all(|topic| !self.known.is_unheard(topic))
+        !pod.is_of_cluster() || self.topics(pod).iter().all(|topic| !self.known.is_unheard(topic))
+    }
+
+    pub(crate) fn is_heard(&self, topic: &Topic) -> bool {
+        !self.known.is_unheard(topic)
     }
 
     /// What was heard of a topic. True if it changes anything.

@@ -21,6 +21,8 @@ pub(crate) enum Topic {
     },
     /// By its name.
     RuntimeClass(String),
+    /// By its name.
+    CsiDriver(String),
     TrustBundles(BundleKey),
 }
 
@@ -56,7 +58,7 @@ pub(crate) struct TokenKey {
 const TOKEN_SECONDS: i64 = 3600;
 
 impl Topic {
-    /// What a pod needs before its containers can be made.
+    /// What a pod names that it needs before its containers can be made.
     pub(crate) fn of(pod: &Pod) -> SortedSet<Self> {
         let namespace = &pod.metadata.namespace;
         let mut topics: SortedSet<Self> = references(pod).into_iter().map(Self::Object).collect();
@@ -80,11 +82,6 @@ impl Topic {
     pub(crate) fn claim(pod: &Pod, name: &str) -> Self {
         Self::Claim { namespace: pod.metadata.namespace.clone(), name: name.to_owned() }
     }
-
-    /// What all of `pods` need, each once.
-    pub(crate) fn of_all<'a>(pods: impl Iterator<Item = &'a Pod>) -> SortedSet<Self> {
-        pods.flat_map(Self::of).collect()
-    }
 }
 
 fn projections(pod: &Pod) -> impl Iterator<Item = &ProjectionSource> {
@@ -97,13 +94,18 @@ fn projections(pod: &Pod) -> impl Iterator<Item = &ProjectionSource> {
 
 impl TokenKey {
     pub(crate) fn of(pod: &Pod, token: &ServiceAccountTokenProjection) -> Self {
+        Self::for_driver(pod, &(token.audience.clone(), token.expiration_seconds.unwrap_or(TOKEN_SECONDS)))
+    }
+
+    /// For an audience, valid for so many seconds.
+    pub(crate) fn for_driver(pod: &Pod, (audience, seconds): &(String, i64)) -> Self {
         Self {
             pod: pod.metadata.uid.clone(),
             pod_name: pod.metadata.name.clone(),
             namespace: pod.metadata.namespace.clone(),
             service_account: pod.spec.service_account_name.clone(),
-            audience: token.audience.clone(),
-            seconds: token.expiration_seconds.unwrap_or(TOKEN_SECONDS),
+            audience: audience.clone(),
+            seconds: *seconds,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{ConfigObject, PersistentVolume, Service, Topic, TrustBundle};
+use super::{ConfigObject, CsiDriver, PersistentVolume, Service, Topic, TrustBundle};
 
 #[derive(Clone, PartialEq)]
 pub(crate) enum ObjectNews {
@@ -17,9 +17,14 @@ pub(crate) enum ObjectNews {
 pub(crate) enum Content {
     Object(Arc<ConfigObject>),
     Services(Vec<Service>),
-    Token(String),
-    Volume(PersistentVolume),
+    Token {
+        text: String,
+        /// In seconds since 1970.
+        expires: i64,
+    },
+    Volume(Box<PersistentVolume>),
     RuntimeHandler(String),
+    CsiDriver(CsiDriver),
     TrustBundles(Vec<TrustBundle>),
 }
 

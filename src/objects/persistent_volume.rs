@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
+use super::{ObjectKey, ObjectKind};
 use crate::api::{DecodeError, HostPathVolumeSource, NfsVolumeSource, decode};
+use crate::sorted::SortedMap;
 
 /// What is bound to a claim.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,16 +13,49 @@ pub(crate) struct PersistentVolume {
     pub(crate) source: PersistentSource,
     /// A device, and no directory.
     pub(crate) is_block: bool,
+    pub(crate) access_modes: Vec<String>,
+    pub(crate) mount_options: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum PersistentSource {
+    Csi(CsiSource),
     HostPath(HostPathVolumeSource),
     /// A directory of this node, which has to be there.
     Local(String),
     Nfs(NfsVolumeSource),
     /// The key of its source in the volume's spec.
     Other(String),
+}
+
+/// A volume of a CSI driver's.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct CsiSource {
+    pub(crate) driver: String,
+    pub(crate) handle: String,
+    pub(crate) fs_type: String,
+    pub(crate) attributes: SortedMap<String, String>,
+    pub(crate) stage_secret: Option<ObjectKey>,
+    pub(crate) publish_secret: Option<ObjectKey>,
+}
+
+impl CsiSource {
+    fn read(source: &Value) -> Self {
+        let text = |key: &str| source.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let secret = |key: &str| {
+            let of = |field: &str| source.get(key)?.get(field)?.as_str().map(str::to_owned);
+            Some(ObjectKey { kind: ObjectKind::Secret, namespace: of("namespace")?, name: of("name")? })
+        };
+        let attributes = source.get("volumeAttributes").and_then(Value::as_object).into_iter().flatten();
+        Self {
+            driver: text("driver"),
+            handle: text("volumeHandle"),
+            fs_type: text("fsType"),
+            attributes: attributes.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect(),
+            stage_secret: secret("nodeStageSecretRef"),
+            publish_secret: secret("nodePublishSecretRef"),
+        }
+    }
 }
 
 impl PersistentVolume {
@@ -32,6 +67,8 @@ impl PersistentVolume {
             PersistentSource::HostPath(decode(source)?.value)
         } else if let Some(source) = field("nfs") {
             PersistentSource::Nfs(decode(source)?.value)
+        } else if let Some(source) = field("csi") {
+            PersistentSource::Csi(CsiSource::read(&source))
         } else if field("local").is_some() {
             PersistentSource::Local(text("/spec/local/path"))
         } else {
@@ -40,7 +77,17 @@ impl PersistentVolume {
                 keys.into_iter().flatten().find(|(key, value)| value.is_object() && !NO_SOURCE.contains(&key.as_str()));
             PersistentSource::Other(kind.map_or_else(|| "unknown".to_owned(), |(key, _)| key.clone()))
         };
-        Ok(Self { name: text("/metadata/name"), source, is_block: text("/spec/volumeMode") == "Block" })
+        let texts = |path: &str| {
+            let list = object.pointer(path).and_then(Value::as_array).into_iter().flatten();
+            list.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        Ok(Self {
+            name: text("/metadata/name"),
+            source,
+            is_block: text("/spec/volumeMode") == "Block",
+            access_modes: texts("/spec/accessModes"),
+            mount_options: texts("/spec/mountOptions"),
+        })
     }
 }
 
@@ -77,8 +124,28 @@ mod tests {
         let nfs = volume(json!({"nfs": {"server": "s", "path": "/p", "readOnly": true}}));
         assert!(matches!(nfs.source, PersistentSource::Nfs(nfs) if nfs.read_only));
         assert!(matches!(volume(json!({"hostPath": {"path": "/h"}})).source, PersistentSource::HostPath(_)));
-        let other = volume(json!({"capacity": {}, "claimRef": {}, "csi": {"driver": "d"}}));
-        assert_eq!(other.source, PersistentSource::Other("csi".to_owned()));
+        let other = volume(json!({"capacity": {}, "claimRef": {}, "iscsi": {"iqn": "i"}}));
+        assert_eq!(other.source, PersistentSource::Other("iscsi".to_owned()));
+    }
+
+    #[test]
+    fn a_volume_of_a_csi_driver_is_read_with_the_secrets_that_it_names() {
+        let csi = json!({
+            "driver": "d", "volumeHandle": "h", "fsType": "ext4", "volumeAttributes": {"a": "b"},
+            "nodeStageSecretRef": {"namespace": "ns", "name": "s"},
+        });
+        let read = volume(json!({"csi": csi, "accessModes": ["ReadWriteOnce"], "mountOptions": ["noatime"]}));
+        let secret = ObjectKey { kind: ObjectKind::Secret, namespace: "ns".into(), name: "s".into() };
+        let source = CsiSource {
+            driver: "d".into(),
+            handle: "h".into(),
+            fs_type: "ext4".into(),
+            attributes: [("a".to_owned(), "b".to_owned())].into_iter().collect(),
+            stage_secret: Some(secret),
+            publish_secret: None,
+        };
+        assert_eq!(read.source, PersistentSource::Csi(source));
+        assert_eq!((&*read.access_modes[0], &*read.mount_options[0]), ("ReadWriteOnce", "noatime"));
     }
 
     #[test]

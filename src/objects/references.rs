@@ -17,6 +17,10 @@ pub(crate) fn references(pod: &Pod) -> Vec<ObjectKey> {
             add(ObjectKind::ConfigMap, &source.name);
         } else if let VolumeSource::Secret(source) = &volume.source {
             add(ObjectKind::Secret, &source.secret_name);
+        } else if let VolumeSource::Csi(source) = &volume.source {
+            if let Some(secret) = &source.node_publish_secret_ref {
+                add(ObjectKind::Secret, &secret.name);
+            }
         } else if let VolumeSource::Projected(source) = &volume.source {
             for projection in &source.sources {
                 match &projection.source {

@@ -32,6 +32,7 @@ pub(super) fn of_topic(topic: &Topic) -> String {
         }
         Topic::Claim { namespace, name: claim } => name(&["claim", namespace, claim]),
         Topic::RuntimeClass(class) => name(&["runtimeclass", class]),
+        Topic::CsiDriver(driver) => name(&["csidriver", driver]),
         Topic::TrustBundles(BundleKey::Named(bundle)) => name(&["trustbundle", bundle]),
         Topic::TrustBundles(BundleKey::Signed(signer)) => name(&["trustbundles", signer]),
     }
@@ -129,6 +130,7 @@ mod tests {
             (Topic::Token(token("a/b")), "token/ns/sa/u/a%2Fb/3607"),
             (Topic::Claim { namespace: "ns".into(), name: "a".into() }, "claim/ns/a"),
             (Topic::RuntimeClass("a".into()), "runtimeclass/a"),
+            (Topic::CsiDriver("a".into()), "csidriver/a"),
             (Topic::TrustBundles(BundleKey::Named("a".into())), "trustbundle/a"),
             (Topic::TrustBundles(BundleKey::Signed("x.io/a".into())), "trustbundles/x.io%2Fa"),
         ] {

@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use crate::container_manager::ContainerManager;
+use crate::csi::Csi;
 use crate::error::ErrorChain;
 use crate::kuberuntime::PodRuntime;
 use crate::logs::remove_dead_links;
@@ -14,11 +15,12 @@ use crate::volumes;
 pub(super) async fn clean_up_pod(
     runtime: &PodRuntime,
     groups: &ContainerManager,
+    csi: &Csi,
     observed: &ObservedPod,
     purge: bool,
 ) -> WorkDone {
     let uid = observed.uid.clone();
-    match try_clean_up(runtime, groups, observed, purge).await {
+    match try_clean_up(runtime, groups, csi, observed, purge).await {
         Ok(observation) => WorkDone { uid, observation, result: WorkResult::Cleaned { purged: purge } },
         Err(error) => {
             let failure = ErrorChain(&*error).to_string();
@@ -30,13 +32,14 @@ pub(super) async fn clean_up_pod(
 async fn try_clean_up(
     runtime: &PodRuntime,
     groups: &ContainerManager,
+    csi: &Csi,
     observed: &ObservedPod,
     purge: bool,
 ) -> Result<Option<Observation>, Box<dyn Error>> {
     if !purge {
         // Its containers have ended; what has outlived them must not hold a volume.
         groups.remove_pod(&observed.uid).await?;
-        volumes::tear_down(&runtime.dirs, &observed.uid).await?;
+        volumes::tear_down(&runtime.dirs, &observed.uid, csi).await?;
         return Ok(None);
     }
     runtime.remove_pod(observed).await?;
@@ -50,7 +53,7 @@ async fn try_clean_up(
         return Err("something of the pod is left after it was removed".into());
     }
     groups.remove_pod(&observed.uid).await?;
-    volumes::remove(&runtime.dirs, &observed.namespace, &observed.name, &observed.uid).await?;
+    volumes::remove(&runtime.dirs, (&observed.namespace, &observed.name), &observed.uid, csi).await?;
     let links = runtime.dirs.log_links();
     rt::blocking(move || remove_dead_links(&links)).await;
     Ok(Some(left))

@@ -26,6 +26,7 @@ use async_channel::Sender;
 
 use crate::api::{Container, EventKind, Pod, PodUid, Reason};
 use crate::container_manager::ContainerManager;
+use crate::csi::Csi;
 use crate::devices::Devices;
 use crate::kuberuntime::{Action, Cancel, Plan, PodRuntime, remains};
 use crate::metrics::{self, Count};
@@ -50,6 +51,7 @@ pub(crate) struct PodWorkers {
     runtime: Rc<PodRuntime>,
     groups: Rc<ContainerManager>,
     devices: Rc<Devices>,
+    csi: Rc<Csi>,
     inbox: Sender<SyncEvent>,
 }
 
@@ -97,7 +99,7 @@ impl PodWorkers {
     pub(crate) fn new(
         runtime: Rc<PodRuntime>,
         groups: Rc<ContainerManager>,
-        devices: Rc<Devices>,
+        (devices, csi): (Rc<Devices>, Rc<Csi>),
         longest_restart_wait: Duration,
         inbox: Sender<SyncEvent>,
     ) -> Self {
@@ -109,6 +111,7 @@ impl PodWorkers {
             runtime,
             groups,
             devices,
+            csi,
             inbox,
         }
     }
@@ -451,6 +454,7 @@ impl PodWorkers {
         let watch = cancel.watch();
         let runtime = Rc::clone(&self.runtime);
         let (groups, devices) = (Rc::clone(&self.groups), Rc::clone(&self.devices));
+        let csi = Rc::clone(&self.csi);
         let inbox = self.inbox.clone();
         let pod = entry.worker.pod.clone();
         if let (Work::Sync(plan), Some(pod)) = (&work, &pod) {
@@ -463,7 +467,8 @@ impl PodWorkers {
         let task = rt::spawn(async move {
             let done = match (work, pod) {
                 (Work::Sync(plan), Some(pod)) => {
-                    let with = sync_pod::With { runtime: &runtime, groups: &groups, devices: &devices, cancel: &watch };
+                    let (devices, csi) = (&devices, &csi);
+                    let with = sync_pod::With { runtime: &runtime, groups: &groups, devices, csi, cancel: &watch };
                     sync_pod::sync_pod(with, &inbox, &pod, &plan, &observed).await
                 }
                 // A pod without a spec never syncs: its worker begins in Terminating.
@@ -474,7 +479,9 @@ impl PodWorkers {
                 (Work::Stop { grace, by_lists }, pod) => {
                     stop_pod::stop_pod(&runtime, pod.as_deref(), &observed, grace, by_lists).await
                 }
-                (Work::CleanUp { purge }, _) => clean_up_pod::clean_up_pod(&runtime, &groups, &observed, purge).await,
+                (Work::CleanUp { purge }, _) => {
+                    clean_up_pod::clean_up_pod(&runtime, &groups, &csi, &observed, purge).await
+                }
             };
             begun.ended();
             // The loop outlives its workers; it is gone only when the process ends.

@@ -9,6 +9,7 @@ use crate::api::{Container, Pod, Reason};
 use crate::cgroups::CgroupError;
 use crate::container_manager::ContainerManager;
 use crate::cri::v1::ContainerConfig;
+use crate::csi::Csi;
 use crate::devices::{Devices, NotGiven};
 use crate::error::ErrorChain;
 use crate::kuberuntime::{CancelWatch, Environment, Executed, FileValue, Made, Mounts, Plan, PodRuntime, VolumesFor};
@@ -22,6 +23,7 @@ pub(super) struct With<'a> {
     pub(super) runtime: &'a PodRuntime,
     pub(super) groups: &'a ContainerManager,
     pub(super) devices: &'a Rc<Devices>,
+    pub(super) csi: &'a Rc<Csi>,
     pub(super) cancel: &'a CancelWatch,
 }
 
@@ -95,7 +97,7 @@ async fn set_up_and_execute(
     observed: &ObservedPod,
     warnings: &mut Vec<(Reason, String)>,
 ) -> Executed {
-    let With { runtime, groups, devices, cancel } = with;
+    let With { runtime, groups, devices, csi, cancel } = with;
     // Before its sandbox, which is made in it.
     let resizes = plan.resizes();
     // Containers that shrink do so before their pod's group, those that grow after it.
@@ -107,7 +109,7 @@ async fn set_up_and_execute(
     }
     let set_up = {
         let objects = runtime.objects.borrow();
-        volumes::set_up(pod, SetUp { dirs: &runtime.dirs, node: &runtime.node, objects: &objects })
+        volumes::set_up(pod, SetUp { dirs: &runtime.dirs, node: &runtime.node, objects: &objects }, csi)
     };
     let volumes = match set_up.await {
         Ok(volumes) => volumes,

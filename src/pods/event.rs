@@ -42,6 +42,8 @@ pub(crate) enum SyncEvent {
     ImagesCame,
     /// There are other devices, or pods have others.
     DevicesChanged,
+    /// A CSI driver has registered, which pods may wait for.
+    CsiDriversChanged,
     /// A plugin does not give a pod the devices that it asks for; why.
     DevicesRefused(PodUid, String),
     /// The API server was told of a pod.

@@ -7,6 +7,7 @@ use crate::api::{Pod, PodUid, StorageMedium, VolumeSource};
 
 /// The names of the directories that volumes of a kind are in.
 pub(crate) const CONFIG_MAP: &str = "kubernetes.io/configmap";
+pub(crate) const CSI: &str = "kubernetes.io/csi";
 pub(crate) const DOWNWARD_API: &str = "kubernetes.io/downward-api";
 pub(crate) const EMPTY_DIR: &str = "kubernetes.io/empty-dir";
 pub(crate) const NFS: &str = "kubernetes.io/nfs";

@@ -8,6 +8,7 @@ use crate::host::clock;
 use crate::objects::{ObjectNews, Topic};
 use crate::pod_workers::{State, Worker};
 use crate::pods::{MirrorDone, NodeTerms, ReportDone, SourcePod};
+use crate::sorted::SortedSet;
 use crate::status::terminated;
 use crate::sync_loop::SyncLoop;
 
@@ -62,18 +63,19 @@ impl SyncLoop {
     /// What the pods of the cluster need is followed, and nothing else.
     pub(super) fn follow_objects(&mut self) {
         let Some(follower) = &mut self.follower else { return };
-        let topics = {
-            let books = self.books.borrow();
-            let pods = books.sources.pods().map(|source| &*source.pod).filter(|pod| pod.is_of_cluster());
-            Topic::of_all(pods.filter(|pod| !pod.status.phase.is_terminal()))
-        };
+        let books = self.books.borrow();
         let mut objects = self.runtime.objects.borrow_mut();
+        let topics: SortedSet<Topic> = {
+            let pods = books.sources.pods().map(|source| &*source.pod).filter(|pod| pod.is_of_cluster());
+            pods.filter(|pod| !pod.status.phase.is_terminal()).flat_map(|pod| objects.topics(pod)).collect()
+        };
+        let all_heard = topics.iter().all(|topic| objects.is_heard(topic));
         for topic in follower.follow(topics) {
             objects.forget(&topic);
         }
-        // Once all pods are known, what was stored for others is of no use.
-        if let Some(store) = self.store.as_ref().filter(|_| !self.store_is_tidy) {
-            if self.books.borrow().sources.all_ready() {
+        // Once all pods are known, and all that they need, what was stored for others is of no use.
+        if let Some(store) = self.store.as_ref().filter(|_| !self.store_is_tidy && all_heard) {
+            if books.sources.all_ready() {
                 self.store_is_tidy = true;
                 store.forget_what_is_left();
             }
@@ -83,8 +85,14 @@ impl SyncLoop {
     pub(super) fn on_object(&mut self, news: ObjectNews) {
         let (ObjectNews::Heard(topic, _) | ObjectNews::Failed(topic, _)) = &news;
         let topic = topic.clone();
-        if self.runtime.objects.borrow_mut().hear(news) {
-            self.workers.objects_changed(|pod| pod.is_of_cluster() && Topic::of(pod).contains(&topic));
+        let is_news = self.runtime.objects.borrow_mut().hear(news);
+        // One thing may need another.
+        if is_news && matches!(topic, Topic::Claim { .. } | Topic::CsiDriver(_)) || !self.store_is_tidy {
+            self.follow_objects();
+        }
+        if is_news {
+            let objects = self.runtime.objects.borrow();
+            self.workers.objects_changed(|pod| pod.is_of_cluster() && objects.topics(pod).contains(&topic));
         }
     }
 

@@ -1,9 +1,9 @@
-//! Devices that come and go, and pods that ask for them.
+//! Devices and drivers that come and go, and pods that ask for them.
 
 use std::time::{Duration, Instant};
 
 use crate::admission::Rejection;
-use crate::api::{Pod, PodUid};
+use crate::api::{Pod, PodUid, VolumeSource};
 use crate::metrics::{self, Count, Timed};
 use crate::pod_workers::State;
 use crate::resource_managers::{Own, Provider, unexpected};
@@ -69,6 +69,15 @@ impl SyncLoop {
         self.workers.objects_changed(|pod| devices.concerns(pod));
         let pods = self.workers.iter().map(|worker| &worker.identity.uid);
         self.dirty.extend(pods.filter(|uid| !devices.shown(uid).is_empty()).cloned());
+    }
+
+    /// Pods that wait for a driver, to begin or to end, try again at once.
+    pub(super) fn on_csi_drivers_changed(&mut self) {
+        self.workers.objects_changed(|pod| {
+            let may_be_of_driver =
+                |source: &VolumeSource| matches!(source, VolumeSource::Csi(_) | VolumeSource::PersistentVolumeClaim(_));
+            pod.spec.volumes.iter().any(|volume| may_be_of_driver(&volume.source))
+        });
     }
 
     pub(super) fn on_devices_refused(&mut self, uid: &PodUid, why: &str, now: Instant) {

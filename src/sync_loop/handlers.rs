@@ -43,6 +43,7 @@ impl SyncLoop {
             SyncEvent::Object(news) => self.on_object(news),
             SyncEvent::ImagesCame => self.on_images_came(now),
             SyncEvent::DevicesChanged => self.on_devices_changed(),
+            SyncEvent::CsiDriversChanged => self.on_csi_drivers_changed(),
             SyncEvent::DevicesRefused(uid, why) => self.on_devices_refused(&uid, &why, now),
             SyncEvent::Reported(done) => self.on_reported(&done, now),
             // What waits is begun with what else this round begins.
@@ -351,7 +352,8 @@ impl SyncLoop {
         if self.strays.as_ref().is_none_or(|task| task.is_finished() && self.strays_failed.take()) {
             let known = self.workers.uids().cloned().collect();
             let (runtime, books) = (Rc::clone(&self.runtime), Rc::clone(&self.books));
-            self.strays = Some(rt::spawn(strays::remove(runtime, known, books, Rc::clone(&self.strays_failed))));
+            let (csi, failed) = (Rc::clone(&self.csi), Rc::clone(&self.strays_failed));
+            self.strays = Some(rt::spawn(strays::remove(runtime, csi, known, books, failed)));
         }
     }
 
@@ -517,6 +519,7 @@ fn doing(event: &SyncEvent) -> Doing {
         | SyncEvent::Groupless(..) => Doing::Happened,
         SyncEvent::Object(_)
         | SyncEvent::ImagesCame
+        | SyncEvent::CsiDriversChanged
         | SyncEvent::DevicesChanged
         | SyncEvent::DevicesRefused(..)
         | SyncEvent::Reported(_)

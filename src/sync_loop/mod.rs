@@ -38,6 +38,7 @@ use crate::apiserver::Client;
 use crate::cluster::{EventSender, Follower, Reporter};
 use crate::config::Config;
 use crate::container_manager::ContainerManager;
+use crate::csi::Csi;
 use crate::devices::Devices;
 use crate::host::kernel_log::KernelLog;
 use crate::kuberuntime::PodRuntime;
@@ -79,6 +80,7 @@ pub(crate) struct SyncLoop {
     runtime: Rc<PodRuntime>,
     groups: Rc<ContainerManager>,
     devices: Rc<Devices>,
+    csi: Rc<Csi>,
     workers: PodWorkers,
     pleg: Pleg,
     logs: LogKeeper,
@@ -141,7 +143,7 @@ impl SyncLoop {
         config: &Config,
         runtime: Rc<PodRuntime>,
         groups: Rc<ContainerManager>,
-        (managers, devices): (ResourceManagers, Rc<Devices>),
+        (managers, devices, csi): (ResourceManagers, Rc<Devices>, Rc<Csi>),
         books: Rc<RefCell<Books>>,
         health: SyncHealth,
         (sender, inbox): (Sender<SyncEvent>, Receiver<SyncEvent>),
@@ -149,7 +151,7 @@ impl SyncLoop {
         let workers = PodWorkers::new(
             Rc::clone(&runtime),
             Rc::clone(&groups),
-            Rc::clone(&devices),
+            (Rc::clone(&devices), Rc::clone(&csi)),
             config.max_container_restart_period,
             sender.clone(),
         );
@@ -176,6 +178,7 @@ impl SyncLoop {
             runtime,
             groups,
             devices,
+            csi,
             workers,
             pleg,
             logs,

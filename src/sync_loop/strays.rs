@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::api::PodUid;
+use crate::csi::Csi;
 use crate::error::ErrorChain;
 use crate::kuberuntime::PodRuntime;
 use crate::logs::remove_dead_links;
@@ -15,6 +16,7 @@ use crate::volumes;
 /// Where something could not be removed it says that it `failed`.
 pub(super) async fn remove(
     runtime: Rc<PodRuntime>,
+    csi: Rc<Csi>,
     mut known: Vec<PodUid>,
     books: Rc<RefCell<Books>>,
     failed: Rc<Cell<bool>>,
@@ -27,7 +29,7 @@ pub(super) async fn remove(
             let pods = books.sources.pods();
             known.extend(pods.map(|pod| books.running_uid(&pod.pod.metadata.uid).clone()));
         }
-        found.remove_strays(&known).await
+        found.remove_strays(&known, &csi).await
     };
     if let Err(error) = removed.await {
         log!(warn, "directories of former pods not removed", error = ErrorChain(&error));

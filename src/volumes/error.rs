@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::api::FieldProblem;
+use crate::csi::{Phase, Unmounted};
 use crate::objects::ObjectKind;
 
 #[derive(Debug)]
@@ -31,6 +32,14 @@ pub(crate) enum Error {
         volume: String,
         problem: Problem,
     },
+    /// A CSI driver has failed: one line.
+    Csi {
+        phase: Phase,
+        volume: String,
+        why: String,
+    },
+    /// A volume of a CSI driver could not be taken away.
+    Unmount(Unmounted),
 }
 
 /// What is wrong with how a volume is to be mounted. The words are upstream's.
@@ -56,6 +65,8 @@ pub(crate) enum Problem {
         name: String,
         why: String,
     },
+    /// A CSI driver cannot be told what it needs: one line.
+    Csi(String),
     /// What its files should say cannot be told.
     Files(FilesProblem),
     /// A program that mounts has failed.
@@ -140,6 +151,10 @@ impl fmt::Display for Error {
             Self::NoSuchVolume { volume, container } => {
                 write!(f, "cannot find volume {volume:?} to mount into container {container:?}")
             }
+            Self::Csi { phase, volume, why } => write!(f, "MountVolume.{phase:?} failed for volume {volume:?} : {why}"),
+            Self::Unmount(Unmounted { volume, why }) => {
+                write!(f, "UnmountVolume.TearDown failed for volume {}: {why}", volume.display())
+            }
             // Upstream's words, down to the space before the colon that follows.
             Self::SetUp { volume, .. } => write!(f, "MountVolume.SetUp failed for volume {volume:?} "),
             Self::SubPath { volume, container, .. } => {
@@ -154,7 +169,7 @@ impl std::error::Error for Error {
         match self {
             Self::Io { source, .. } | Self::SubPath { source, .. } => Some(source),
             Self::SetUp { problem, .. } => Some(problem),
-            Self::Mount(_) | Self::NoSuchVolume { .. } => None,
+            Self::Csi { .. } | Self::Mount(_) | Self::NoSuchVolume { .. } | Self::Unmount(_) => None,
         }
     }
 }
@@ -180,6 +195,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BackSteps { path } => write!(f, "invalid path {path:?}: must not contain '..'"),
+            Self::Csi(why) => f.write_str(why),
             Self::Claim { name, why } => write!(f, "error processing PVC {name}: {why}"),
             Self::Files(problem) => problem.fmt(f),
             Self::Helper { program, what } => write!(f, "{}: {what}", program.display()),
@@ -234,6 +250,7 @@ impl std::error::Error for Problem {
             Self::Io { source, .. } => Some(source),
             Self::BackSteps { .. }
             | Self::Claim { .. }
+            | Self::Csi(_)
             | Self::Files(_)
             | Self::Helper { .. }
             | Self::HugePageSize

@@ -4,6 +4,7 @@
 //! repeated at any time and finds what is done already; so may a tear-down.
 
 mod atomic_writer;
+mod csi;
 mod empty_dir;
 mod env_file;
 mod error;
@@ -11,6 +12,7 @@ mod host_path;
 mod mounts;
 mod nested;
 mod nfs;
+mod ownership;
 mod payload;
 mod plan;
 mod sub_path;
@@ -18,10 +20,13 @@ mod tear_down;
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use crate::api::{Container, EnvVarSource, FileKeySelector, Pod};
 use crate::cri::v1::Mount;
+use crate::csi::{Csi, Phase};
 use crate::host::directories;
 use crate::node::NodeSettings;
 use crate::objects::Objects;
@@ -53,21 +58,44 @@ pub(crate) struct PodVolumes {
 }
 
 /// Makes the directories of `pod` and sets up the volumes that its containers mount.
-pub(crate) fn set_up(pod: &Pod, with: SetUp<'_>) -> impl Future<Output = Result<PodVolumes, Error>> + use<> {
+pub(crate) fn set_up(
+    pod: &Pod,
+    with: SetUp<'_>,
+    csi: &Rc<Csi>,
+) -> impl Future<Output = Result<PodVolumes, Error>> + use<> {
     let plan = Plan::new(pod, with);
+    let csi = Rc::clone(csi);
     let subpaths = with.dirs.subpaths(&pod.metadata.uid);
     async move {
         let plan = plan?;
         let places = plan.volumes.iter().map(Planned::set_up_place).collect();
         let (plan, kept) = rt::blocking(move || carry_out(&plan).map(|kept| (plan, kept))).await?;
         for planned in &plan.volumes {
-            if let Source::Nfs(volume) = &planned.source {
-                let done = nfs::set_up(volume, Path::new(nfs::PROGRAM)).await;
-                done.map_err(|problem| Error::SetUp { volume: planned.name.clone(), problem })?;
+            match &planned.source {
+                Source::Nfs(volume) => {
+                    let done = nfs::set_up(volume, Path::new(nfs::PROGRAM)).await;
+                    done.map_err(|problem| Error::SetUp { volume: planned.name.clone(), problem })?;
+                }
+                Source::Csi(volume) => publish(&csi, volume).await?,
+                Source::EmptyDir(_) | Source::Files(_) | Source::HostPath { .. } | Source::Image => {}
             }
         }
         Ok(PodVolumes { places, subpaths, kept })
     }
+}
+
+async fn publish(csi: &Csi, planned: &csi::Csi) -> Result<(), Error> {
+    let volume = &planned.volume;
+    let failed = |(phase, why)| Error::Csi { phase, volume: volume.name.clone(), why };
+    let published = csi.set_up(volume).await.map_err(failed)?;
+    if let Some(group) = volume.group.filter(|_| planned.gives_to_group && !published.has_group) {
+        let target = volume.target.clone();
+        let on_mismatch = planned.on_mismatch;
+        let given = rt::blocking(move || ownership::give(&target, group, on_mismatch)).await;
+        let why = |error: io::Error| format!("applyFSGroup failed for vol {}: {error}", volume.handle);
+        given.map_err(|error| failed((Phase::SetUp, why(error))))?;
+    }
+    Ok(())
 }
 
 /// Brings the files that are made from objects, or from the pod itself, up to date in volumes that are set up. Gives the
@@ -81,7 +109,8 @@ pub(crate) fn refresh(pod: &Pod, with: SetUp<'_>) -> impl Future<Output = Result
             for planned in &plan.volumes {
                 match &planned.source {
                     Source::Files(files) => kept.extend(set_up_files(files, &planned.name)?),
-                    Source::EmptyDir(_) | Source::HostPath { .. } | Source::Image | Source::Nfs(_) => {}
+                    Source::Csi(_) | Source::EmptyDir(_) | Source::HostPath { .. } | Source::Image | Source::Nfs(_) => {
+                    }
                 }
             }
             Ok(kept)
@@ -173,7 +202,7 @@ fn carry_out(plan: &Plan) -> Result<Vec<Error>, Error> {
                 continue;
             }
             Source::HostPath { path, kind, .. } => host_path::check(path, *kind),
-            Source::Image | Source::Nfs(_) => continue,
+            Source::Csi(_) | Source::Image | Source::Nfs(_) => continue,
         };
         done.map_err(|problem| Error::SetUp { volume: volume.name.clone(), problem })?;
     }

@@ -3,6 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::SetUp;
+use super::csi::{self, Csi};
 use super::error::{Error, FilesProblem, Problem};
 use super::nested::nested_mount_points;
 use super::payload::{Payload, payload};
@@ -30,6 +31,7 @@ pub(super) struct Planned {
 
 #[derive(Debug)]
 pub(super) enum Source {
+    Csi(Box<Csi>),
     EmptyDir(EmptyDir),
     Files(Files),
     HostPath {
@@ -86,6 +88,7 @@ impl Planned {
     /// Where the volume is on the host, if it is there.
     pub(super) fn place(&self) -> Option<&Path> {
         match &self.source {
+            Source::Csi(csi) => Some(&csi.volume.target),
             Source::EmptyDir(directory) | Source::Files(Files { directory, .. }) => Some(&directory.path),
             Source::HostPath { path, .. } => Some(path),
             Source::Image => None,
@@ -96,6 +99,7 @@ impl Planned {
     /// Whatever a mount says, the pod must not write to it.
     pub(super) fn read_only(&self) -> bool {
         match &self.source {
+            Source::Csi(csi) => csi.volume.read_only,
             Source::EmptyDir(_) => false,
             Source::HostPath { read_only, .. } => *read_only,
             Source::Files(_) | Source::Image => true,
@@ -147,6 +151,7 @@ fn source(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Problem
     let in_memory = || Medium::Memory { size: memory_size(&pod.spec, None, memory) };
     match &volume.source {
         VolumeSource::ConfigMap(_) => files(CONFIG_MAP, Medium::Disk),
+        VolumeSource::Csi(source) => Ok(Source::Csi(Box::new(csi::inline(pod, source, &volume.name, with)?))),
         VolumeSource::DownwardApi(_) => files(DOWNWARD_API, in_memory()),
         VolumeSource::EmptyDir(source) => {
             let medium = medium(&pod.spec, source, memory)?;
@@ -162,7 +167,6 @@ fn source(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Problem
         VolumeSource::AzureFile(_) => unsupported("azureFile"),
         VolumeSource::CephFs(_) => unsupported("cephfs"),
         VolumeSource::Cinder(_) => unsupported("cinder"),
-        VolumeSource::Csi(_) => unsupported("csi"),
         VolumeSource::Ephemeral(_) => unsupported("ephemeral"),
         VolumeSource::Fc(_) => unsupported("fc"),
         VolumeSource::FlexVolume(_) => unsupported("flexVolume"),
@@ -195,6 +199,9 @@ fn claimed(pod: &Pod, claim: &PersistentVolumeClaimVolumeSource, with: SetUp<'_>
         return Err(failed("volumes of the mode Block are not supported".to_owned()));
     }
     match &volume.source {
+        PersistentSource::Csi(source) => {
+            Ok(Source::Csi(Box::new(csi::claimed(pod, volume, source, *read_only, with)?)))
+        }
         PersistentSource::HostPath(source) => host_path(&source.path, source.kind, *read_only),
         PersistentSource::Local(path) => host_path(path, HostPathType::Directory, *read_only),
         PersistentSource::Nfs(source) => Ok(nfs(pod, source, &volume.name, *read_only || source.read_only, with)),
@@ -232,7 +239,7 @@ fn nfs_device(source: &NfsVolumeSource) -> String {
     if server.parse::<std::net::Ipv6Addr>().is_ok() { format!("[{server}]:{path}") } else { format!("{server}:{path}") }
 }
 
-fn group(spec: &PodSpec) -> Option<u32> {
+pub(super) fn group(spec: &PodSpec) -> Option<u32> {
     spec.security_context.as_ref()?.fs_group.and_then(|group| u32::try_from(group).ok())
 }
 

@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 
 use super::error::Error;
 use crate::api::PodUid;
+use crate::csi::Csi;
 use crate::host::mounts::unmount_below;
 use crate::host::remove_tree::remove_tree;
 use crate::pods::PodDirs;
 use crate::rt;
 
 /// Unmounts the volumes of a pod that has ended and deletes its emptyDirs; its last words and logs stay.
-pub(crate) async fn tear_down(dirs: &PodDirs, uid: &PodUid) -> Result<(), Error> {
+pub(crate) async fn tear_down(dirs: &PodDirs, uid: &PodUid, csi: &Csi) -> Result<(), Error> {
     let pod = dirs.pod(uid);
+    give_back(&pod, csi).await?;
     let gone = [dirs.subpaths(uid), dirs.volumes(uid), dirs.plugins(uid)];
     rt::blocking(move || {
         unmount_below(&pod).map_err(Error::io("unmount what is below", &pod))?;
@@ -23,13 +25,26 @@ pub(crate) async fn tear_down(dirs: &PodDirs, uid: &PodUid) -> Result<(), Error>
 }
 
 /// Removes everything of a pod: mounts, directories, logs.
-pub(crate) async fn remove(dirs: &PodDirs, namespace: &str, name: &str, uid: &PodUid) -> Result<(), Error> {
+pub(crate) async fn remove(
+    dirs: &PodDirs,
+    (namespace, name): (&str, &str),
+    uid: &PodUid,
+    csi: &Csi,
+) -> Result<(), Error> {
     let (pod, logs) = (dirs.pod(uid), dirs.logs(namespace, name, uid));
+    give_back(&pod, csi).await?;
     rt::blocking(move || {
         remove_pod(&pod)?;
         remove_path(&logs)
     })
     .await
+}
+
+/// What drivers have brought goes first, by their own hand; and before that the parts of it that are bound elsewhere.
+async fn give_back(pod: &Path, csi: &Csi) -> Result<(), Error> {
+    let subpaths = pod.join("volume-subpaths");
+    rt::blocking(move || unmount_below(&subpaths).map_err(Error::io("unmount what is below", &subpaths))).await?;
+    csi.tear_down(pod).await.map_err(Error::Unmount)
 }
 
 /// The directories of pods and of their logs that were there at a moment.
@@ -48,16 +63,24 @@ pub(crate) async fn find_pods(dirs: &PodDirs) -> Result<FoundPods, Error> {
 impl FoundPods {
     /// Removes what is of no pod in `known`. One directory that cannot be removed does not keep the others; it is the error
     /// that is told.
-    pub(crate) async fn remove_strays(self, known: &[PodUid]) -> Result<(), Error> {
+    pub(crate) async fn remove_strays(self, known: &[PodUid], csi: &Csi) -> Result<(), Error> {
         let is_stray = |uid: &str| known.iter().all(|known| known.as_str() != uid);
         let is_stray_pod = |path: &PathBuf| path.file_name().and_then(|uid| uid.to_str()).is_none_or(is_stray);
         let pods: Vec<PathBuf> = self.pods.into_iter().filter(is_stray_pod).collect();
         let logs: Vec<PathBuf> = self.logs.into_iter().filter(|logs| uid_of_logs(logs).is_some_and(is_stray)).collect();
-        rt::blocking(move || {
-            let pods = pods.iter().map(|pod| remove_pod(pod)).collect::<Vec<_>>();
+        let mut outcome = Ok(());
+        let mut given_back = Vec::new();
+        for pod in pods {
+            match give_back(&pod, csi).await {
+                Ok(()) => given_back.push(pod),
+                Err(error) => outcome = Err(error),
+            }
+        }
+        let removed = rt::blocking(move || {
+            let pods = given_back.iter().map(|pod| remove_pod(pod)).collect::<Vec<_>>();
             pods.into_iter().chain(logs.iter().map(|logs| remove_path(logs))).fold(Ok(()), Result::and)
-        })
-        .await
+        });
+        removed.await.and(outcome)
     }
 }
 

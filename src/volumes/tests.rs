@@ -32,6 +32,10 @@ impl Drop for Scratch {
     }
 }
 
+fn no_drivers() -> Rc<Csi> {
+    Csi::new(Path::new("/nowhere"), "n", async_channel::bounded(1).0)
+}
+
 fn pod(uid: &str, mounts: Value, volumes: Value) -> Pod {
     let containers = json!([{"name": "main", "volumeMounts": mounts}]);
     let meta = json!({"name": "web", "namespace": "ns", "uid": uid});
@@ -46,7 +50,8 @@ fn with_volume(uid: &str, source: Value) -> Pod {
 
 fn set_up_with(pod: &Pod, dirs: &PodDirs, objects: &Objects) -> Result<PodVolumes, String> {
     let node = golden::node_with_memory(64 << 20);
-    block_on(set_up(pod, SetUp { dirs, node: &node, objects })).map_err(|error| ErrorChain(&error).to_string())
+    block_on(set_up(pod, SetUp { dirs, node: &node, objects }, &no_drivers()))
+        .map_err(|error| ErrorChain(&error).to_string())
 }
 
 fn set_up_now(pod: &Pod, dirs: &PodDirs) -> Result<PodVolumes, String> {
@@ -267,14 +272,14 @@ fn a_tear_down_takes_volumes_and_leaves_last_words_and_host_paths() {
     fs::write(words.join("12345678"), "bye").unwrap();
 
     for _ in 0..2 {
-        block_on(tear_down(&dirs, &uid("u1"))).unwrap();
+        block_on(tear_down(&dirs, &uid("u1"), &no_drivers())).unwrap();
         assert!(!dirs.volumes(&uid("u1")).exists() && !dirs.subpaths(&uid("u1")).exists());
         assert_eq!(fs::read_to_string(words.join("12345678")).unwrap(), "bye");
     }
     // A pod that is wanted after all is set up anew.
     mounts_now(&pod, &dirs).unwrap();
     for _ in 0..2 {
-        block_on(remove(&dirs, "ns", "web", &uid("u1"))).unwrap();
+        block_on(remove(&dirs, ("ns", "web"), &uid("u1"), &no_drivers())).unwrap();
         assert!(!dirs.pod(&uid("u1")).exists() && !dirs.logs("ns", "web", &uid("u1")).exists());
     }
     assert_eq!(fs::read_to_string(host.join("sub/file")).unwrap(), "x");
@@ -291,7 +296,7 @@ fn strays_go_and_known_pods_and_foreign_files_stay() {
     let found = block_on(find_pods(&dirs)).unwrap();
     // It comes between the look and the removal.
     set_up_now(&with_volume("new", json!({"emptyDir": {}})), &dirs).unwrap();
-    block_on(found.remove_strays(&[uid("known")])).unwrap();
+    block_on(found.remove_strays(&[uid("known")], &no_drivers())).unwrap();
     let names = |path: &Path| {
         let mut names: Vec<String> =
             fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -302,7 +307,7 @@ fn strays_go_and_known_pods_and_foreign_files_stay() {
     assert_eq!(names(dirs.all_logs()), ["ns_web_known", "ns_web_new", "somebody's"]);
     assert!(is_mount_point(&dirs.volume(&uid("known"), "kubernetes.io/empty-dir", "v")).unwrap());
     drop(scratch);
-    block_on(async { find_pods(&dirs).await.unwrap().remove_strays(&[]).await.unwrap() });
+    block_on(async { find_pods(&dirs).await.unwrap().remove_strays(&[], &no_drivers()).await.unwrap() });
 }
 
 #[test]
@@ -380,7 +385,7 @@ fn a_volume_without_its_object_is_an_error_until_it_has_had_it_once() {
     }
     refresh_with(&pod, &dirs, &config_map("{k: two}")).unwrap();
     assert_eq!(fs::read_to_string(volume.join("k")).unwrap(), "two");
-    block_on(tear_down(&dirs, &uid("u1"))).unwrap();
+    block_on(tear_down(&dirs, &uid("u1"), &no_drivers())).unwrap();
     assert!(set_up_now(&pod, &dirs).is_err(), "what another pod had is not this one's");
 }
 

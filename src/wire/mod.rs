@@ -8,5 +8,6 @@ pub mod http1;
 pub mod http2;
 pub mod pem;
 pub mod protobuf;
+pub(crate) mod sha256;
 pub mod spdy;
 pub mod x509;

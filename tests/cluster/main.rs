@@ -10,6 +10,9 @@
 mod burst;
 mod certificates;
 mod claims;
+mod csi;
+#[path = "../csi_driver/mod.rs"]
+mod csi_driver;
 #[path = "../device_plugin/mod.rs"]
 #[expect(dead_code, reason = "other tests use other parts of the plugin")]
 mod device_plugin;
@@ -27,6 +30,8 @@ mod fake_cri;
 #[expect(dead_code, reason = "other tests use other parts of the fake logind")]
 mod fake_logind;
 mod golden;
+#[path = "../grpc_plugin/mod.rs"]
+mod grpc_plugin;
 mod histories;
 mod inside;
 mod joined;

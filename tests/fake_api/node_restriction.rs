@@ -226,7 +226,15 @@ pub(crate) fn admit_token(world: &World, node: &str, target: &Target, body: &Val
         let token = &source["serviceAccountToken"];
         token.is_object() && text(token, "/audience") == audience
     };
-    if sources.any(is_asked) {
+    // Of volumes in the pod's own spec; those of claims are no test's yet.
+    let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+    let drivers: Vec<&Value> = volumes.map(|volume| &volume["csi"]["driver"]).filter(|name| name.is_string()).collect();
+    let all = world.list("/apis/storage.k8s.io/v1/csidrivers");
+    let wants = |driver: &Value| {
+        let mut requests = driver["spec"]["tokenRequests"].as_array().into_iter().flatten();
+        drivers.contains(&&driver["metadata"]["name"]) && requests.any(|one| text(one, "/audience") == audience)
+    };
+    if sources.any(is_asked) || all.iter().any(wants) {
         return Ok(());
     }
     forbidden(&format!(

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::location::{Location, is_of_docker_hub};
 use crate::cri::v1::{AuthConfig, Secret};
-use crate::images::sha256::sha256;
+use crate::wire::sha256::sha256;
 
 /// A name and a password. They are not shown.
 #[derive(Clone, Hash, PartialEq, Eq)]

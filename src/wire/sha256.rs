@@ -1,9 +1,8 @@
-//! SHA-256 (FIPS 180-4) as names of files and marks of logins. Pure.
+//! SHA-256 (FIPS 180-4) in hexadecimal digits, as in names. Pure.
 
 use ring::digest::{SHA256, digest};
 
-/// In hexadecimal digits.
-pub(super) fn sha256(bytes: &[u8]) -> String {
+pub(crate) fn sha256(bytes: &[u8]) -> String {
     use std::fmt::Write;
 
     let mut text = String::with_capacity(64);

@@ -1,0 +1,139 @@
+//! Which drivers have registered, and one call to one of them.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::Csi;
+use super::v1::{Empty, NodeGetCapabilitiesResponse, NodeGetInfoResponse};
+use crate::error::ErrorChain;
+use crate::plugin_registry::{PluginInfo, Taker};
+use crate::pods::SyncEvent;
+use crate::rpc::{self, Client};
+use crate::sorted::SortedMap;
+use crate::wire::protobuf::{Message, decode_into, encode};
+
+/// A driver that has registered.
+pub(super) struct Driver {
+    client: Client,
+    socket: String,
+    pub(super) node_id: String,
+    /// 0: it has not said.
+    pub(super) most_volumes: i64,
+    pub(super) topology: SortedMap<String, String>,
+    capabilities: Vec<i32>,
+}
+
+/// Expands to the path of a method.
+macro_rules! method {
+    ($method:literal) => {
+        concat!("/csi.v1.Node/", $method)
+    };
+}
+pub(super) use method;
+
+/// Upstream's, for each call.
+const ANSWER: Duration = Duration::from_secs(120);
+
+impl Driver {
+    pub(super) fn can(&self, capability: i32) -> bool {
+        self.capabilities.contains(&capability)
+    }
+
+    pub(super) async fn ask(
+        &self,
+        path: &'static str,
+        request: Vec<u8>,
+        answer: &mut dyn Message,
+    ) -> Result<(), String> {
+        ask(&self.client, path, request, answer).await
+    }
+}
+
+/// One call. An error is told as upstream's libraries tell it.
+async fn ask(client: &Client, path: &'static str, request: Vec<u8>, answer: &mut dyn Message) -> Result<(), String> {
+    match client.unary(path, request, ANSWER).await {
+        Ok(bytes) => decode_into(answer, &bytes).map_err(|error| format!("{path}: the answer cannot be read: {error}")),
+        Err(rpc::Error::Status(status)) => Err(format!("rpc error: code = {} desc = {}", status.code, status.message)),
+        Err(rpc::Error::DeadlineExceeded) => {
+            Err("rpc error: code = DeadlineExceeded desc = context deadline exceeded".to_owned())
+        }
+        Err(error) => Err(format!("rpc error: code = Unavailable desc = {}", ErrorChain(&error))),
+    }
+}
+
+impl Csi {
+    /// Who takes CSI drivers that show themselves in the registry.
+    pub(crate) fn taker(self: &Rc<Self>) -> Taker {
+        let (takes, leaves) = (Rc::clone(self), Rc::clone(self));
+        Taker {
+            kind: "CSIPlugin",
+            takes: Box::new(move |plugin| {
+                let csi = Rc::clone(&takes);
+                Box::pin(async move { csi.take(plugin).await })
+            }),
+            leaves: Box::new(move |plugin| leaves.left(plugin)),
+        }
+    }
+
+    async fn take(&self, plugin: PluginInfo) -> Result<(), String> {
+        let PluginInfo { name, endpoint, supported_versions: versions, .. } = plugin;
+        if !versions.iter().any(|version| version.trim_start_matches('v').split('.').next() == Some("1")) {
+            return Err(format!(
+                "plugin validation failed with err: CSI driver {name} has no version that is supported among {versions:?}: \
+                 expected 1.x"
+            ));
+        }
+        if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(is_of_name) {
+            return Err(format!("plugin validation failed with err: {name:?} is no name of a CSI driver"));
+        }
+        let failed = |why| format!("plugin registration failed with err: {why}");
+        let client = Client::new(&endpoint);
+        let (mut info, mut can) = (NodeGetInfoResponse::default(), NodeGetCapabilitiesResponse::default());
+        let nothing = || encode(&Empty {});
+        ask(&client, method!("NodeGetInfo"), nothing(), &mut info)
+            .await
+            .map_err(|why| failed(format!("error during CSI NodeGetInfo() call: {why}")))?;
+        if info.node_id.is_empty() {
+            return Err(failed("error adding CSI driver node info: driverNodeID must not be empty".to_owned()));
+        }
+        ask(&client, method!("NodeGetCapabilities"), nothing(), &mut can)
+            .await
+            .map_err(|why| failed(format!("error during CSI NodeGetCapabilities() call: {why}")))?;
+        let driver = Driver {
+            client,
+            socket: endpoint,
+            node_id: info.node_id,
+            most_volumes: info.max_volumes_per_node,
+            topology: info.accessible_topology.unwrap_or_default().segments,
+            capabilities: can.capabilities.into_iter().filter_map(|one| Some(one.rpc?.kind)).collect(),
+        };
+        self.drivers.borrow_mut().insert(name, Some(Rc::new(driver)));
+        self.changed.notify();
+        // Nobody listens any more when the agent ends.
+        let _ = self.inbox.send(SyncEvent::CsiDriversChanged).await;
+        Ok(())
+    }
+
+    /// The driver's socket is gone.
+    fn left(&self, plugin: &PluginInfo) {
+        let mut drivers = self.drivers.borrow_mut();
+        let Some(known) = drivers.get_mut(&plugin.name) else { return };
+        if known.as_ref().is_some_and(|driver| driver.socket == plugin.endpoint) {
+            *known = None;
+            self.changed.notify();
+        }
+    }
+
+    pub(super) fn driver(&self, name: &str) -> Result<Rc<Driver>, String> {
+        let drivers = self.drivers.borrow();
+        let driver = drivers.get(name).and_then(Clone::clone);
+        driver.ok_or_else(|| format!("driver name {name} not found in the list of registered CSI drivers"))
+    }
+}
+
+fn is_of_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.')
+}
+
+/// The specification's.
+const LONGEST_NAME: usize = 63;

@@ -1,0 +1,56 @@
+//! Volumes of CSI drivers: who has registered, and the calls that bring a volume to a pod and take it away.
+//!
+//! Nothing about a volume is remembered but which calls have not ended well: what is staged and published is read from the
+//! kernel's table of mounts and from the files beside the mounts, so that it is found again after a restart.
+
+mod drivers;
+mod node_object;
+mod v1;
+mod vol_data;
+mod volume;
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::rc::{Rc, Weak};
+
+use async_channel::Sender;
+
+use crate::pods::SyncEvent;
+use crate::rpc::Signal;
+use crate::rt::Semaphore;
+use crate::sorted::{SortedMap, SortedSet};
+
+use drivers::Driver;
+pub(crate) use node_object::CsiNodeKeeper;
+pub(crate) use volume::{CsiVolume, Phase, Unmounted, handle_of_inline};
+
+/// One for the whole process.
+pub(crate) struct Csi {
+    /// By name; nothing for one that has left.
+    drivers: RefCell<SortedMap<String, Option<Rc<Driver>>>>,
+    /// Of them.
+    changed: Signal,
+    /// Where volumes are staged.
+    directory: PathBuf,
+    node_name: String,
+    /// Who may act on a volume, by driver and handle: one pod at a time.
+    turns: RefCell<SortedMap<(String, String), Weak<Semaphore>>>,
+    /// Places whose last call has not ended well: what is mounted there may be half of what it should be.
+    doubtful: RefCell<SortedSet<PathBuf>>,
+    /// The sync loop's.
+    inbox: Sender<SyncEvent>,
+}
+
+impl Csi {
+    pub(crate) fn new(root: &Path, node_name: &str, inbox: Sender<SyncEvent>) -> Rc<Self> {
+        Rc::new(Self {
+            drivers: RefCell::default(),
+            changed: Signal::default(),
+            directory: root.join("plugins/kubernetes.io/csi"),
+            node_name: node_name.to_owned(),
+            turns: RefCell::default(),
+            doubtful: RefCell::default(),
+            inbox,
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! What the cluster is told of this node's drivers: the CSINode, and labels of the node.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::Csi;
+use super::drivers::Driver;
+use crate::apiserver::{ApiError, Client, Patch, Rank, Request};
+use crate::error::ErrorChain;
+use crate::node::NodeNews;
+use crate::rt;
+use crate::sorted::SortedMap;
+use crate::time::{Backoff, jitter};
+
+/// Who is told, and of what.
+pub(crate) struct CsiNodeKeeper {
+    pub(crate) client: Client,
+    pub(crate) csi: Rc<Csi>,
+    pub(crate) news: Rc<NodeNews>,
+}
+
+type Drivers = SortedMap<String, Option<Rc<Driver>>>;
+
+const FIRST: Duration = Duration::from_secs(1);
+const MOST: Duration = Duration::from_secs(120);
+const NODE_IDS: &str = "csi.volume.kubernetes.io/nodeid";
+
+impl CsiNodeKeeper {
+    /// Tells of drivers that come and go, for as long as the process lives.
+    pub(crate) async fn run(self) {
+        let mut seen = 0;
+        let mut backoff = Backoff::new(FIRST, MOST);
+        loop {
+            self.csi.changed.beyond(seen).await;
+            self.news.heard().await;
+            let now = self.csi.changed.changes();
+            match self.tell().await {
+                Ok(()) => {
+                    seen = now;
+                    backoff.reset();
+                }
+                Err(error) => {
+                    log!(warn, "the API server was not told of CSI drivers, trying again", error = ErrorChain(&error));
+                    rt::sleep(jitter(backoff.next_wait(), 0.5, rt::random())).await;
+                }
+            }
+        }
+    }
+
+    async fn tell(&self) -> Result<(), ApiError> {
+        let name = &self.csi.node_name;
+        let drivers = self.csi.drivers.borrow().clone();
+        let path = format!("/api/v1/nodes/{name}");
+        let node = self.ask(&Request::get(path.as_str())).await?;
+        if let Some(patch) = node_patch(&node, &drivers) {
+            self.ask(&Request::patch(path + "/status", Patch::StrategicMerge, &patch)).await?;
+        }
+        let all = "/apis/storage.k8s.io/v1/csinodes";
+        let path = format!("{all}/{name}");
+        let found = match self.ask(&Request::get(path.as_str())).await {
+            Err(error) if error.is_not_found() => Value::Null,
+            found => found?,
+        };
+        let known = found.pointer("/spec/drivers").and_then(Value::as_array);
+        let wanted = drivers_of(known.map_or(&[], Vec::as_slice), &drivers);
+        if found.is_null() {
+            let owner = json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.pointer("/metadata/uid")});
+            let object = json!({
+                "apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
+                "metadata": {"name": name, "ownerReferences": [owner]}, "spec": {"drivers": wanted},
+            });
+            self.ask(&Request::post(all, &object)).await?;
+        } else if known != Some(&wanted) {
+            let version = found.pointer("/metadata/resourceVersion");
+            let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"drivers": wanted}});
+            self.ask(&Request::patch(path, Patch::Merge, &patch)).await?;
+        }
+        Ok(())
+    }
+
+    async fn ask(&self, request: &Request) -> Result<Value, ApiError> {
+        self.client.send(&request.clone().ranked(Rank::Node)).await?.json()
+    }
+}
+
+/// Those of the object that nobody here knows stay: their drivers may come yet.
+fn drivers_of(known: &[Value], drivers: &Drivers) -> Vec<Value> {
+    let name_of = |one: &Value| one.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let others = known.iter().filter(|one| !drivers.contains_key(&name_of(one)));
+    let own = drivers.iter().filter_map(|(name, driver)| {
+        let driver = driver.as_ref()?;
+        let keys: Vec<&String> = driver.topology.keys().collect();
+        let own = json!({"name": name, "nodeID": driver.node_id, "topologyKeys": keys});
+        let count = driver.most_volumes.min(i32::MAX.into());
+        let limited =
+            || json!({"name": name, "nodeID": driver.node_id, "topologyKeys": keys, "allocatable": {"count": count}});
+        Some(if count > 0 { limited() } else { own })
+    });
+    others.cloned().chain(own).collect()
+}
+
+/// The node's labels for the topology of its drivers, and by which names the drivers know it.
+fn node_patch(node: &Value, drivers: &Drivers) -> Option<Value> {
+    let label = |key: &str| node.pointer("/metadata/labels").and_then(|labels| labels.get(key));
+    let mut labels = Map::new();
+    let ids = node.pointer("/metadata/annotations").and_then(|all| all.get(NODE_IDS)).and_then(Value::as_str);
+    let before: Map<String, Value> = ids.and_then(|ids| serde_json::from_str(ids).ok()).unwrap_or_default();
+    let mut after = before.clone();
+    for (name, driver) in drivers {
+        let Some(driver) = driver else {
+            after.remove(name);
+            continue;
+        };
+        after.insert(name.clone(), driver.node_id.clone().into());
+        for (key, value) in &driver.topology {
+            match label(key) {
+                None => drop(labels.insert(key.clone(), value.clone().into())),
+                Some(found) if found != value => {
+                    log!(error, "the node is elsewhere than its CSI driver says", driver = name, label = key);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    let mut metadata = Map::new();
+    if !labels.is_empty() {
+        metadata.insert("labels".to_owned(), labels.into());
+    }
+    if after != before {
+        let ids = if after.is_empty() { Value::Null } else { Value::Object(after).to_string().into() };
+        metadata.insert("annotations".to_owned(), json!({NODE_IDS: ids}));
+    }
+    (!metadata.is_empty()).then(|| json!({"metadata": metadata}))
+}

@@ -1,0 +1,76 @@
+//! The messages of `csi.v1.Node`, as far as they are used. Pure.
+
+use crate::sorted::SortedMap;
+use crate::wire::protobuf::message;
+
+/// What a driver can do (`NodeServiceCapability.RPC.Type`).
+pub(super) const STAGE_UNSTAGE_VOLUME: i32 = 1;
+pub(super) const SINGLE_NODE_MULTI_WRITER: i32 = 5;
+pub(super) const VOLUME_MOUNT_GROUP: i32 = 6;
+
+message! {
+    pub(super) struct Empty {}
+
+    pub(super) struct NodeGetInfoResponse {
+        1 => node_id: String,
+        2 => max_volumes_per_node: i64,
+        3 => accessible_topology: Option<Topology>,
+    }
+
+    pub(super) struct Topology {
+        1 => segments: SortedMap<String, String>,
+    }
+
+    pub(super) struct NodeGetCapabilitiesResponse {
+        1 => capabilities: Vec<NodeServiceCapability>,
+    }
+
+    pub(super) struct NodeServiceCapability {
+        1 => rpc: Option<CapabilityRpc>,
+    }
+
+    pub(super) struct CapabilityRpc {
+        1 => kind: i32,
+    }
+
+    pub(super) struct VolumeCapability {
+        2 => mount: Option<MountVolume>,
+        3 => access_mode: Option<AccessMode>,
+    }
+
+    pub(super) struct MountVolume {
+        1 => fs_type: String,
+        2 => mount_flags: Vec<String>,
+        3 => volume_mount_group: String,
+    }
+
+    pub(super) struct AccessMode {
+        1 => mode: i32,
+    }
+
+    pub(super) struct NodeStageVolumeRequest {
+        1 => volume_id: String,
+        2 => publish_context: SortedMap<String, String>,
+        3 => staging_target_path: String,
+        4 => volume_capability: Option<VolumeCapability>,
+        5 => secrets: SortedMap<String, String>,
+        6 => volume_context: SortedMap<String, String>,
+    }
+
+    pub(super) struct NodePublishVolumeRequest {
+        1 => volume_id: String,
+        2 => publish_context: SortedMap<String, String>,
+        3 => staging_target_path: String,
+        4 => target_path: String,
+        5 => volume_capability: Option<VolumeCapability>,
+        6 => readonly: bool,
+        7 => secrets: SortedMap<String, String>,
+        8 => volume_context: SortedMap<String, String>,
+    }
+
+    /// `NodeUnpublishVolumeRequest` and `NodeUnstageVolumeRequest`.
+    pub(super) struct UndoRequest {
+        1 => volume_id: String,
+        2 => path: String,
+    }
+}

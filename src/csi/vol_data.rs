@@ -1,0 +1,81 @@
+//! What stands beside each mount about the volume there, in upstream's form: who has mounted it can be found again.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::host::file;
+
+/// Of a volume on the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct VolData {
+    pub(super) driver: String,
+    pub(super) handle: String,
+    pub(super) is_ephemeral: bool,
+}
+
+const NAME: &str = "vol_data.json";
+const LARGEST: u64 = 64 << 10;
+const EPHEMERAL: &str = "Ephemeral";
+
+/// For a volume of a pod.
+pub(super) fn of_pod(data: &VolData, name: &str, node: &str, attachment: &str) -> Value {
+    json!({
+        "attachmentID": attachment, "driverName": data.driver, "nodeName": node, "specVolID": name,
+        "volumeHandle": data.handle,
+        "volumeLifecycleMode": if data.is_ephemeral { EPHEMERAL } else { "Persistent" },
+    })
+}
+
+/// For one that is staged.
+pub(super) fn of_staged(data: &VolData) -> Value {
+    json!({"driverName": data.driver, "volumeHandle": data.handle})
+}
+
+/// Written where it says something else.
+pub(super) fn write(directory: &Path, content: &Value) -> io::Result<()> {
+    let path = directory.join(NAME);
+    let text = format!("{content}\n");
+    if file::read_all(&path, LARGEST).is_ok_and(|found| found == text.as_bytes()) {
+        return Ok(());
+    }
+    file::replace(&path, text.as_bytes())
+}
+
+/// `None` where there is nothing that can be read.
+pub(super) fn read(directory: &Path) -> Option<VolData> {
+    let content: Value = serde_json::from_slice(&file::read_all(&directory.join(NAME), LARGEST).ok()?).ok()?;
+    let text = |key: &str| content.get(key).and_then(Value::as_str).map(str::to_owned);
+    Some(VolData {
+        driver: text("driverName")?,
+        handle: text("volumeHandle")?,
+        is_ephemeral: text("volumeLifecycleMode").as_deref() == Some(EPHEMERAL),
+    })
+}
+
+/// The directories of a pod's volumes of this kind.
+pub(super) fn volumes_of(pod: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(pod.join("volumes").join(FOLDER)) {
+        Ok(entries) => entries,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(error),
+    };
+    entries.map(|entry| Ok(entry?.path())).collect()
+}
+
+/// Whether a volume of another place than `own` is this one.
+pub(super) fn is_used_elsewhere(pods: &Path, own: &Path, data: &VolData) -> io::Result<bool> {
+    for pod in fs::read_dir(pods)? {
+        let is_it = |volume: &PathBuf| volume != own && read(volume).as_ref() == Some(data);
+        if volumes_of(&pod?.path())?.iter().any(is_it) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+const FOLDER: &str = "kubernetes.io~csi";

@@ -1,0 +1,86 @@
+//! What the cluster says of a CSI driver. Pure.
+
+use serde_json::Value;
+
+/// A `storage.k8s.io/v1` CSIDriver, as far as a node goes by it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CsiDriver {
+    pub(crate) attach_required: bool,
+    pub(crate) pod_info_on_mount: bool,
+    pub(crate) group_policy: GroupPolicy,
+    /// `Persistent`, `Ephemeral`.
+    pub(crate) lifecycle_modes: Vec<String>,
+    /// Audience, and seconds.
+    pub(crate) token_requests: Vec<(String, i64)>,
+    pub(crate) tokens_in_secrets: bool,
+    pub(crate) requires_republish: bool,
+}
+
+/// Who sees to it that a volume belongs to the pod's group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GroupPolicy {
+    /// The node, whatever the volume is.
+    File,
+    Nobody,
+    /// The node, where one node alone writes to a file system of a known type.
+    ReadWriteOnceWithFsType,
+}
+
+/// As long as a token is valid that says nothing (API default).
+const TOKEN_SECONDS: i64 = 3600;
+
+impl CsiDriver {
+    pub(crate) fn read(object: &Value) -> Self {
+        let spec = |key: &str| object.pointer("/spec").and_then(|spec| spec.get(key));
+        let flag = |key: &str| spec(key).and_then(Value::as_bool);
+        let list = |key: &str| spec(key).and_then(Value::as_array).into_iter().flatten();
+        let modes: Vec<String> = list("volumeLifecycleModes").filter_map(Value::as_str).map(str::to_owned).collect();
+        let token = |request: &Value| {
+            let audience = request.get("audience").and_then(Value::as_str).unwrap_or_default().to_owned();
+            (audience, request.get("expirationSeconds").and_then(Value::as_i64).unwrap_or(TOKEN_SECONDS))
+        };
+        Self {
+            attach_required: flag("attachRequired").unwrap_or(true),
+            pod_info_on_mount: flag("podInfoOnMount").unwrap_or(false),
+            group_policy: match spec("fsGroupPolicy").and_then(Value::as_str) {
+                Some("File") => GroupPolicy::File,
+                Some("None") => GroupPolicy::Nobody,
+                _ => GroupPolicy::ReadWriteOnceWithFsType,
+            },
+            lifecycle_modes: if modes.is_empty() { vec!["Persistent".to_owned()] } else { modes },
+            token_requests: list("tokenRequests").map(token).collect(),
+            tokens_in_secrets: flag("serviceAccountTokenInSecrets").unwrap_or(false),
+            requires_republish: flag("requiresRepublish").unwrap_or(false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_driver_does_not_say_has_the_apis_default() {
+        let driver = CsiDriver::read(&json!({"spec": {}}));
+        assert!(driver.attach_required && !driver.pod_info_on_mount && !driver.requires_republish);
+        assert_eq!(driver.group_policy, GroupPolicy::ReadWriteOnceWithFsType);
+        assert_eq!((driver.lifecycle_modes, driver.token_requests), (vec!["Persistent".to_owned()], Vec::new()));
+    }
+
+    #[test]
+    fn what_a_driver_says_is_read() {
+        let driver = CsiDriver::read(&json!({"spec": {
+            "attachRequired": false, "podInfoOnMount": true, "fsGroupPolicy": "None", "requiresRepublish": true,
+            "volumeLifecycleModes": ["Ephemeral"],
+            "tokenRequests": [{"audience": "a", "expirationSeconds": 600}, {"audience": ""}],
+        }}));
+        assert!(!driver.attach_required && driver.pod_info_on_mount && driver.requires_republish);
+        assert_eq!(
+            (driver.group_policy, &*driver.lifecycle_modes),
+            (GroupPolicy::Nobody, &["Ephemeral".to_owned()][..])
+        );
+        assert_eq!(driver.token_requests, [("a".to_owned(), 600), (String::new(), 3600)]);
+    }
+}

@@ -1,0 +1,156 @@
+//! What a CSI driver is told of a pod's volume. Pure.
+
+use serde_json::{Map, Value, json};
+
+use super::SetUp;
+use super::error::Problem;
+use crate::api::{CsiVolumeSource, FsGroupChangePolicy, Pod, Time};
+use crate::csi::{CsiVolume, handle_of_inline};
+use crate::objects::{CsiDriver, CsiSource, GroupPolicy, Lookup, ObjectKey, ObjectKind, PersistentVolume, TokenKey};
+use crate::pods::volume_places::CSI;
+use crate::sorted::SortedMap;
+
+/// A volume, and what the node itself sees to.
+#[derive(Debug)]
+pub(super) struct Csi {
+    pub(super) volume: CsiVolume,
+    /// Everything in it is given to the pod's group, unless the driver does.
+    pub(super) gives_to_group: bool,
+    /// Only where the volume itself is not as it should be.
+    pub(super) on_mismatch: bool,
+}
+
+const EPHEMERAL: &str = "Ephemeral";
+const ONE_NODE_WRITES: [&str; 2] = ["ReadWriteOnce", "ReadWriteOncePod"];
+
+/// A volume in the pod's own spec.
+pub(super) fn inline(pod: &Pod, source: &CsiVolumeSource, name: &str, with: SetUp<'_>) -> Result<Csi, Problem> {
+    let secret = source.node_publish_secret_ref.as_ref().map(|secret| ObjectKey {
+        kind: ObjectKind::Secret,
+        namespace: pod.metadata.namespace.clone(),
+        name: secret.name.clone(),
+    });
+    let volume = CsiVolume {
+        name: name.to_owned(),
+        driver: source.driver.clone(),
+        handle: handle_of_inline(pod.metadata.uid.as_str(), name),
+        is_ephemeral: true,
+        fs_type: source.fs_type.clone().unwrap_or_default(),
+        access_mode: "ReadWriteOnce".to_owned(),
+        read_only: source.read_only.unwrap_or(false),
+        attributes: source.volume_attributes.iter().map(|(key, value)| (key.to_owned(), value.clone())).collect(),
+        publish_secrets: secrets("NodePublishSecretRef", secret.as_ref(), with)?,
+        ..CsiVolume::default()
+    };
+    finished(pod, volume, true, with)
+}
+
+/// What is bound to a claim.
+pub(super) fn claimed(
+    pod: &Pod,
+    volume: &PersistentVolume,
+    source: &CsiSource,
+    read_only: bool,
+    with: SetUp<'_>,
+) -> Result<Csi, Problem> {
+    let writes = volume.access_modes.iter().any(|mode| ONE_NODE_WRITES.contains(&&**mode));
+    let made = CsiVolume {
+        name: volume.name.clone(),
+        driver: source.driver.clone(),
+        handle: source.handle.clone(),
+        fs_type: source.fs_type.clone(),
+        mount_options: volume.mount_options.clone(),
+        access_mode: volume.access_modes.first().cloned().unwrap_or_else(|| "ReadWriteOnce".to_owned()),
+        read_only,
+        attributes: source.attributes.clone(),
+        stage_secrets: secrets("NodeStageSecretRef", source.stage_secret.as_ref(), with)?,
+        publish_secrets: secrets("NodePublishSecretRef", source.publish_secret.as_ref(), with)?,
+        ..CsiVolume::default()
+    };
+    finished(pod, made, writes, with)
+}
+
+fn finished(pod: &Pod, volume: CsiVolume, one_node_writes: bool, with: SetUp<'_>) -> Result<Csi, Problem> {
+    let mut volume = volume;
+    let driver = match with.objects.csi_driver(&volume.driver) {
+        Lookup::Found(driver) => Some(driver),
+        Lookup::Missing => None,
+        Lookup::Unknown(why) => return Err(Problem::Csi(format!("failed to get CSIDriver {}: {why}", volume.driver))),
+    };
+    check_mode(&volume, driver)?;
+    if let Some(driver) = driver {
+        if driver.pod_info_on_mount {
+            volume.pod_attributes = pod_info(pod, volume.is_ephemeral);
+        }
+        if let Some(tokens) = tokens(pod, driver, with)? {
+            let told = if driver.tokens_in_secrets { &mut volume.publish_secrets } else { &mut volume.pod_attributes };
+            told.insert("csi.storage.k8s.io/serviceAccount.tokens".to_owned(), tokens);
+        }
+    }
+    volume.group = super::plan::group(&pod.spec);
+    volume.target = with.dirs.volume(&pod.metadata.uid, CSI, &volume.name).join("mount");
+    let policy = driver.map_or(GroupPolicy::ReadWriteOnceWithFsType, |driver| driver.group_policy);
+    let gives_to_group = match policy {
+        GroupPolicy::File => true,
+        GroupPolicy::Nobody => false,
+        GroupPolicy::ReadWriteOnceWithFsType => !volume.fs_type.is_empty() && one_node_writes,
+    };
+    let gives_to_group = gives_to_group && volume.group.is_some() && !volume.read_only;
+    let change = pod.spec.security_context.as_ref().and_then(|context| context.fs_group_change_policy);
+    Ok(Csi { volume, gives_to_group, on_mismatch: change == Some(FsGroupChangePolicy::OnRootMismatch) })
+}
+
+/// Whether the driver has volumes that live so long.
+fn check_mode(volume: &CsiVolume, driver: Option<&CsiDriver>) -> Result<(), Problem> {
+    let mode = if volume.is_ephemeral { EPHEMERAL } else { "Persistent" };
+    let why = match driver {
+        None if !volume.is_ephemeral => return Ok(()),
+        None => "no CSIDriver object".to_owned(),
+        Some(driver) if driver.lifecycle_modes.iter().any(|known| known == mode) => return Ok(()),
+        Some(driver) => format!("only supports {:?}", driver.lifecycle_modes),
+    };
+    Err(Problem::Csi(format!("volume mode {mode:?} not supported by driver {} ({why})", volume.driver)))
+}
+
+fn secrets(field: &str, key: Option<&ObjectKey>, with: SetUp<'_>) -> Result<SortedMap<String, String>, Problem> {
+    let Some(key) = key else { return Ok(SortedMap::new()) };
+    let failed = |why: &str| {
+        let ObjectKey { namespace, name, .. } = key;
+        Err(Problem::Csi(format!("fetching {field} {namespace}/{name} failed: {why}")))
+    };
+    match with.objects.secret(key) {
+        Lookup::Found(secret) => {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            Ok(secret.variables().map(|(key, value)| (key.to_owned(), text(value))).collect())
+        }
+        Lookup::Missing => failed(&format!("secrets {:?} not found", key.name)),
+        Lookup::Unknown(why) => failed(&why),
+    }
+}
+
+fn pod_info(pod: &Pod, is_ephemeral: bool) -> SortedMap<String, String> {
+    let told = [
+        ("pod.name", pod.metadata.name.as_str()),
+        ("pod.namespace", &pod.metadata.namespace),
+        ("pod.uid", pod.metadata.uid.as_str()),
+        ("serviceAccount.name", &pod.spec.service_account_name),
+        ("ephemeral", if is_ephemeral { "true" } else { "false" }),
+    ];
+    told.into_iter().map(|(key, value)| (["csi.storage.k8s.io/", key].concat(), value.to_owned())).collect()
+}
+
+/// By their audiences, as `TokenRequestStatus`.
+fn tokens(pod: &Pod, driver: &CsiDriver, with: SetUp<'_>) -> Result<Option<String>, Problem> {
+    let mut tokens = Map::new();
+    for request in &driver.token_requests {
+        let key = TokenKey::for_driver(pod, request);
+        let expires = Time::from_unix_nanos(with.objects.token_end(key.clone()).saturating_mul(1_000_000_000));
+        let token = match with.objects.token(key) {
+            Lookup::Found(token) => token,
+            Lookup::Missing => return Err(Problem::Csi("failed to fetch token: the server has none".to_owned())),
+            Lookup::Unknown(why) => return Err(Problem::Csi(format!("failed to fetch token: {why}"))),
+        };
+        tokens.insert(request.0.clone(), json!({"expirationTimestamp": expires.to_string(), "token": token}));
+    }
+    Ok((!tokens.is_empty()).then(|| Value::Object(tokens).to_string()))
+}

@@ -1,0 +1,101 @@
+//! Giving everything in a volume to a pod's group.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, chownat, fstat, openat, statat};
+
+/// The group may read and write, look into directories, and owns what is made in them. The volume's own directory comes
+/// last: with `on_mismatch` it tells whether the rest has been done.
+pub(super) fn give(volume: &Path, group: u32, on_mismatch: bool) -> io::Result<()> {
+    let top = openat(CWD, volume, OPEN, Mode::empty())?;
+    let found = fstat(&top)?;
+    if on_mismatch && found.st_gid == group && found.st_mode & DIRECTORY == DIRECTORY {
+        return Ok(());
+    }
+    give_all(top.as_fd(), group, 0)?;
+    give_one(top.as_fd(), group, found.st_mode)
+}
+
+/// Links are given and never followed: what is in the volume may be anybody's, and change meanwhile.
+fn give_all(directory: BorrowedFd<'_>, group: u32, depth: usize) -> io::Result<()> {
+    if depth > DEEPEST {
+        return Err(io::Error::other(format!("directories are more than {DEEPEST} deep")));
+    }
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let kind = FileType::from_raw_mode(statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode);
+        if kind == FileType::Symlink {
+            chownat(directory, name, None, Some(Gid::from_raw(group)), AtFlags::SYMLINK_NOFOLLOW)?;
+            continue;
+        }
+        let flags = if kind == FileType::Directory { OPEN } else { OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC };
+        let file = openat(directory, name, flags, Mode::empty())?;
+        let mode = fstat(&file)?.st_mode;
+        match FileType::from_raw_mode(mode) {
+            FileType::Directory if kind == FileType::Directory => give_all(file.as_fd(), group, depth + 1)?,
+            // It has been put in another's place this moment.
+            FileType::Symlink | FileType::Directory => continue,
+            _ => {}
+        }
+        give_one(file.as_fd(), group, mode)?;
+    }
+    Ok(())
+}
+
+fn give_one(file: BorrowedFd<'_>, group: u32, mode: u32) -> io::Result<()> {
+    let more = if FileType::from_raw_mode(mode) == FileType::Directory { DIRECTORY } else { FILE };
+    // What is only a place can be changed by this name alone.
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    std::os::unix::fs::chown(&path, None, Some(group))?;
+    fs::set_permissions(&path, Permissions::from_mode((mode | more) & 0o7777))
+}
+
+const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const FILE: u32 = 0o660;
+const DIRECTORY: u32 = 0o2770;
+const DEEPEST: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt as _, symlink};
+
+    use super::*;
+    use crate::host::remove_tree::remove_tree;
+
+    #[test]
+    fn the_group_gets_everything_below_and_nothing_that_links_lead_to() {
+        let top = std::env::temp_dir().join(format!("coracle-ownership-{}", std::process::id()));
+        let volume = top.join("volume");
+        fs::create_dir_all(volume.join("a/b")).unwrap();
+        fs::write(volume.join("a/b/file"), "").unwrap();
+        fs::write(top.join("outside"), "").unwrap();
+        symlink(top.join("outside"), volume.join("link")).unwrap();
+        let of = |path: &Path| fs::symlink_metadata(path).map(|found| (found.gid(), found.mode() & 0o7777)).unwrap();
+        for path in ["volume", "volume/a", "volume/a/b"] {
+            fs::set_permissions(top.join(path), Permissions::from_mode(0o700)).unwrap();
+        }
+        fs::set_permissions(volume.join("a/b/file"), Permissions::from_mode(0o644)).unwrap();
+        let outside = of(&top.join("outside"));
+        give(&volume, 1234, false).unwrap();
+        for path in ["volume", "volume/a", "volume/a/b"] {
+            assert_eq!(of(&top.join(path)), (1234, 0o2770), "{path}");
+        }
+        assert_eq!(of(&volume.join("a/b/file")), (1234, 0o664));
+        assert_eq!((of(&volume.join("link")).0, of(&top.join("outside"))), (1234, outside));
+        fs::write(volume.join("new"), "").unwrap();
+        fs::set_permissions(volume.join("new"), Permissions::from_mode(0o600)).unwrap();
+        give(&volume, 1234, true).unwrap();
+        assert_eq!(of(&volume.join("new")).1, 0o600, "the volume itself was as it should be");
+        give(&volume, 1234, false).unwrap();
+        assert_eq!(of(&volume.join("new")).1, 0o660);
+        remove_tree(&top).unwrap();
+    }
+}

@@ -1,0 +1,319 @@
+//! Volumes of CSI drivers: brought and taken away in the order of the specification, whatever ends in between.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::csi_driver::messages::AccessType;
+use super::csi_driver::{Call, Driver, NAME, STAGE_UNSTAGE_VOLUME, VOLUME_MOUNT_GROUP};
+use super::fake_api::world::Network;
+use super::joined::{Joined, NODE};
+use super::pods::{WEB, is_ready, mounted, pod};
+
+const SHORT: &str = "nodeLeaseDurationSeconds: 4\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
+const CSI_NODE: &str = "/apis/storage.k8s.io/v1/csinodes/node-a";
+const PUBLISH: [&str; 2] = ["NodeStageVolume", "NodePublishVolume"];
+const UNPUBLISH: [&str; 2] = ["NodeUnpublishVolume", "NodeUnstageVolume"];
+const ALL_IN_ORDER: [&str; 4] = ["stage", "publish", "unpublish", "unstage"];
+
+impl Joined {
+    /// A node, and a claim that a volume of the driver's is bound to.
+    fn with_volume() -> Self {
+        let mut joined = Self::new();
+        joined.start(SHORT, &[]);
+        joined.wait_until_ready();
+        joined.create_driver(&json!({"attachRequired": false}));
+        joined.create_volume(&json!({}));
+        joined
+    }
+
+    fn registry(&self) -> PathBuf {
+        self.node.folder().join("pods/plugins_registry")
+    }
+
+    fn create_driver(&self, spec: &Value) {
+        self.api.create(&json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": NAME}, "spec": spec,
+        }));
+    }
+
+    fn create_volume(&self, more: &Value) {
+        let claim = self.api.create(&json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "default"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": "disk"},
+        }));
+        let mut source = json!({
+            "driver": NAME, "volumeHandle": "vol-1", "fsType": "ext4", "volumeAttributes": {"size": "small"},
+        });
+        for (key, value) in more.as_object().unwrap() {
+            source[key] = value.clone();
+        }
+        self.api.create(&json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "disk"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "mountOptions": ["noatime"], "csi": source,
+                "claimRef": {
+                    "kind": "PersistentVolumeClaim", "namespace": "default", "name": "data",
+                    "uid": claim["metadata"]["uid"],
+                },
+            },
+        }));
+        let bound = json!({"status": {"phase": "Bound"}});
+        self.api.patch("/api/v1/namespaces/default/persistentvolumeclaims/data/status", &bound);
+    }
+
+    fn volume_of(&self, pod: &Value, name: &str) -> PathBuf {
+        let uid = pod["metadata"]["uid"].as_str().unwrap();
+        self.node.folder().join(format!("pods/pods/{uid}/volumes/kubernetes.io~csi/{name}"))
+    }
+
+    #[track_caller]
+    fn wait_for_event(&self, what: &str) {
+        self.api.wait_for(what, |world| {
+            let says = |event: &Value| event["message"].as_str().is_some_and(|message| message.contains(what));
+            world.list("/api/v1/events").iter().any(|event| event["reason"] == "FailedMount" && says(event))
+        });
+    }
+
+    fn delete_web(&self, driver: &Driver) {
+        self.api.delete(WEB);
+        self.api.wait_gone(WEB);
+        driver.wait_until_all_is_given_back();
+        self.node.wait_until_nothing_is_left();
+    }
+}
+
+fn claiming(name: &str) -> Value {
+    pod(name, &mounted(&json!({"name": "v", "persistentVolumeClaim": {"claimName": "data"}})))
+}
+
+#[test]
+fn a_volume_is_staged_and_published_and_taken_away_in_order() {
+    let joined = Joined::with_volume();
+    let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
+    let object = joined.api.wait(CSI_NODE, "the driver to be told of", |node| !node["spec"]["drivers"].is_null());
+    let told = &object["spec"]["drivers"][0];
+    assert_eq!((&told["name"], &told["nodeID"]), (&json!(NAME), &json!("node-7")));
+    assert_eq!(object["metadata"]["ownerReferences"][0]["kind"], "Node");
+    let node = joined.api.get(NODE).unwrap();
+    let known_as = &node["metadata"]["annotations"]["csi.volume.kubernetes.io/nodeid"];
+    assert_eq!(known_as, &json!(format!("{{\"{NAME}\":\"node-7\"}}")));
+    assert!(driver.told()[0].plugin_registered);
+
+    joined.api.create(&claiming("web"));
+    let web = joined.wait_until_web_is_ready();
+    let volume = joined.volume_of(&web, "disk");
+    let told: Value = serde_json::from_slice(&fs::read(volume.join("vol_data.json")).unwrap()).unwrap();
+    let expected = [
+        ("specVolID", "disk"),
+        ("volumeHandle", "vol-1"),
+        ("driverName", NAME),
+        ("nodeName", "node-a"),
+        ("volumeLifecycleMode", "Persistent"),
+    ];
+    assert!(expected.iter().all(|(key, value)| told[key] == *value), "{told}");
+    let container = joined.node.fake.containers().pop().unwrap();
+    let mount = container.config.mounts.iter().find(|mount| mount.container_path == "/v").unwrap();
+    assert_eq!(mount.host_path, volume.join("mount").display().to_string());
+
+    let calls = driver.calls();
+    let [Call::Stage(stage), Call::Publish(publish)] = &*calls else { panic!("{calls:?}") };
+    let staged = PathBuf::from(&stage.staging_target_path);
+    assert!(staged.starts_with(joined.node.folder().join(format!("pods/plugins/kubernetes.io/csi/{NAME}"))));
+    assert_eq!(
+        (staged.file_name().unwrap().to_str(), &publish.staging_target_path),
+        (Some("globalmount"), &stage.staging_target_path)
+    );
+    let told: Value = serde_json::from_slice(&fs::read(staged.with_file_name("vol_data.json")).unwrap()).unwrap();
+    assert_eq!(told, json!({"driverName": NAME, "volumeHandle": "vol-1"}));
+    assert_eq!(stage.volume_context.get("size").map(String::as_str), Some("small"));
+    assert_eq!((publish.volume_context.len(), publish.readonly), (1, false));
+    let capability = publish.volume_capability.as_ref().unwrap();
+    assert_eq!(capability.access_mode.as_ref().unwrap().kind, 1);
+    let Some(AccessType::Mount(mount)) = &capability.access_type else { panic!("{capability:?}") };
+    assert_eq!((&*mount.fs_type, &*mount.mount_flags), ("ext4", &["noatime".to_owned()][..]));
+
+    joined.delete_web(&driver);
+    assert_eq!(driver.names(), ALL_IN_ORDER);
+    assert!(!staged.parent().unwrap().exists());
+    drop(driver);
+    joined.api.wait(CSI_NODE, "the driver to have gone", |node| node["spec"]["drivers"] == json!([]));
+}
+
+#[test]
+fn a_volume_in_the_pods_own_spec_is_published_alone_with_what_the_driver_wants_to_know() {
+    let mut joined = Joined::new();
+    joined.start(SHORT, &[]);
+    joined.wait_until_ready();
+    joined.create_driver(&json!({
+        "attachRequired": false, "podInfoOnMount": true, "volumeLifecycleModes": ["Ephemeral"],
+        "tokenRequests": [{"audience": "vault"}],
+    }));
+    let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME, VOLUME_MOUNT_GROUP]);
+    joined.api.create(&json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key", "namespace": "default"},
+        "data": {"password": "c2VzYW1l"},
+    }));
+    joined.api.create(&json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "web", "namespace": "default"},
+    }));
+    let csi = json!({
+        "driver": NAME, "volumeAttributes": {"a": "b"}, "readOnly": true, "nodePublishSecretRef": {"name": "key"},
+    });
+    let mut spec = mounted(&json!({"name": "v", "csi": csi}));
+    spec["securityContext"] = json!({"fsGroup": 1234});
+    spec["serviceAccountName"] = "web".into();
+    joined.api.create(&pod("web", &spec));
+    let web = joined.wait_until_web_is_ready();
+    let calls = driver.calls();
+    let [Call::Publish(publish)] = &*calls else { panic!("{calls:?}") };
+    let told =
+        |key: &str| publish.volume_context.get(&format!("csi.storage.k8s.io/{key}")).cloned().unwrap_or_default();
+    assert_eq!(publish.volume_context["a"], "b");
+    assert_eq!(
+        (told("pod.name"), told("pod.namespace"), told("ephemeral")),
+        ("web".into(), "default".into(), "true".into())
+    );
+    assert_eq!(
+        (Value::from(told("pod.uid")), told("serviceAccount.name")),
+        (web["metadata"]["uid"].clone(), "web".into())
+    );
+    let tokens: Value = serde_json::from_str(&told("serviceAccount.tokens")).unwrap();
+    assert!(tokens["vault"]["token"].is_string() && tokens["vault"]["expirationTimestamp"].is_string(), "{tokens}");
+    assert_eq!((publish.readonly, publish.secrets["password"].as_str()), (true, "sesame"));
+    let Some(AccessType::Mount(mount)) = &publish.volume_capability.as_ref().unwrap().access_type else { panic!() };
+    assert_eq!(mount.volume_mount_group, "1234");
+    joined.delete_web(&driver);
+    assert_eq!(driver.names(), ["publish", "unpublish"]);
+}
+
+#[test]
+fn two_pods_share_what_is_staged_and_the_last_one_gives_it_back() {
+    let joined = Joined::with_volume();
+    let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
+    joined.api.create(&claiming("web"));
+    joined.api.create(&claiming("other"));
+    driver.wait_for("both to have it", |state| state == (1, 2));
+    let other = "/api/v1/namespaces/default/pods/other";
+    joined.api.wait(other, "the other pod to be ready", is_ready);
+    joined.api.delete(other);
+    joined.api.wait_gone(other);
+    driver.wait_for("one to have it", |state| state == (1, 1));
+    joined.delete_web(&driver);
+    assert_eq!(driver.names(), ["stage", "publish", "publish", "unpublish", "unpublish", "unstage"]);
+}
+
+#[test]
+fn a_pod_waits_for_its_driver_to_begin_and_to_end() {
+    let joined = Joined::with_volume();
+    joined.api.create(&claiming("web"));
+    joined.wait_for_event(&format!(
+        "MountVolume.MountDevice failed for volume \"disk\" : kubernetes.io/csi: attacher.MountDevice failed to create \
+         newCsiDriverClient: driver name {NAME} not found in the list of registered CSI drivers"
+    ));
+    joined.api.create(&pod("beside", &json!({})));
+    joined.api.wait("/api/v1/namespaces/default/pods/beside", "one without a volume to be ready", is_ready);
+    let mut driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
+    joined.wait_until_web_is_ready();
+    driver.kill();
+    joined.api.delete("/api/v1/namespaces/default/pods/beside");
+    joined.api.wait_gone("/api/v1/namespaces/default/pods/beside");
+    joined.api.delete(WEB);
+    joined.node.wait_until("it waits", |_| joined.node.log().contains("UnmountVolume.TearDown failed"));
+    driver.come_back();
+    joined.delete_web(&driver);
+    assert_eq!(driver.names(), ALL_IN_ORDER);
+}
+
+#[test]
+fn whatever_a_driver_fails_at_is_tried_again() {
+    let joined = Joined::with_volume();
+    let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
+    for method in PUBLISH {
+        driver.fail(method);
+    }
+    joined.api.create(&claiming("web"));
+    joined.wait_for_event(
+        "MountVolume.MountDevice failed for volume \"disk\" : rpc error: code = Internal desc = no disk",
+    );
+    driver.mend();
+    driver.babble("NodePublishVolume");
+    joined.wait_for_event("MountVolume.SetUp failed for volume \"disk\" : ");
+    driver.mend();
+    joined.wait_until_web_is_ready();
+    for method in UNPUBLISH {
+        driver.fail(method);
+        joined.api.delete(WEB);
+        let name = if method == UNPUBLISH[0] { "unpublish" } else { "unstage" };
+        driver.wait_for_call(name, 1);
+        assert!(joined.api.get(WEB).is_some(), "it has gone with {method}");
+        driver.mend();
+        if method == UNPUBLISH[0] {
+            driver.fail(UNPUBLISH[1]);
+        }
+    }
+    joined.delete_web(&driver);
+}
+
+#[test]
+fn an_agent_that_is_killed_in_any_call_goes_on_where_it_was() {
+    let mut joined = Joined::with_volume();
+    let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
+    let restart = |joined: &mut Joined| {
+        joined.node.kill_agent();
+        driver.mend();
+        joined.start(SHORT, &[]);
+    };
+    for (method, name) in PUBLISH.into_iter().zip(["stage", "publish"]) {
+        driver.hang(method);
+        if name == "stage" {
+            joined.api.create(&claiming("web"));
+        }
+        driver.wait_for_call(name, 1);
+        driver.mend();
+        if name == "stage" {
+            driver.hang(PUBLISH[1]);
+        }
+        joined.node.kill_agent();
+        joined.start(SHORT, &[]);
+    }
+    restart(&mut joined);
+    joined.wait_until_web_is_ready();
+    restart(&mut joined);
+    for (method, name) in UNPUBLISH.into_iter().zip(["unpublish", "unstage"]) {
+        driver.hang(method);
+        if name == "unpublish" {
+            joined.api.delete(WEB);
+        }
+        driver.wait_for_call(name, 1);
+        driver.mend();
+        if name == "unpublish" {
+            driver.hang(UNPUBLISH[1]);
+        }
+        joined.node.kill_agent();
+        joined.start(SHORT, &[]);
+    }
+    restart(&mut joined);
+    joined.delete_web(&driver);
+}
+
+#[test]
+fn a_pod_begins_from_what_is_stored_after_a_reboot_without_the_server() {
+    let mut joined = Joined::with_volume();
+    joined.api.create(&json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key", "namespace": "default"},
+        "data": {"password": "c2VzYW1l"},
+    }));
+    let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
+    joined.api.create(&claiming("web"));
+    joined.wait_until_web_is_ready();
+    joined.wait_until_stored(&["pod/default/web/", "claim/default/data", &format!("csidriver/{NAME}")]);
+    joined.api.set_network(Network::Refused);
+    joined.reboot();
+    drop(driver);
+    joined.start(SHORT, &[]);
+    let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
+    joined.wait_for_running(1);
+    assert_eq!(driver.names(), ["stage", "publish"]);
+}

@@ -1,0 +1,340 @@
+//! A CSI driver as they are written for the upstream kubelet. Its volumes are in memory, or a directory of the test's.
+//!
+//! It holds who calls it to the order of the specification: what is out of order is in [`Driver::faults`].
+
+pub(crate) mod messages;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use prost::Message;
+use tonic::Status;
+use tonic::service::Routes;
+
+use super::grpc_plugin::{Answerer, Name, Named, Served, serve};
+use messages::*;
+
+pub(crate) const NAME: &str = "csi.example.com";
+pub(crate) const STAGE_UNSTAGE_VOLUME: i32 = 1;
+pub(crate) const VOLUME_MOUNT_GROUP: i32 = 6;
+
+pub(crate) struct Driver {
+    pub(crate) shared: Arc<Shared>,
+    registry: PathBuf,
+    served: Option<Served>,
+}
+
+/// What the test says, and what the driver was asked.
+pub(crate) struct Shared {
+    pub(crate) info: Mutex<NodeInfo>,
+    capabilities: Vec<i32>,
+    /// Mounted into pods; memory without it.
+    directory: Option<PathBuf>,
+    calls: Mutex<Vec<Call>>,
+    hanging: Mutex<Vec<&'static str>>,
+    failing: Mutex<Vec<&'static str>>,
+    /// Answered with what is no message.
+    babbling: Mutex<Vec<&'static str>>,
+    state: Mutex<State>,
+    told: Mutex<Vec<RegistrationStatus>>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Call {
+    Stage(Stage),
+    Publish(Publish),
+    Unpublish(Undo),
+    Unstage(Undo),
+    Other(String),
+}
+
+impl Call {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Stage(_) => "stage",
+            Self::Publish(_) => "publish",
+            Self::Unpublish(_) => "unpublish",
+            Self::Unstage(_) => "unstage",
+            Self::Other(_) => "other",
+        }
+    }
+}
+
+/// What there is: volumes by their handles, with their places.
+#[derive(Default)]
+struct State {
+    staged: Vec<(String, String)>,
+    published: Vec<(String, String)>,
+    faults: Vec<String>,
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Driver {
+    /// Registers with the node whose registry this is.
+    pub(crate) fn start(registry: &Path, capabilities: &[i32]) -> Self {
+        Self::with_directory(registry, capabilities, None)
+    }
+
+    pub(crate) fn with_directory(registry: &Path, capabilities: &[i32], directory: Option<PathBuf>) -> Self {
+        let shared = Shared {
+            info: Mutex::new(NodeInfo { node_id: "node-7".to_owned(), ..NodeInfo::default() }),
+            capabilities: capabilities.to_vec(),
+            directory,
+            calls: Mutex::default(),
+            hanging: Mutex::default(),
+            failing: Mutex::default(),
+            babbling: Mutex::default(),
+            state: Mutex::default(),
+            told: Mutex::default(),
+        };
+        let mut driver = Self { shared: Arc::new(shared), registry: registry.to_owned(), served: None };
+        driver.come_back();
+        driver
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.registry.join(format!("{NAME}-reg.sock"))
+    }
+
+    /// Ends as by `kill -9`; with its socket, as a pod that is gone.
+    pub(crate) fn kill(&mut self) {
+        self.served = None;
+        let _ = fs::remove_file(self.socket());
+    }
+
+    /// A new process of the same driver.
+    pub(crate) fn come_back(&mut self) {
+        self.kill();
+        fs::create_dir_all(&self.registry).unwrap();
+        let of = |shared: &Arc<Shared>, answer: fn(Arc<Shared>, String, Vec<u8>) -> Answered| -> Answerer {
+            let shared = Arc::clone(shared);
+            Arc::new(move |method, request| answer(Arc::clone(&shared), method, request))
+        };
+        let registration = Named::<Registration>::new(of(&self.shared, registration));
+        let node = Named::<Node>::new(of(&self.shared, |shared, method, request| {
+            Box::pin(async move { shared.answer(&method, &request).await })
+        }));
+        // Whoever sees the socket finds it listening.
+        let hidden = self.registry.join(".csi.sock");
+        self.served = Some(serve(&hidden, Routes::new(registration).add_service(node)));
+        fs::rename(hidden, self.socket()).unwrap();
+    }
+
+    pub(crate) fn hang(&self, method: &'static str) {
+        self.shared.hanging.lock().unwrap().push(method);
+    }
+
+    pub(crate) fn fail(&self, method: &'static str) {
+        self.shared.failing.lock().unwrap().push(method);
+    }
+
+    pub(crate) fn babble(&self, method: &'static str) {
+        self.shared.babbling.lock().unwrap().push(method);
+    }
+
+    pub(crate) fn mend(&self) {
+        self.shared.hanging.lock().unwrap().clear();
+        self.shared.failing.lock().unwrap().clear();
+        self.shared.babbling.lock().unwrap().clear();
+    }
+
+    /// Those about volumes, in their order.
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        let calls = self.shared.calls.lock().unwrap();
+        calls.iter().filter(|call| !matches!(call, Call::Other(_))).cloned().collect()
+    }
+
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        self.calls().iter().map(Call::name).collect()
+    }
+
+    pub(crate) fn faults(&self) -> Vec<String> {
+        self.shared.state.lock().unwrap().faults.clone()
+    }
+
+    /// Everything that was brought has been taken away, in order.
+    #[track_caller]
+    pub(crate) fn wait_until_all_is_given_back(&self) {
+        self.wait_for("everything to be given back", |state| state == (0, 0));
+        assert_eq!(self.faults(), [""; 0], "{:?}", self.names());
+    }
+
+    /// How many are staged, and how many published.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, what: &str, claim: impl Fn((usize, usize)) -> bool) {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let state = {
+                let state = self.shared.state.lock().unwrap();
+                (state.staged.len(), state.published.len())
+            };
+            if claim(state) {
+                return;
+            }
+            assert!(Instant::now() < until, "waited in vain for {what}: {state:?} {:?}", self.names());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_for_call(&self, name: &str, count: usize) {
+        let until = Instant::now() + PATIENCE;
+        while self.names().iter().filter(|called| **called == name).count() < count {
+            assert!(Instant::now() < until, "no {name}: {:?}", self.names());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub(crate) fn told(&self) -> Vec<RegistrationStatus> {
+        self.shared.told.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.kill();
+        let state = self.shared.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for (_, place) in state.published.iter().chain(&state.staged) {
+            let _ = umount2(place.as_str(), MntFlags::MNT_DETACH);
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Registration;
+
+impl Name for Registration {
+    const NAME: &'static str = "pluginregistration.Registration";
+}
+
+#[derive(Clone)]
+struct Node;
+
+impl Name for Node {
+    const NAME: &'static str = "csi.v1.Node";
+}
+
+type Answered = tonic::codegen::BoxFuture<Vec<u8>, Status>;
+
+fn registration(shared: Arc<Shared>, method: String, request: Vec<u8>) -> Answered {
+    Box::pin(async move {
+        if method == "GetInfo" {
+            let (kind, name) = ("CSIPlugin".to_owned(), NAME.to_owned());
+            let supported_versions = vec!["1.0.0".to_owned()];
+            return Ok(PluginInfo { kind, name, endpoint: String::new(), supported_versions }.encode_to_vec());
+        }
+        shared.told.lock().unwrap().push(RegistrationStatus::decode(&*request).unwrap());
+        Ok(Vec::new())
+    })
+}
+
+impl Shared {
+    async fn answer(&self, method: &str, request: &[u8]) -> Result<Vec<u8>, Status> {
+        let call = match method {
+            "NodeStageVolume" => Call::Stage(Stage::decode(request).unwrap()),
+            "NodePublishVolume" => Call::Publish(Publish::decode(request).unwrap()),
+            "NodeUnpublishVolume" => Call::Unpublish(Undo::decode(request).unwrap()),
+            "NodeUnstageVolume" => Call::Unstage(Undo::decode(request).unwrap()),
+            other => Call::Other(other.to_owned()),
+        };
+        self.calls.lock().unwrap().push(call.clone());
+        let is_one = |list: &Mutex<Vec<&'static str>>| list.lock().unwrap().contains(&method);
+        if is_one(&self.hanging) {
+            std::future::pending::<()>().await;
+        }
+        if is_one(&self.failing) {
+            return Err(Status::internal("no disk"));
+        }
+        let answer = match call {
+            Call::Stage(asked) => self.stage(&asked),
+            Call::Publish(asked) => self.publish(&asked),
+            Call::Unpublish(asked) => self.unpublish(&asked),
+            Call::Unstage(asked) => self.unstage(&asked),
+            Call::Other(method) if method == "NodeGetInfo" => self.info.lock().unwrap().encode_to_vec(),
+            Call::Other(method) if method == "NodeGetCapabilities" => {
+                let all = self.capabilities.iter().map(|kind| Capability { rpc: Some(Rpc { kind: *kind }) });
+                Capabilities { capabilities: all.collect() }.encode_to_vec()
+            }
+            Call::Other(method) => return Err(Status::unimplemented(method)),
+        };
+        Ok(if is_one(&self.babbling) { b"\xff\xff\xff".to_vec() } else { answer })
+    }
+
+    fn stages(&self) -> bool {
+        self.capabilities.contains(&STAGE_UNSTAGE_VOLUME)
+    }
+
+    fn stage(&self, asked: &Stage) -> Vec<u8> {
+        let mut state = self.state.lock().unwrap();
+        let place = (asked.volume_id.clone(), asked.staging_target_path.clone());
+        if !Path::new(&place.1).is_dir() {
+            state.faults.push(format!("{} is not there to stage at", place.1));
+        }
+        if !state.staged.contains(&place) {
+            self.mount(&place.1);
+            state.staged.push(place);
+        }
+        Vec::new()
+    }
+
+    fn publish(&self, asked: &Publish) -> Vec<u8> {
+        let mut state = self.state.lock().unwrap();
+        let place = (asked.volume_id.clone(), asked.target_path.clone());
+        let staged = (asked.volume_id.clone(), asked.staging_target_path.clone());
+        let is_ephemeral = asked.volume_id.starts_with("csi-");
+        if self.stages() && !is_ephemeral && !state.staged.contains(&staged) {
+            state.faults.push(format!("{} is published and not staged", place.0));
+        }
+        if !state.published.contains(&place) {
+            // The kubelet makes what is above it.
+            fs::create_dir(&place.1).unwrap();
+            if self.stages() && !is_ephemeral {
+                bind(Path::new(&staged.1), &place.1);
+            } else {
+                self.mount(&place.1);
+            }
+            state.published.push(place);
+        }
+        Vec::new()
+    }
+
+    fn unpublish(&self, asked: &Undo) -> Vec<u8> {
+        let mut state = self.state.lock().unwrap();
+        let place = (asked.volume_id.clone(), asked.path.clone());
+        if state.published.contains(&place) {
+            umount2(asked.path.as_str(), MntFlags::MNT_DETACH).unwrap();
+            let _ = fs::remove_dir(&asked.path);
+        }
+        state.published.retain(|known| *known != place);
+        Vec::new()
+    }
+
+    fn unstage(&self, asked: &Undo) -> Vec<u8> {
+        let mut state = self.state.lock().unwrap();
+        if state.published.iter().any(|(volume, _)| *volume == asked.volume_id) {
+            state.faults.push(format!("{} is unstaged and still published", asked.volume_id));
+        }
+        let place = (asked.volume_id.clone(), asked.path.clone());
+        if state.staged.contains(&place) {
+            umount2(asked.path.as_str(), MntFlags::MNT_DETACH).unwrap();
+        }
+        state.staged.retain(|known| *known != place);
+        Vec::new()
+    }
+
+    fn mount(&self, at: &str) {
+        match &self.directory {
+            Some(directory) => bind(directory, at),
+            None => mount(Some("tmpfs"), at, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap(),
+        }
+    }
+}
+
+fn bind(from: &Path, at: &str) {
+    mount(Some(from), at, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+}

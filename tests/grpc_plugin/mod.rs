@@ -1,0 +1,155 @@
+//! A server of gRPC as plugins are written for the upstream kubelet, with tonic: on a socket, on a thread of its own.
+//!
+//! Everything of it ends with [`Served`], as a process that is killed.
+
+use std::convert::Infallible;
+use std::marker::PhantomData;
+use std::path::Path;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::thread::{self, JoinHandle};
+
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codegen::{BoxFuture, Service, http};
+use tonic::server::NamedService;
+use tonic::service::Routes;
+use tonic::{Request, Response, Status};
+
+/// Answers a method with bytes for bytes.
+pub(crate) type Answerer = Arc<dyn Fn(String, Vec<u8>) -> BoxFuture<Vec<u8>, Status> + Send + Sync>;
+
+pub(crate) struct Served {
+    done: Option<async_channel::Sender<()>>,
+    serving: Option<JoinHandle<()>>,
+}
+
+pub(crate) fn serve(socket: &Path, routes: Routes) -> Served {
+    let (done, ended) = async_channel::bounded::<()>(1);
+    let (bound, listening) = std::sync::mpsc::channel();
+    let at = socket.to_owned();
+    let serving = thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let _ = std::fs::remove_file(&at);
+            let listener = tokio::net::UnixListener::bind(&at).unwrap();
+            bound.send(()).unwrap();
+            let incoming = smol::stream::unfold(listener, async |listener| {
+                let accepted = listener.accept().await.map(|(stream, _)| stream);
+                Some((accepted, listener))
+            });
+            let server = tonic::transport::Server::builder().add_routes(routes);
+            let serve = async {
+                server.serve_with_incoming(Box::pin(incoming)).await.unwrap();
+            };
+            let until = async {
+                let _ = ended.recv().await;
+            };
+            smol::future::or(serve, until).await;
+        });
+        runtime.shutdown_background();
+    });
+    listening.recv().unwrap();
+    Served { done: Some(done), serving: Some(serving) }
+}
+
+impl Drop for Served {
+    /// The socket stays behind.
+    fn drop(&mut self) {
+        self.done = None;
+        if let Some(serving) = self.serving.take() {
+            serving.join().unwrap();
+        }
+    }
+}
+
+/// The name of a service.
+pub(crate) trait Name: Clone + Send + Sync + 'static {
+    const NAME: &'static str;
+}
+
+/// A service whose methods all go to one function.
+#[derive(Clone)]
+pub(crate) struct Named<N>(Answerer, PhantomData<N>);
+
+impl<N> Named<N> {
+    pub(crate) fn new(answer: Answerer) -> Self {
+        Self(answer, PhantomData)
+    }
+}
+
+impl<N: Name> NamedService for Named<N> {
+    const NAME: &'static str = N::NAME;
+}
+
+type Body = tonic::body::Body;
+
+impl<N: Name> Service<http::Request<Body>> for Named<N> {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let method = request.uri().path().rsplit('/').next().unwrap().to_owned();
+        let method = Method(method, Arc::clone(&self.0));
+        Box::pin(async move { Ok(tonic::server::Grpc::new(Bytes).unary(method, request).await) })
+    }
+}
+
+struct Method(String, Answerer);
+
+impl Service<Request<Vec<u8>>> for Method {
+    type Response = Response<Vec<u8>>;
+    type Error = Status;
+    type Future = BoxFuture<Self::Response, Status>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Vec<u8>>) -> Self::Future {
+        let answered = (self.1)(self.0.clone(), request.into_inner());
+        Box::pin(async move { answered.await.map(Response::new) })
+    }
+}
+
+struct Bytes;
+
+impl Codec for Bytes {
+    type Encode = Vec<u8>;
+    type Decode = Vec<u8>;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for Bytes {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn encode(&mut self, item: Vec<u8>, buf: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        prost::bytes::BufMut::put_slice(buf, &item);
+        Ok(())
+    }
+}
+
+impl Decoder for Bytes {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn decode(&mut self, buf: &mut DecodeBuf<'_>) -> Result<Option<Vec<u8>>, Status> {
+        let mut bytes = vec![0; prost::bytes::Buf::remaining(buf)];
+        prost::bytes::Buf::copy_to_slice(buf, &mut bytes);
+        Ok(Some(bytes))
+    }
+}
