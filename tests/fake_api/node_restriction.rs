@@ -230,7 +230,7 @@ pub(crate) fn admit_token(world: &World, node: &str, target: &Target, body: &Val
     let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
     let drivers: Vec<&Value> = volumes.map(|volume| &volume["csi"]["driver"]).filter(|name| name.is_string()).collect();
     let all = world.list("/apis/storage.k8s.io/v1/csidrivers");
-    let wants = |driver: &Value| {
+    let wants = |driver: &std::sync::Arc<Value>| {
         let mut requests = driver["spec"]["tokenRequests"].as_array().into_iter().flatten();
         drivers.contains(&&driver["metadata"]["name"]) && requests.any(|one| text(one, "/audience") == audience)
     };
