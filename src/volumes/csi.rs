@@ -78,6 +78,9 @@ fn finished(pod: &Pod, volume: CsiVolume, one_node_writes: bool, with: SetUp<'_>
         Lookup::Unknown(why) => return Err(Problem::Csi(format!("failed to get CSIDriver {}: {why}", volume.driver))),
     };
     check_mode(&volume, driver)?;
+    if !volume.is_ephemeral && driver.is_none_or(|driver| driver.attach_required) {
+        return Err(Problem::Csi(format!("volumes of {} have to be attached, which is not supported", volume.driver)));
+    }
     if let Some(driver) = driver {
         if driver.pod_info_on_mount {
             volume.pod_attributes = pod_info(pod, volume.is_ephemeral);
