@@ -285,7 +285,7 @@ fn put(book: &mut DeviceBook, pod: &str, container: &str, ids: &[&str]) {
 fn check_hints(book: &DeviceBook, count: u32, expected: Option<&[&str]>) {
     let pod = pod("p", count);
     let shown = |container| {
-        let found = book.hints(nodes("0-1"), &pod, container, (&Left::new(), false));
+        let found = book.hints(nodes("0-1"), &pod, container, &Left::new(), false);
         let shown = found.first().map(|hints| {
             let plus = |preferred| if preferred { "+" } else { "" };
             let hints = hints.iter().map(|hint| format!("{}{}", hint.nodes.unwrap().numbers(), plus(hint.preferred)));
@@ -321,7 +321,7 @@ fn from_which_nodes_devices_could_be_is_told_as_upstream_tells_it() {
     check_hints(&book, 2, Some(&["0+", "0-1"]));
     check_hints(&book, 1, Some(&[]));
     check_hints(&book, 4, Some(&[]));
-    let waits = book.hints(nodes("0-1"), &pod("p", 4), None, (&Left::new(), true));
+    let waits = book.hints(nodes("0-1"), &pod("p", 4), None, &Left::new(), true);
     assert!(waits.is_empty(), "what it waits for keeps it from nothing");
 }
 
@@ -333,10 +333,10 @@ fn a_pod_has_of_a_resource_what_it_has_when_it_has_the_most() {
     pod.spec.containers.push(container("second", 1));
     let four = ["a", "b", "c", "d"].map(|id| (id, 0));
     let book = near_nodes(&four, DevicePluginOptions::default());
-    let hints = book.hints(nodes("0-1"), &pod, None, (&Left::new(), false));
+    let hints = book.hints(nodes("0-1"), &pod, None, &Left::new(), false);
     assert_eq!(hints[0].len(), 2, "one of the sidecar and three of the last");
     pod.spec.init_containers[2] = container("j", 4);
-    assert!(book.hints(nodes("0-1"), &pod, None, (&Left::new(), false))[0].is_empty());
+    assert!(book.hints(nodes("0-1"), &pod, None, &Left::new(), false)[0].is_empty());
 }
 
 #[test]

@@ -29,7 +29,7 @@ impl Devices {
 
 impl Provider for Choosing<'_> {
     fn hints(&mut self, container: Option<&Container>) -> Vec<Hints> {
-        self.devices.book.borrow().hints(self.nodes, self.pod, container, (&self.left, self.may_wait))
+        self.devices.book.borrow().hints(self.nodes, self.pod, container, &self.left, self.may_wait)
     }
 
     fn allocate(&mut self, container: &Container, nodes: Option<Nodes>) -> Result<(), Refused> {

@@ -529,4 +529,31 @@ mod tests {
         assert!(plan(Some((single, false)), "0-1", &["1", "2"]).0.is_ok());
         assert_eq!(plan(Some((single, true)), "0-1", &["1", "2"]).0, Err(refused));
     }
+
+    #[test]
+    fn what_is_asked_of_the_managers_is_counted_under_upstreams_names() {
+        let mut config = config(true);
+        config.managers.static_memory = true;
+        let nodes = vec![(0, vec![("memory".to_owned(), 1 << 30)])];
+        let managers = ResourceManagers::new(&config, board(4), State::Nothing).unwrap();
+        let mut managers = managers.with_memory(&config, &nodes, 0, State::Nothing).unwrap();
+        let pod = |uid: &str, cpu: &str, memory: &str| {
+            guaranteed::pod(uid, vec![], vec![guaranteed::container("main", cpu, memory)])
+        };
+        let own = managers.plan(&pod("p", "2", "1Mi"), Vec::new()).unwrap();
+        managers.give(&"p".into(), own);
+        managers.plan(&pod("shared", "500m", "1Mi"), Vec::new()).unwrap();
+        managers.plan(&pod("many", "2", "1Mi"), Vec::new()).unwrap_err();
+        managers.plan(&pod("much", "1", "2Gi"), Vec::new()).unwrap_err();
+        let mut page = metrics::Exposition::default();
+        metrics::write(&mut page);
+        let page = metrics::parsed::parse(std::str::from_utf8(&page.into_bytes()).unwrap());
+        let value = |name: &str| page[&format!("kubelet_{name}")].value(&[]);
+        assert_eq!(value("cpu_manager_pinning_requests_total"), 2.0);
+        assert_eq!(value("cpu_manager_pinning_errors_total"), 1.0);
+        assert_eq!(value("memory_manager_pinning_requests_total"), 4.0);
+        assert_eq!(value("memory_manager_pinning_errors_total"), 1.0);
+        assert_eq!(value("cpu_manager_shared_pool_size_millicores"), 1000.0);
+        assert_eq!(value("cpu_manager_exclusive_cpu_allocation_count"), 2.0);
+    }
 }

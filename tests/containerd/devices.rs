@@ -35,4 +35,22 @@ fn a_container_sees_the_device_that_it_was_given_also_one_that_comes_later() {
     // Another device: the kernel's numbers tell one from the other, not its name.
     plug_in(&node, "camera1", "9");
     node.wait_for_output("two", "main", "3");
+
+    // What the runtime has of the containers is enough to know who has what.
+    let checkpoint = node.folder().join("pods/device-plugins/kubelet_internal_checkpoint");
+    let entries = || -> Option<Vec<String>> {
+        let file: serde_json::Value = serde_json::from_str(&fs::read_to_string(&checkpoint).ok()?).ok()?;
+        let entries = file["Data"]["PodDeviceEntries"].as_array()?.iter().map(ToString::to_string);
+        let mut entries: Vec<String> = entries.collect();
+        entries.sort();
+        Some(entries)
+    };
+    let written = entries();
+    assert_eq!(written.as_ref().map(Vec::len), Some(2));
+    let before = ["one", "two"].map(|name| node.running_containers(name));
+    node.kill_agent();
+    fs::remove_file(&checkpoint).unwrap();
+    node.start_agent();
+    node.wait_until("the checkpoint is as before", |_| entries() == written);
+    assert_eq!(["one", "two"].map(|name| node.running_containers(name)), before);
 }

@@ -549,3 +549,31 @@ fn containers_that_cannot_be_moved_run_on_and_are_moved_later() {
     assert_eq!(asked.len(), 2);
     assert_eq!(node.seen("shared").ids().join(" "), before);
 }
+
+/// Of the agent, in KiB.
+fn resident(node: &Node) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", node.agent_pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches("kB").trim().parse().unwrap()
+}
+
+#[test]
+fn ten_plugins_cost_the_agent_little_memory() {
+    let (node, _first) = one_with_a_camera(&["cam0"]);
+    let settled = std::time::Duration::from_secs(2);
+    std::thread::sleep(settled);
+    let before = resident(&node);
+    let plugins: Vec<Plugin> = (0..10)
+        .map(|index| {
+            let socket = node.folder().join(format!("pods/device-plugins/{index}.sock"));
+            let plugin = Plugin::start(&socket, &["a", "b", "c", "d"]);
+            plugin.register(&kubelet(&node), &format!("example.com/device-{index}"));
+            plugin
+        })
+        .collect();
+    plugins.iter().for_each(|plugin| plugin.wait_for("ListAndWatch"));
+    std::thread::sleep(settled);
+    let more = resident(&node).saturating_sub(before);
+    println!("ten device plugins: {more} KiB more than {before} are resident");
+    assert!(more <= 300, "{more} KiB");
+}

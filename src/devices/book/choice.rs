@@ -20,14 +20,10 @@ enum Place {
 }
 
 impl DeviceBook {
+    /// Devices for all containers of the pod that have none.
     pub(super) fn choose(&mut self, pod: &Pod, runs: impl Fn(&str) -> bool) -> Result<(), Lacks> {
         let mut left = Left::new();
         in_order(pod).try_for_each(|(container, _)| self.choose_for(pod, container, &runs, &mut left))
-    }
-
-    /// Devices of the container are to be near to these nodes.
-    pub(in crate::devices) fn bring_near(&mut self, pod: &PodUid, container: &str, nodes: Nodes) {
-        self.near.entry(pod.clone()).or_default().insert(container.to_owned(), nodes);
     }
 
     /// The same for one of the pod's containers, when those before it have theirs.
@@ -68,14 +64,20 @@ impl DeviceBook {
         Ok(())
     }
 
+    /// Devices of the container are to be near to these nodes.
+    pub(in crate::devices) fn bring_near(&mut self, pod: &PodUid, container: &str, nodes: Nodes) {
+        self.near.entry(pod.clone()).or_default().insert(container.to_owned(), nodes);
+    }
+
     /// From near which nodes of `all` each resource can be that the container, or else the pod as a whole, asks for
-    /// (`GetTopologyHints` and `GetPodTopologyHints`). One that waits for devices does not say what it lacks.
+    /// (`GetTopologyHints` and `GetPodTopologyHints`). One that may wait for devices is not told to lack any.
     pub(in crate::devices) fn hints(
         &self,
         all: Nodes,
         pod: &Pod,
         container: Option<&Container>,
-        (left, waits): (&Left, bool),
+        left: &Left,
+        may_wait: bool,
     ) -> Vec<Hints> {
         let amounts = container.map_or_else(|| most_at_once(pod), |container| asked(container).collect());
         let none = SortedSet::new();
@@ -89,16 +91,17 @@ impl DeviceBook {
             };
             let has: SortedSet<&str> =
                 self.given.iter().filter(is_its).flat_map(Given::ids).map(String::as_str).collect();
-            let has_any = has.iter().next().is_some();
+            let has_any = !has.is_empty();
             let left = left.get(name).filter(|_| container.is_some() && !has_any).unwrap_or(&none);
             let free: Vec<&str> = match has_any {
                 true => has.into_iter().collect(),
                 false => self.available(name).filter(|id| !left.contains(*id)).collect(),
             };
-            let total = free.len() + left.iter().count();
-            if if has_any { total == count } else { total >= count } {
+            let total = free.len() + left.len();
+            let is_enough = if has_any { total == count } else { total >= count };
+            if is_enough {
                 found.push(resource.hints(all, &free, left, count));
-            } else if !waits {
+            } else if !may_wait {
                 found.push(Hints::new());
             }
         }
