@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -111,7 +111,7 @@ fn in_manual_mode_nothing_is_said_until_somebody_asks_and_then_all_of_it() {
 #[test]
 fn a_token_whose_time_is_half_over_is_replaced_with_the_next_exchange() {
     let mut joined = Joined::new();
-    joined.api.set_token_lifetime(Some(Duration::from_secs(10)));
+    joined.api.set_token_lifetime(Some(Duration::from_secs(30)));
     let account = json!({"name": "default", "namespace": "default"});
     joined.api.create(&json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}));
     let mut spec =
@@ -122,10 +122,10 @@ fn a_token_whose_time_is_half_over_is_replaced_with_the_next_exchange() {
     joined.sync();
     joined.wait_for_containers(1);
     let token = || joined.volume_file("kubernetes.io~projected", "token").unwrap();
-    let first = token();
+    let (first, had) = (token(), Instant::now());
     joined.sync();
     assert_eq!(token(), first);
-    std::thread::sleep(Duration::from_millis(5500));
+    std::thread::sleep(Duration::from_secs(16).saturating_sub(had.elapsed()));
     joined.sync();
     joined.node.wait_until("the token is another", |_| token() != first);
 }
