@@ -152,6 +152,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let devices = Devices::open(&config.root_dir, config.devices.clone(), sender.clone()).await;
     let inbox = (sender.clone(), inbox);
     let csi = Csi::new(&config.root_dir, &config.node_name, sender.clone());
+    csi.find_present(&config.root_dir.join("pods")).await;
     let given = (managers, Rc::clone(&devices), Rc::clone(&csi));
     let sync_loop = SyncLoop::new(&config, runtime, groups, given, Rc::clone(&books), health.clone(), inbox);
     let sync_loop = match cluster.as_ref().zip(store.as_ref()) {

@@ -4,6 +4,8 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value;
+
 use super::metadata::ObjectMeta;
 use super::pod::V1;
 use super::reason::Reason;
@@ -61,6 +63,7 @@ object! {
         node_info: NodeSystemInfo,
         images: Vec<ContainerImage>,
         volumes_in_use: Vec<String>,
+        volumes_attached: Vec<Value>,
         runtime_handlers: Vec<NodeRuntimeHandler>,
         features: Option<NodeFeatures>,
         declared_features: Vec<String>,

@@ -10,10 +10,10 @@ use crate::api::{ConfigMap, DecodeError, Secret, decode};
 use crate::apiserver::{ApiError, Change, Client, Collection, Rank, Request, reflect};
 use crate::cluster::tokens::keep_token;
 use crate::objects::{
-    BundleKey, ConfigObject, Content, CsiDriver, ObjectKey, ObjectKind, ObjectNews, PersistentVolume, Service, Topic,
-    TrustBundle, bound_volume, is_bound_to,
+    Attachment, BundleKey, ConfigObject, Content, CsiDriver, ObjectKey, ObjectKind, ObjectNews, PersistentVolume,
+    Service, Topic, TrustBundle, bound_volume, is_bound_to,
 };
-use crate::offline::{OfflineStore, used_part};
+use crate::offline::{OfflineStore, used_part, without_managed_fields};
 use crate::pods::SyncEvent;
 use crate::rt;
 use crate::sorted::{SortedMap, SortedSet};
@@ -67,7 +67,7 @@ fn begin(way: Way, topic: Topic) -> rt::Task<()> {
     let stored = way.store.take(&topic);
     match topic.clone() {
         Topic::Token(key) => rt::spawn(keep_token(way, key, stored)),
-        Topic::Claim { namespace, name } => rt::spawn(find_volume(way, namespace, name, topic, stored)),
+        Topic::Claim { .. } | Topic::Attachment(_) => rt::spawn(find(way, topic, stored)),
         Topic::RuntimeClass(name) => {
             rt::spawn(follow(way, named("/apis/node.k8s.io/v1/runtimeclasses", &name), topic, stored))
         }
@@ -239,7 +239,7 @@ fn news(topic: &Topic, there: &SortedMap<String, Value>) -> ObjectNews {
         Topic::RuntimeClass(name) => there.get(name).map(|class| Ok(Content::RuntimeHandler(handler_of(class)))),
         Topic::CsiDriver(name) => there.get(name).map(|driver| Ok(Content::CsiDriver(CsiDriver::read(driver)))),
         Topic::TrustBundles(_) => Some(Ok(Content::TrustBundles(there.values().map(TrustBundle::read).collect()))),
-        Topic::Claim { .. } | Topic::Token(_) => None,
+        Topic::Attachment(_) | Topic::Claim { .. } | Topic::Token(_) => None,
     };
     match content.transpose() {
         Ok(content) => ObjectNews::Heard(topic.clone(), content),
@@ -259,27 +259,33 @@ fn handler_of(class: &Value) -> String {
     class.get("handler").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// Asks for the volume of a claim until there is one: a node may read both by their names, and watch neither.
-async fn find_volume(way: Way, namespace: String, name: String, topic: Topic, mut stored: Option<Value>) {
+/// Asks for the volume of a claim, or how one is attached, until there is one: a node may read them by their names, and
+/// watch none of them.
+async fn find(way: Way, topic: Topic, mut stored: Option<Value>) {
     let mut backoff = Backoff::new(CLAIM_FIRST, CLAIM_LONGEST);
     loop {
-        let asked = volume_of(&way.client, &namespace, &name);
+        let asked = answer_about(&way.client, &topic);
         let found = match stored {
             Some(_) => rt::deadline(way.store.patience(), asked).await.unwrap_or_else(|_| Err(String::new())),
             None => asked.await,
         };
-        let read =
-            |volume: &Value| PersistentVolume::read(volume).map_err(|error| format!("PersistentVolume: {error}"));
-        let (volume, is_found) = match (found, stored.take()) {
-            (Ok(volume), _) => {
-                way.store.remember(&topic, &used_part(&volume));
-                (read(&volume), true)
+        let read = |object: &Value| match topic {
+            Topic::Attachment(_) => Attachment::read(object).map(Content::Attachment),
+            _ => {
+                let volume = PersistentVolume::read(object).map_err(|error| format!("PersistentVolume: {error}"));
+                volume.map(|volume| Content::Volume(Box::new(volume)))
+            }
+        };
+        let (content, is_found) = match (found, stored.take()) {
+            (Ok(object), _) => {
+                way.store.remember(&topic, &object);
+                (read(&object), true)
             }
             (Err(_), Some(stored)) => (read(&stored), false),
             (Err(why), None) => (Err(why), false),
         };
-        let news = match volume {
-            Ok(volume) => ObjectNews::Heard(topic.clone(), Some(Content::Volume(Box::new(volume)))),
+        let news = match content {
+            Ok(content) => ObjectNews::Heard(topic.clone(), Some(content)),
             Err(why) => ObjectNews::Failed(topic.clone(), why),
         };
         if way.inbox.send(SyncEvent::Object(news)).await.is_err() {
@@ -293,8 +299,20 @@ async fn find_volume(way: Way, namespace: String, name: String, topic: Topic, mu
     }
 }
 
-async fn volume_of(client: &Client, namespace: &str, name: &str) -> Result<Value, String> {
+/// What is to be remembered of it.
+async fn answer_about(client: &Client, topic: &Topic) -> Result<Value, String> {
     let get = async |path: String| client.send(&Request::get(path)).await?.json();
+    let (namespace, name) = match topic {
+        Topic::Claim { namespace, name } => (namespace, name),
+        Topic::Attachment(name) => {
+            let found = get(format!("/apis/storage.k8s.io/v1/volumeattachments/{name}")).await;
+            let found = found.map_err(|error| error.to_string())?;
+            // One that is not attached yet is asked for again.
+            Attachment::read(&found)?;
+            return Ok(without_managed_fields(found));
+        }
+        _ => return Err(String::new()),
+    };
     let claim = get(format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")).await;
     let claim = claim.map_err(|error| error.to_string())?;
     let bound = bound_volume(&claim).ok_or_else(|| format!("PersistentVolumeClaim is not bound: {name:?}"))?;
@@ -302,7 +320,7 @@ async fn volume_of(client: &Client, namespace: &str, name: &str) -> Result<Value
     if !is_bound_to(&volume, &claim) {
         return Err(format!("PersistentVolume {bound:?} is not bound to the claim {name:?}"));
     }
-    Ok(volume)
+    Ok(used_part(&volume))
 }
 
 fn name_of(object: &Value) -> String {

@@ -15,14 +15,15 @@ use std::rc::{Rc, Weak};
 
 use async_channel::Sender;
 
+use crate::objects::unique_name;
 use crate::pods::SyncEvent;
 use crate::rpc::Signal;
-use crate::rt::Semaphore;
+use crate::rt::{self, Semaphore};
 use crate::sorted::{SortedMap, SortedSet};
 
 use drivers::Driver;
 pub(crate) use node_object::CsiNodeKeeper;
-pub(crate) use volume::{CsiVolume, Phase, Unmounted, handle_of_inline};
+pub(crate) use volume::{CsiVolume, Ends, Phase, Unmounted, handle_of_inline};
 
 /// One for the whole process.
 pub(crate) struct Csi {
@@ -37,6 +38,8 @@ pub(crate) struct Csi {
     turns: RefCell<SortedMap<(String, String), Weak<Semaphore>>>,
     /// Places whose last call has not ended well: what is mounted there may be half of what it should be.
     doubtful: RefCell<SortedSet<PathBuf>>,
+    /// What pods have that may have been attached to the node, by the places where it is: by the names in the node's status.
+    present: RefCell<SortedMap<PathBuf, String>>,
     /// The sync loop's.
     inbox: Sender<SyncEvent>,
 }
@@ -50,7 +53,21 @@ impl Csi {
             node_name: node_name.to_owned(),
             turns: RefCell::default(),
             doubtful: RefCell::default(),
+            present: RefCell::default(),
             inbox,
         })
+    }
+
+    /// Takes in what pods have from an earlier process.
+    pub(crate) async fn find_present(&self, pods: &Path) {
+        let pods = pods.to_owned();
+        // What cannot be read now is told of when it is to be taken away.
+        let found = rt::blocking(move || vol_data::all_volumes(&pods).unwrap_or_default()).await;
+        let known = found.into_iter().filter(|(_, data)| !data.is_ephemeral);
+        self.present.borrow_mut().extend(known.map(|(path, data)| (path, unique_name(&data.driver, &data.handle))));
+    }
+
+    pub(crate) fn present(&self) -> Vec<String> {
+        self.present.borrow().values().cloned().collect()
     }
 }

@@ -69,13 +69,17 @@ pub(super) fn volumes_of(pod: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Whether a volume of another place than `own` is this one.
 pub(super) fn is_used_elsewhere(pods: &Path, own: &Path, data: &VolData) -> io::Result<bool> {
+    Ok(all_volumes(pods)?.iter().any(|(volume, of)| volume != own && of == data))
+}
+
+/// Those of all pods that can be read.
+pub(super) fn all_volumes(pods: &Path) -> io::Result<Vec<(PathBuf, VolData)>> {
+    let mut all = Vec::new();
     for pod in fs::read_dir(pods)? {
-        let is_it = |volume: &PathBuf| volume != own && read(volume).as_ref() == Some(data);
-        if volumes_of(&pod?.path())?.iter().any(is_it) {
-            return Ok(true);
-        }
+        let volumes = volumes_of(&pod?.path())?.into_iter();
+        all.extend(volumes.filter_map(|volume| read(&volume).map(|data| (volume, data))));
     }
-    Ok(false)
+    Ok(all)
 }
 
 const FOLDER: &str = "kubernetes.io~csi";

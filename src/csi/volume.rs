@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::rc::Rc;
 
 use super::Csi;
@@ -15,12 +16,16 @@ use super::vol_data::{self, VolData};
 use crate::host::directories;
 use crate::host::mounts::{mounted_at, unmount_below};
 use crate::host::remove_tree::remove_tree;
+use crate::objects::{attachment_name, unique_name};
 use crate::rt::{self, Semaphore};
 use crate::sorted::SortedMap;
 use crate::wire::protobuf::encode;
 use crate::wire::sha256::sha256;
 
 type Texts = SortedMap<String, String>;
+
+/// Is over when the pod ends.
+pub(crate) type Ends = Pin<Box<dyn Future<Output = ()>>>;
 
 /// A volume as one pod wants it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -43,6 +48,8 @@ pub(crate) struct CsiVolume {
     pub(crate) publish_secrets: Texts,
     /// The pod's group.
     pub(crate) group: Option<u32>,
+    /// How it is attached to the node, for one that has to be.
+    pub(crate) attachment: Option<Texts>,
     /// Where it is in the pod: `.../mount`.
     pub(crate) target: PathBuf,
 }
@@ -73,17 +80,21 @@ pub(crate) fn handle_of_inline(pod_uid: &str, volume: &str) -> String {
     ["csi-", &sha256([pod_uid, volume].concat().as_bytes())].concat()
 }
 
-/// The name of the VolumeAttachment (`getAttachmentName`).
-fn attachment_name(handle: &str, driver: &str, node: &str) -> String {
-    ["csi-", &sha256([handle, driver, node].concat().as_bytes())].concat()
-}
-
 impl Csi {
     /// Stages and publishes what is not yet.
-    pub(crate) async fn set_up(&self, volume: &CsiVolume) -> Result<Published, (Phase, String)> {
+    ///
+    /// A pod that ends waits for no call: what it has begun is taken away.
+    pub(crate) async fn set_up(&self, volume: &CsiVolume, ends: &mut Ends) -> Result<Published, (Phase, String)> {
         let CsiVolume { driver: name, handle, .. } = volume;
         let turn = self.turn(name, handle);
-        let _turn = turn.acquire().await;
+        let ended = async {
+            (&mut *ends).await;
+            None
+        };
+        let _turn = match rt::either(ended, async { Some(turn.acquire().await) }).await {
+            Some(turn) => turn,
+            None => return Err((Phase::SetUp, ENDS.to_owned())),
+        };
         let driver = self.driver(name).map_err(|why| match volume.is_ephemeral {
             true => (Phase::SetUp, format!("kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: {why}")),
             false => {
@@ -91,12 +102,18 @@ impl Csi {
                 (Phase::MountDevice, format!("{what}: {why}"))
             }
         })?;
+        let context = volume.attachment.clone().unwrap_or_default();
+        let place = volume.target.parent().unwrap_or(&volume.target).to_owned();
+        match volume.attachment {
+            Some(_) => drop(self.present.borrow_mut().insert(place, unique_name(name, handle))),
+            None => drop(self.present.borrow_mut().remove(&place)),
+        }
         let published = Published { has_group: volume.group.is_some() && driver.can(VOLUME_MOUNT_GROUP) };
         let data = VolData { driver: name.clone(), handle: handle.clone(), is_ephemeral: volume.is_ephemeral };
         let is_staged = !volume.is_ephemeral && driver.can(STAGE_UNSTAGE_VOLUME);
         let staging = self.staging(name, handle);
         let target = volume.target.clone();
-        let attachment = attachment_name(handle, name, &self.node_name);
+        let attachment = attachment_name(name, handle, &self.node_name);
         let of_pod = vol_data::of_pod(&data, &volume.name, &self.node_name, &attachment);
         let prepared = rt::blocking(move || {
             // From here on the pod's end knows what to take away.
@@ -122,32 +139,30 @@ impl Csi {
         if is_staged && !self.is_done(&global, is_there) {
             let request = NodeStageVolumeRequest {
                 volume_id: handle.clone(),
-                publish_context: Texts::new(),
+                publish_context: context.clone(),
                 staging_target_path: staged_at.clone(),
                 volume_capability: Some(capability(volume, &driver)),
                 secrets: volume.stage_secrets.clone(),
                 volume_context: volume.attributes.clone(),
             };
-            self.make(&driver, method!("NodeStageVolume"), encode(&request), &global)
-                .await
-                .map_err(|why| (Phase::MountDevice, why))?;
+            let made = self.make(&driver, method!("NodeStageVolume"), encode(&request), &global);
+            until(made, ends).await.map_err(|why| (Phase::MountDevice, why))?;
         }
         if !self.is_done(&volume.target, is_published) {
-            let mut context = volume.attributes.clone();
-            context.extend(volume.pod_attributes.iter().map(|(key, value)| (key.clone(), value.clone())));
+            let mut attributes = volume.attributes.clone();
+            attributes.extend(volume.pod_attributes.iter().map(|(key, value)| (key.clone(), value.clone())));
             let request = NodePublishVolumeRequest {
                 volume_id: handle.clone(),
-                publish_context: Texts::new(),
+                publish_context: context,
                 staging_target_path: staged_at,
                 target_path: volume.target.display().to_string(),
                 volume_capability: Some(capability(volume, &driver)),
                 readonly: volume.read_only,
                 secrets: volume.publish_secrets.clone(),
-                volume_context: context,
+                volume_context: attributes,
             };
-            self.make(&driver, method!("NodePublishVolume"), encode(&request), &volume.target)
-                .await
-                .map_err(|why| (Phase::SetUp, why))?;
+            let made = self.make(&driver, method!("NodePublishVolume"), encode(&request), &volume.target);
+            until(made, ends).await.map_err(|why| (Phase::SetUp, why))?;
         }
         Ok(published)
     }
@@ -210,7 +225,9 @@ impl Csi {
             }
             remove_tree(&own)
         });
-        removed.await.map_err(|error| error.to_string())
+        removed.await.map_err(|error| error.to_string())?;
+        self.present.borrow_mut().remove(path);
+        Ok(())
     }
 
     /// One call that changes what is at `place`, which is in doubt until it has ended well.
@@ -243,6 +260,14 @@ impl Csi {
     }
 }
 
+async fn until(made: impl Future<Output = Result<(), String>>, ends: &mut Ends) -> Result<(), String> {
+    let ended = async {
+        ends.await;
+        Err(ENDS.to_owned())
+    };
+    rt::either(ended, made).await
+}
+
 fn capability(volume: &CsiVolume, driver: &Driver) -> VolumeCapability {
     let group = volume.group.filter(|_| driver.can(VOLUME_MOUNT_GROUP));
     VolumeCapability {
@@ -267,6 +292,7 @@ fn access_mode(mode: &str, tells_writers_apart: bool) -> i32 {
     }
 }
 
+const ENDS: &str = "the pod ends";
 const GLOBAL: &str = "globalmount";
 
 #[cfg(test)]
@@ -274,10 +300,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handles_and_names_are_upstreams() {
-        let digest = |text: &str| format!("csi-{}", sha256(text.as_bytes()));
-        assert_eq!(handle_of_inline("u-1", "v"), digest("u-1v"));
-        assert_eq!(attachment_name("h", "d", "n"), digest("hdn"));
+    fn handles_are_upstreams() {
+        assert_eq!(handle_of_inline("u-1", "v"), format!("csi-{}", sha256(b"u-1v")));
     }
 
     #[test]

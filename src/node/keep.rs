@@ -80,6 +80,7 @@ impl NodeKeeper {
                 addresses: &addresses,
                 images: &images,
                 shuts_down: self.news.shuts_down.get(),
+                volumes_in_use: &self.news.volumes_in_use.borrow(),
                 devices: &self.news.devices.borrow(),
                 now: clock::now(),
                 moment: Instant::now(),

@@ -17,6 +17,8 @@ pub(crate) struct NodeNews {
     pub(super) shuts_down: Cell<bool>,
     /// What there is of devices, and what of it pods can get.
     pub(super) devices: RefCell<[ResourceList; 2]>,
+    /// The volumes that controllers attach and that pods have or want, in order.
+    pub(super) volumes_in_use: RefCell<Vec<String>>,
     /// Of the node's object; empty while there is none, or none is known.
     uid: RefCell<String>,
     /// What pods may ask of the node is known, so far as there is somebody who can tell it.
@@ -39,6 +41,13 @@ impl NodeNews {
     pub(crate) fn pressures(&self, conditions: Vec<PressureCondition>) {
         if *self.pressures.borrow() != conditions {
             self.pressures.replace(conditions);
+            self.changed.notify();
+        }
+    }
+
+    pub(crate) fn volumes_in_use(&self, names: Vec<String>) {
+        if *self.volumes_in_use.borrow() != names {
+            self.volumes_in_use.replace(names);
             self.changed.notify();
         }
     }

@@ -170,7 +170,11 @@ impl OwnNode {
         }
         let extended = status.allocatable.iter().filter(|(name, _)| is_extended_resource(name));
         let extended = extended.map(|(name, quantity)| (name, *quantity)).collect();
-        Some(NodeTerms { uid: metadata.uid.to_string(), labels, taints: spec.taints.clone(), extended })
+        // One that nobody has told to be in use may be taken away this moment.
+        let names = status.volumes_attached.iter().filter_map(|one| one.get("name")?.as_str());
+        let attached = names.filter(|name| status.volumes_in_use.iter().any(|used| used == name));
+        let attached = attached.map(str::to_owned).collect();
+        Some(NodeTerms { uid: metadata.uid.to_string(), labels, taints: spec.taints.clone(), extended, attached })
     }
 
     /// There is no object, and it is not this node's to make one.

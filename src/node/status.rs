@@ -22,6 +22,8 @@ pub(crate) struct NodeSight<'a> {
     /// As many as are to be shown.
     pub(crate) images: &'a [ContainerImage],
     pub(crate) shuts_down: bool,
+    /// Those that controllers attach, in order.
+    pub(crate) volumes_in_use: &'a [String],
     /// What there is of devices, and what of it pods can get.
     pub(crate) devices: &'a [ResourceList; 2],
     /// As people read it.
@@ -60,8 +62,8 @@ impl NodeProfile {
             daemon_endpoints: self.endpoints.clone(),
             node_info: info,
             images: sight.images.to_vec(),
-            // No volume here is one that a controller attaches.
-            volumes_in_use: Vec::new(),
+            volumes_in_use: sight.volumes_in_use.to_vec(),
+            volumes_attached: server.volumes_attached.clone(),
             runtime_handlers: handlers.clone(),
             features: told.map_or_else(|| server.features.clone(), |told| told.features.clone()),
             declared_features: DECLARED_FEATURES.map(str::to_owned).to_vec(),

@@ -3,6 +3,7 @@
 //! Sources fill it; volumes and environments are made from it. What a pod has taken from an object it keeps, whatever
 //! becomes of the object.
 
+mod attachment;
 mod config_object;
 mod csi_driver;
 mod needs;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use crate::api::{ClusterTrustBundleProjection, Pod, Time, VolumeSource};
 use crate::sorted::{SortedMap, SortedSet};
 
+pub(crate) use attachment::{Attachment, attachment_name, unique_name};
 pub(crate) use config_object::{ConfigObject, ObjectKey, ObjectKind};
 pub(crate) use csi_driver::{CsiDriver, GroupPolicy};
 use needs::Known;
@@ -45,6 +47,8 @@ pub(crate) struct Objects {
     objects: SortedMap<ObjectKey, SourceObject>,
     /// From an API server, for its pods.
     known: Known<Content>,
+    /// The volumes that its controllers have attached to this node, by the names in the node's status.
+    attached: Vec<String>,
 }
 
 /// What another set of objects has changed.
@@ -107,6 +111,41 @@ impl Objects {
         }
     }
 
+    /// True if that is news.
+    pub(crate) fn set_attached(&mut self, attached: Vec<String>) -> bool {
+        let is_news = self.attached != attached;
+        self.attached = attached;
+        is_news
+    }
+
+    pub(crate) fn is_attached(&self, source: &CsiSource) -> bool {
+        self.attached.contains(&unique_name(&source.driver, &source.handle))
+    }
+
+    /// How a volume is attached to the node that the pod is on.
+    pub(crate) fn attachment(&self, pod: &Pod, source: &CsiSource) -> Lookup<&Attachment> {
+        match self.known.get(&Topic::attachment(pod, source)) {
+            Lookup::Found(Content::Attachment(attachment)) => Lookup::Found(attachment),
+            Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
+            Lookup::Unknown(why) => Lookup::Unknown(why),
+        }
+    }
+
+    /// The volumes of the pod that have to be attached, as far as they are known.
+    pub(crate) fn attachable(&self, pod: &Pod) -> impl Iterator<Item = String> {
+        pod.spec.volumes.iter().filter_map(|volume| {
+            let VolumeSource::PersistentVolumeClaim(claim) = &volume.source else { return None };
+            let Lookup::Found(volume) = self.claim(pod, &claim.claim_name) else { return None };
+            let PersistentSource::Csi(source) = &volume.source else { return None };
+            let is_attached_first = match self.csi_driver(&source.driver) {
+                Lookup::Found(driver) => driver.attach_required,
+                Lookup::Missing => true,
+                Lookup::Unknown(_) => false,
+            };
+            is_attached_first.then(|| unique_name(&source.driver, &source.handle))
+        })
+    }
+
     /// What a pod needs before its containers can be made, as far as it is known: what is bound to its claims, and the
     /// drivers of its volumes, may need more.
     pub(crate) fn topics(&self, pod: &Pod) -> SortedSet<Topic> {
@@ -121,6 +160,9 @@ impl Objects {
                     let Lookup::Found(volume) = self.claim(pod, &claim.claim_name) else { continue };
                     let PersistentSource::Csi(source) = &volume.source else { continue };
                     drivers.push(source.driver.clone());
+                    if self.is_attached(source) {
+                        topics.insert(Topic::attachment(pod, source));
+                    }
                     let secrets = [&source.stage_secret, &source.publish_secret];
                     topics.extend(secrets.into_iter().flatten().cloned().map(Topic::Object));
                 }

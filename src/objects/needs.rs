@@ -1,6 +1,6 @@
 //! What the pods of an API server need of it. Pure.
 
-use super::{ObjectKey, references};
+use super::{CsiSource, ObjectKey, attachment_name, references};
 use crate::api::{
     ClusterTrustBundleProjection, Pod, PodUid, ProjectionSource, ServiceAccountTokenProjection, VolumeSource,
 };
@@ -23,6 +23,8 @@ pub(crate) enum Topic {
     RuntimeClass(String),
     /// By its name.
     CsiDriver(String),
+    /// By its name.
+    Attachment(String),
     TrustBundles(BundleKey),
 }
 
@@ -77,6 +79,10 @@ impl Topic {
         }));
         topics.extend(pod.spec.runtime_class_name.clone().map(Self::RuntimeClass));
         topics
+    }
+
+    pub(crate) fn attachment(pod: &Pod, source: &CsiSource) -> Self {
+        Self::Attachment(attachment_name(&source.driver, &source.handle, &pod.spec.node_name))
     }
 
     pub(crate) fn claim(pod: &Pod, name: &str) -> Self {

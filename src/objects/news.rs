@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{ConfigObject, CsiDriver, PersistentVolume, Service, Topic, TrustBundle};
+use super::{Attachment, ConfigObject, CsiDriver, PersistentVolume, Service, Topic, TrustBundle};
 
 #[derive(Clone, PartialEq)]
 pub(crate) enum ObjectNews {
@@ -25,6 +25,7 @@ pub(crate) enum Content {
     Volume(Box<PersistentVolume>),
     RuntimeHandler(String),
     CsiDriver(CsiDriver),
+    Attachment(Attachment),
     TrustBundles(Vec<TrustBundle>),
 }
 

@@ -32,6 +32,7 @@ pub(super) fn of_topic(topic: &Topic) -> String {
         }
         Topic::Claim { namespace, name: claim } => name(&["claim", namespace, claim]),
         Topic::RuntimeClass(class) => name(&["runtimeclass", class]),
+        Topic::Attachment(attachment) => name(&["attachment", attachment]),
         Topic::CsiDriver(driver) => name(&["csidriver", driver]),
         Topic::TrustBundles(BundleKey::Named(bundle)) => name(&["trustbundle", bundle]),
         Topic::TrustBundles(BundleKey::Signed(signer)) => name(&["trustbundles", signer]),
@@ -92,7 +93,7 @@ impl Cluster {
 
 pub(super) fn write_terms(terms: &NodeTerms) -> Value {
     let taints: Vec<Value> = terms.taints.iter().map(|taint| encode(taint)).collect();
-    json!({"uid": terms.uid, "labels": encode(&terms.labels), "taints": taints})
+    json!({"uid": terms.uid, "labels": encode(&terms.labels), "taints": taints, "attached": terms.attached})
 }
 
 /// `None` for what cannot be read.
@@ -102,7 +103,9 @@ pub(super) fn read_terms(content: Value) -> Option<NodeTerms> {
     let Some(Value::String(uid)) = field("uid") else { return None };
     let labels = decode(field("labels")?).ok()?.value;
     let taints = decode(field("taints")?).ok()?.value;
-    Some(NodeTerms { uid, labels, taints, ..NodeTerms::default() })
+    let attached = content.get("attached").and_then(Value::as_array).into_iter().flatten();
+    let attached = attached.filter_map(Value::as_str).map(str::to_owned).collect();
+    Some(NodeTerms { uid, labels, taints, attached, ..NodeTerms::default() })
 }
 
 #[cfg(test)]
@@ -131,6 +134,7 @@ mod tests {
             (Topic::Claim { namespace: "ns".into(), name: "a".into() }, "claim/ns/a"),
             (Topic::RuntimeClass("a".into()), "runtimeclass/a"),
             (Topic::CsiDriver("a".into()), "csidriver/a"),
+            (Topic::Attachment("csi-1".into()), "attachment/csi-1"),
             (Topic::TrustBundles(BundleKey::Named("a".into())), "trustbundle/a"),
             (Topic::TrustBundles(BundleKey::Signed("x.io/a".into())), "trustbundles/x.io%2Fa"),
         ] {
@@ -172,7 +176,8 @@ mod tests {
     #[test]
     fn the_terms_of_the_node_are_read_as_they_were_written() {
         let taint = json!({"key": "k", "value": "v", "effect": "NoSchedule"});
-        let content = json!({"uid": "n", "labels": {"a": "b"}, "taints": [taint]});
+        let content =
+            json!({"uid": "n", "labels": {"a": "b"}, "taints": [taint], "attached": ["kubernetes.io/csi/d^h"]});
         let terms = read_terms(content.clone()).unwrap();
         assert_eq!((terms.uid.as_str(), terms.labels.get("a").map(String::as_str)), ("n", Some("b")));
         assert_eq!(write_terms(&terms), content);

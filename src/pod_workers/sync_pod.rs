@@ -107,9 +107,13 @@ async fn set_up_and_execute(
         warnings.push((Reason::FAILED_CREATE_POD_CONTAINER, failure.clone()));
         return Executed { failure: Some(failure), ..Executed::default() };
     }
+    let ends = {
+        let watch = cancel.clone();
+        Box::pin(async move { watch.cancelled().await })
+    };
     let set_up = {
         let objects = runtime.objects.borrow();
-        volumes::set_up(pod, SetUp { dirs: &runtime.dirs, node: &runtime.node, objects: &objects }, csi)
+        volumes::set_up(pod, SetUp { dirs: &runtime.dirs, node: &runtime.node, objects: &objects }, csi, ends)
     };
     let volumes = match set_up.await {
         Ok(volumes) => volumes,

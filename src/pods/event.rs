@@ -84,6 +84,8 @@ pub(crate) struct NodeTerms {
     pub(crate) taints: Vec<Taint>,
     /// What of it pods can get, of resources that are neither the kernel's nor Kubernetes' own.
     pub(crate) extended: ResourceList,
+    /// The volumes that are attached to it, and that it has told to be in use.
+    pub(crate) attached: Vec<String>,
 }
 
 /// One pod as the runtime showed it.

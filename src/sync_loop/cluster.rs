@@ -32,7 +32,12 @@ impl SyncLoop {
         if let Some(store) = &self.store {
             store.remember_node(&terms);
         }
+        let is_news = self.runtime.objects.borrow_mut().set_attached(terms.attached.clone());
         self.admission.in_cluster(terms);
+        if is_news {
+            self.follow_objects();
+            self.on_csi_drivers_changed();
+        }
     }
 
     /// What the server shows of a pod counts before anything is told of it.
@@ -80,6 +85,22 @@ impl SyncLoop {
                 store.forget_what_is_left();
             }
         }
+    }
+
+    /// Which volumes must not be taken away from the node: those of its pods, until they have given them back.
+    pub(super) fn tell_volumes_in_use(&self) {
+        if self.reporter.is_none() {
+            return;
+        }
+        let objects = self.runtime.objects.borrow();
+        let pods = self
+            .workers
+            .iter()
+            .filter(|worker| worker.state != State::Finished)
+            .filter_map(|worker| worker.pod.as_ref());
+        let mut names: SortedSet<String> = pods.flat_map(|pod| objects.attachable(pod)).collect();
+        names.extend(self.csi.present());
+        self.news.volumes_in_use(names.iter().cloned().collect());
     }
 
     pub(super) fn on_object(&mut self, news: ObjectNews) {

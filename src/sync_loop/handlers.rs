@@ -391,6 +391,7 @@ impl SyncLoop {
             self.weigh_burstable();
             self.place();
         }
+        self.tell_volumes_in_use();
         self.collect_images(now);
         self.watch_node(now);
         for uid in std::mem::take(&mut self.dirty) {

@@ -42,7 +42,7 @@ pub(super) fn inline(pod: &Pod, source: &CsiVolumeSource, name: &str, with: SetU
         publish_secrets: secrets("NodePublishSecretRef", secret.as_ref(), with)?,
         ..CsiVolume::default()
     };
-    finished(pod, volume, true, with)
+    finished(pod, volume, None, true, with)
 }
 
 /// What is bound to a claim.
@@ -67,19 +67,25 @@ pub(super) fn claimed(
         publish_secrets: secrets("NodePublishSecretRef", source.publish_secret.as_ref(), with)?,
         ..CsiVolume::default()
     };
-    finished(pod, made, writes, with)
+    finished(pod, made, Some(source), writes, with)
 }
 
-fn finished(pod: &Pod, volume: CsiVolume, one_node_writes: bool, with: SetUp<'_>) -> Result<Csi, Problem> {
-    let mut volume = volume;
+/// `source` is that of what is bound to a claim.
+fn finished(
+    pod: &Pod,
+    mut volume: CsiVolume,
+    source: Option<&CsiSource>,
+    one_node_writes: bool,
+    with: SetUp<'_>,
+) -> Result<Csi, Problem> {
     let driver = match with.objects.csi_driver(&volume.driver) {
         Lookup::Found(driver) => Some(driver),
         Lookup::Missing => None,
         Lookup::Unknown(why) => return Err(Problem::Csi(format!("failed to get CSIDriver {}: {why}", volume.driver))),
     };
     check_mode(&volume, driver)?;
-    if !volume.is_ephemeral && driver.is_none_or(|driver| driver.attach_required) {
-        return Err(Problem::Csi(format!("volumes of {} have to be attached, which is not supported", volume.driver)));
+    if let Some(source) = source.filter(|_| driver.is_none_or(|driver| driver.attach_required)) {
+        volume.attachment = Some(attached(pod, source, with)?);
     }
     if let Some(driver) = driver {
         if driver.pod_info_on_mount {
@@ -101,6 +107,18 @@ fn finished(pod: &Pod, volume: CsiVolume, one_node_writes: bool, with: SetUp<'_>
     let gives_to_group = gives_to_group && volume.group.is_some() && !volume.read_only;
     let change = pod.spec.security_context.as_ref().and_then(|context| context.fs_group_change_policy);
     Ok(Csi { volume, gives_to_group, on_mismatch: change == Some(FsGroupChangePolicy::OnRootMismatch) })
+}
+
+/// How the volume is attached to the node. What a controller may be taking away is not begun with.
+fn attached(pod: &Pod, source: &CsiSource, with: SetUp<'_>) -> Result<SortedMap<String, String>, Problem> {
+    if !with.objects.is_attached(source) {
+        return Err(Problem::NotAttached("volume not attached according to node status".to_owned()));
+    }
+    match with.objects.attachment(pod, source) {
+        Lookup::Found(attachment) => Ok(attachment.context.clone()),
+        Lookup::Missing => Err(Problem::NotAttached("no existing VolumeAttachment found".to_owned())),
+        Lookup::Unknown(why) => Err(Problem::NotAttached(why)),
+    }
 }
 
 /// Whether the driver has volumes that live so long.

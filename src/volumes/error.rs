@@ -85,6 +85,8 @@ pub(crate) enum Problem {
         path: PathBuf,
         source: io::Error,
     },
+    /// It is not attached to the node: one line.
+    NotAttached(String),
     /// A kind of volume that this kubelet does not have.
     Unsupported {
         kind: &'static str,
@@ -155,6 +157,9 @@ impl fmt::Display for Error {
             Self::Unmount(Unmounted { volume, why }) => {
                 write!(f, "UnmountVolume.TearDown failed for volume {}: {why}", volume.display())
             }
+            Self::SetUp { volume, problem: Problem::NotAttached(_) } => {
+                write!(f, "MountVolume.WaitForAttach failed for volume {volume:?} ")
+            }
             // Upstream's words, down to the space before the colon that follows.
             Self::SetUp { volume, .. } => write!(f, "MountVolume.SetUp failed for volume {volume:?} "),
             Self::SubPath { volume, container, .. } => {
@@ -195,7 +200,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BackSteps { path } => write!(f, "invalid path {path:?}: must not contain '..'"),
-            Self::Csi(why) => f.write_str(why),
+            Self::Csi(why) | Self::NotAttached(why) => f.write_str(why),
             Self::Claim { name, why } => write!(f, "error processing PVC {name}: {why}"),
             Self::Files(problem) => problem.fmt(f),
             Self::Helper { program, what } => write!(f, "{}: {what}", program.display()),
@@ -251,6 +256,7 @@ impl std::error::Error for Problem {
             Self::BackSteps { .. }
             | Self::Claim { .. }
             | Self::Csi(_)
+            | Self::NotAttached(_)
             | Self::Files(_)
             | Self::Helper { .. }
             | Self::HugePageSize

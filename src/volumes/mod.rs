@@ -26,7 +26,7 @@ use std::rc::Rc;
 
 use crate::api::{Container, EnvVarSource, FileKeySelector, Pod};
 use crate::cri::v1::Mount;
-use crate::csi::{Csi, Phase};
+use crate::csi::{Csi, Ends, Phase};
 use crate::host::directories;
 use crate::node::NodeSettings;
 use crate::objects::Objects;
@@ -57,11 +57,12 @@ pub(crate) struct PodVolumes {
     pub(crate) kept: Vec<Error>,
 }
 
-/// Makes the directories of `pod` and sets up the volumes that its containers mount.
+/// Makes the directories of `pod` and sets up the volumes that its containers mount, unless it `ends`.
 pub(crate) fn set_up(
     pod: &Pod,
     with: SetUp<'_>,
     csi: &Rc<Csi>,
+    mut ends: Ends,
 ) -> impl Future<Output = Result<PodVolumes, Error>> + use<> {
     let plan = Plan::new(pod, with);
     let csi = Rc::clone(csi);
@@ -76,7 +77,7 @@ pub(crate) fn set_up(
                     let done = nfs::set_up(volume, Path::new(nfs::PROGRAM)).await;
                     done.map_err(|problem| Error::SetUp { volume: planned.name.clone(), problem })?;
                 }
-                Source::Csi(volume) => publish(&csi, volume).await?,
+                Source::Csi(volume) => publish(&csi, volume, &mut ends).await?,
                 Source::EmptyDir(_) | Source::Files(_) | Source::HostPath { .. } | Source::Image => {}
             }
         }
@@ -84,10 +85,10 @@ pub(crate) fn set_up(
     }
 }
 
-async fn publish(csi: &Csi, planned: &csi::Csi) -> Result<(), Error> {
+async fn publish(csi: &Csi, planned: &csi::Csi, ends: &mut Ends) -> Result<(), Error> {
     let volume = &planned.volume;
     let failed = |(phase, why)| Error::Csi { phase, volume: volume.name.clone(), why };
-    let published = csi.set_up(volume).await.map_err(failed)?;
+    let published = csi.set_up(volume, ends).await.map_err(failed)?;
     if let Some(group) = volume.group.filter(|_| planned.gives_to_group && !published.has_group) {
         let target = volume.target.clone();
         let on_mismatch = planned.on_mismatch;

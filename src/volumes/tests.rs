@@ -50,7 +50,7 @@ fn with_volume(uid: &str, source: Value) -> Pod {
 
 fn set_up_with(pod: &Pod, dirs: &PodDirs, objects: &Objects) -> Result<PodVolumes, String> {
     let node = golden::node_with_memory(64 << 20);
-    block_on(set_up(pod, SetUp { dirs, node: &node, objects }, &no_drivers()))
+    block_on(set_up(pod, SetUp { dirs, node: &node, objects }, &no_drivers(), Box::pin(std::future::pending())))
         .map_err(|error| ErrorChain(&error).to_string())
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::csi_driver::messages::AccessType;
 use super::csi_driver::{Call, Driver, NAME, STAGE_UNSTAGE_VOLUME, VOLUME_MOUNT_GROUP};
 use super::fake_api::world::Network;
-use super::joined::{Joined, NODE};
+use super::joined::{Joined, NODE, STATUS};
 use super::pods::{WEB, is_ready, mounted, pod};
 
 const SHORT: &str = "nodeLeaseDurationSeconds: 4\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n";
@@ -81,6 +81,29 @@ impl Joined {
         self.api.wait_gone(WEB);
         driver.wait_until_all_is_given_back();
         self.node.wait_until_nothing_is_left();
+    }
+}
+
+/// As a node's status names the volume, and the attachment of it.
+fn attached_names() -> (String, String) {
+    let digest = ring::digest::digest(&ring::digest::SHA256, format!("vol-1{NAME}node-a").as_bytes());
+    let digest: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    (format!("kubernetes.io/csi/{NAME}^vol-1"), format!("csi-{digest}"))
+}
+
+impl Joined {
+    /// What the controllers of a cluster do, one after the other.
+    fn attach(&self) {
+        let (volume, attachment) = attached_names();
+        self.api.wait(NODE, "the volume to be in use", |node| node["status"]["volumesInUse"] == json!([volume]));
+        self.api.create(&json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": attachment},
+            "spec": {"attacher": NAME, "nodeName": "node-a", "source": {"persistentVolumeName": "disk"}},
+        }));
+        let path = format!("/apis/storage.k8s.io/v1/volumeattachments/{attachment}/status");
+        self.api.patch(&path, &json!({"status": {"attached": true, "attachmentMetadata": {"disk": "sdb"}}}));
+        let attached = json!([{"name": volume, "devicePath": ""}]);
+        self.api.patch(STATUS, &json!({"status": {"volumesAttached": attached}}));
     }
 }
 
@@ -316,4 +339,91 @@ fn a_pod_begins_from_what_is_stored_after_a_reboot_without_the_server() {
     let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
     joined.wait_for_running(1);
     assert_eq!(driver.names(), ["stage", "publish"]);
+}
+
+#[test]
+fn a_volume_that_has_to_be_attached_is_waited_for_and_kept_until_it_is_given_back() {
+    let mut joined = Joined::new();
+    joined.start(SHORT, &[]);
+    joined.wait_until_ready();
+    joined.create_volume(&json!({}));
+    let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
+    joined.api.create(&claiming("web"));
+    joined.wait_for_event(
+        "MountVolume.WaitForAttach failed for volume \"v\" : volume not attached according to node status",
+    );
+    assert_eq!(driver.names(), [""; 0]);
+    joined.attach();
+    joined.wait_until_web_is_ready();
+    let calls = driver.calls();
+    let [Call::Stage(stage), Call::Publish(publish)] = &*calls else { panic!("{calls:?}") };
+    assert_eq!((&*stage.publish_context["disk"], &*publish.publish_context["disk"]), ("sdb", "sdb"));
+
+    let (_, attachment) = attached_names();
+    joined.wait_until_stored(&["claim/default/data", &format!("attachment/{attachment}")]);
+    joined.api.set_network(Network::Refused);
+    joined.reboot();
+    drop(driver);
+    joined.start(SHORT, &[]);
+    let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
+    joined.wait_for_running(1);
+    joined.api.set_network(Network::Open);
+    joined.wait_until_web_is_ready();
+
+    driver.hang("NodeUnpublishVolume");
+    joined.api.delete(WEB);
+    driver.wait_for_call("unpublish", 1);
+    joined.node.kill_agent();
+    driver.mend();
+    driver.fail("NodeUnpublishVolume");
+    joined.start(SHORT, &[]);
+    driver.wait_for_call("unpublish", 2);
+    let node = joined.api.get(NODE).unwrap();
+    assert_eq!(node["status"]["volumesInUse"], json!([attached_names().0]), "it may not be taken away yet");
+    driver.mend();
+    joined.delete_web(&driver);
+    joined.api.wait(NODE, "nothing to be in use", |node| node["status"]["volumesInUse"].is_null());
+}
+
+#[test]
+fn a_pod_that_ends_waits_for_no_driver_that_hangs() {
+    let joined = Joined::with_volume();
+    let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
+    for (method, name) in PUBLISH.into_iter().zip(["stage", "publish"]) {
+        driver.hang(method);
+        joined.api.create(&claiming("web"));
+        driver.wait_for_call(name, 1);
+        joined.delete_web(&driver);
+        driver.mend();
+    }
+}
+
+#[test]
+fn a_driver_that_dies_in_any_call_is_asked_again_when_it_is_back() {
+    let joined = Joined::with_volume();
+    let mut driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
+    let steps = PUBLISH.into_iter().chain(UNPUBLISH).zip(ALL_IN_ORDER);
+    for (method, name) in steps {
+        driver.hang(method);
+        match name {
+            "stage" => drop(joined.api.create(&claiming("web"))),
+            "unpublish" => {
+                joined.wait_until_web_is_ready();
+                joined.api.delete(WEB);
+            }
+            _ => {}
+        }
+        driver.wait_for_call(name, 1);
+        driver.kill();
+        driver.mend();
+        if name == "stage" {
+            driver.hang(PUBLISH[1]);
+        }
+        if name == "unpublish" {
+            driver.hang(UNPUBLISH[1]);
+        }
+        driver.come_back();
+    }
+    joined.api.wait_gone(WEB);
+    driver.wait_until_all_is_given_back();
 }

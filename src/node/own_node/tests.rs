@@ -41,6 +41,7 @@ impl Case {
 
     fn next(&mut self) -> Step {
         let sight = NodeSight {
+            volumes_in_use: &[],
             devices: &Default::default(),
             pressures: &[],
             runtime: &self.runtime,

@@ -23,6 +23,7 @@ static NO_DEVICES: [ResourceList; 2] = [ResourceList::new(), ResourceList::new()
 
 fn sight(runtime: &RuntimeHealth) -> NodeSight<'_> {
     NodeSight {
+        volumes_in_use: &[],
         devices: &NO_DEVICES,
         pressures: &[],
         runtime,

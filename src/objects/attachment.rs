@@ -1,0 +1,64 @@
+//! Whether a volume is attached to this node. Pure.
+
+use serde_json::Value;
+
+use crate::sorted::SortedMap;
+use crate::wire::sha256::sha256;
+
+/// A `storage.k8s.io/v1` VolumeAttachment that says that it is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Attachment {
+    /// What whoever attached it has to say to the driver on the node.
+    pub(crate) context: SortedMap<String, String>,
+}
+
+impl Attachment {
+    /// Or why it is not, in upstream's words where there are some.
+    pub(crate) fn read(object: &Value) -> Result<Self, String> {
+        let text = |path: &str| object.pointer(path).and_then(Value::as_str);
+        if text("/metadata/deletionTimestamp").is_some() {
+            return Err("volume attachment is being deleted".to_owned());
+        }
+        if object.pointer("/status/attached") != Some(&Value::Bool(true)) {
+            return Err(text("/status/attachError/message").unwrap_or("volume is not attached").to_owned());
+        }
+        let told = object.pointer("/status/attachmentMetadata").and_then(Value::as_object).into_iter().flatten();
+        let context = told.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
+        Ok(Self { context })
+    }
+}
+
+/// As the status of a node names a volume.
+pub(crate) fn unique_name(driver: &str, handle: &str) -> String {
+    ["kubernetes.io/csi/", driver, "^", handle].concat()
+}
+
+/// The name of the VolumeAttachment (`getAttachmentName`).
+pub(crate) fn attachment_name(driver: &str, handle: &str, node: &str) -> String {
+    ["csi-", &sha256([handle, driver, node].concat().as_bytes())].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_volume_is_attached_when_its_attachment_says_so() {
+        let read = |object: Value| Attachment::read(&object).map(|attachment| attachment.context);
+        let told = [("disk".to_owned(), "sdb".to_owned())].into_iter().collect();
+        assert_eq!(read(json!({"status": {"attached": true, "attachmentMetadata": {"disk": "sdb"}}})), Ok(told));
+        let deleted = json!({"metadata": {"deletionTimestamp": "now"}, "status": {"attached": true}});
+        assert_eq!(read(deleted), Err("volume attachment is being deleted".to_owned()));
+        let failed = json!({"status": {"attached": false, "attachError": {"message": "no room"}}});
+        assert_eq!(read(failed), Err("no room".to_owned()));
+        assert!(read(json!({})).is_err());
+    }
+
+    #[test]
+    fn names_are_upstreams() {
+        assert_eq!(unique_name("d", "h"), "kubernetes.io/csi/d^h");
+        assert_eq!(attachment_name("d", "h", "n"), format!("csi-{}", sha256(b"hdn")));
+    }
+}
