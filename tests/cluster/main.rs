@@ -12,6 +12,7 @@ mod certificates;
 mod claims;
 mod csi;
 #[path = "../csi_driver/mod.rs"]
+#[expect(dead_code, reason = "other tests use other parts of the driver")]
 mod csi_driver;
 #[path = "../device_plugin/mod.rs"]
 #[expect(dead_code, reason = "other tests use other parts of the plugin")]

@@ -19,12 +19,12 @@ fn rounds() -> u64 {
 
 const PODS: [&str; 3] = ["plain", "rich", "goes"];
 
-fn path(pod: &str) -> String {
+pub(crate) fn path(pod: &str) -> String {
     format!("/api/v1/namespaces/default/pods/{pod}-{NODE_NAME}")
 }
 
 /// Its name ends with the node's, as those of manifests do.
-fn pod(name: &str, command: &str) -> Value {
+pub(crate) fn pod(name: &str, command: &str) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -67,7 +67,7 @@ fn prepare(api: &FakeApi) {
 }
 
 /// A node with a key for what is secret, and the cluster that it knows.
-fn joined() -> (Node, FakeApi) {
+pub(crate) fn joined() -> (Node, FakeApi) {
     let mut node = Node::with_runtime();
     let api = node.enclosure().on_network(|| FakeApi::start(Options::default()));
     let folder = node.folder().join("pods/coracle");

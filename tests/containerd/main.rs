@@ -11,6 +11,10 @@ mod admission;
 mod adoption;
 mod configs;
 mod crash_safety;
+mod csi;
+#[path = "../csi_driver/mod.rs"]
+#[expect(dead_code, reason = "other tests use other parts of the driver")]
+mod csi_driver;
 mod devices;
 mod door;
 mod endurance;
@@ -22,6 +26,8 @@ mod exec;
 mod fake_api;
 mod figures;
 mod golden;
+#[path = "../grpc_plugin/mod.rs"]
+mod grpc_plugin;
 mod hooks;
 mod image_archives;
 mod images;

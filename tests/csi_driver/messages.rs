@@ -5,26 +5,6 @@ use std::collections::HashMap;
 type Texts = HashMap<String, String>;
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct PluginInfo {
-    #[prost(string, tag = "1")]
-    pub(crate) kind: String,
-    #[prost(string, tag = "2")]
-    pub(crate) name: String,
-    #[prost(string, tag = "3")]
-    pub(crate) endpoint: String,
-    #[prost(string, repeated, tag = "4")]
-    pub(crate) supported_versions: Vec<String>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct RegistrationStatus {
-    #[prost(bool, tag = "1")]
-    pub(crate) plugin_registered: bool,
-    #[prost(string, tag = "2")]
-    pub(crate) error: String,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct NodeInfo {
     #[prost(string, tag = "1")]
     pub(crate) node_id: String,

@@ -11,11 +11,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, setns, unshare};
 use prost::Message;
 use tonic::Status;
 use tonic::service::Routes;
 
-use super::grpc_plugin::{Answerer, Name, Named, Served, serve};
+use super::grpc_plugin::{Answerer, Name, Named, PluginInfo, Registration, RegistrationStatus, Served, serve};
 use messages::*;
 
 pub(crate) const NAME: &str = "csi.example.com";
@@ -25,6 +26,8 @@ pub(crate) const VOLUME_MOUNT_GROUP: i32 = 6;
 pub(crate) struct Driver {
     pub(crate) shared: Arc<Shared>,
     registry: PathBuf,
+    /// Where it mounts, if not where the test is.
+    namespace: Option<Arc<fs::File>>,
     served: Option<Served>,
 }
 
@@ -77,10 +80,20 @@ const PATIENCE: Duration = Duration::from_secs(30);
 impl Driver {
     /// Registers with the node whose registry this is.
     pub(crate) fn start(registry: &Path, capabilities: &[i32]) -> Self {
-        Self::with_directory(registry, capabilities, None)
+        Self::new(registry, capabilities, None, None)
     }
 
-    pub(crate) fn with_directory(registry: &Path, capabilities: &[i32], directory: Option<PathBuf>) -> Self {
+    /// One that mounts this directory, in the namespace of mounts that the node is in.
+    pub(crate) fn inside(registry: &Path, capabilities: &[i32], directory: PathBuf, namespace: fs::File) -> Self {
+        Self::new(registry, capabilities, Some(directory), Some(Arc::new(namespace)))
+    }
+
+    fn new(
+        registry: &Path,
+        capabilities: &[i32],
+        directory: Option<PathBuf>,
+        namespace: Option<Arc<fs::File>>,
+    ) -> Self {
         let shared = Shared {
             info: Mutex::new(NodeInfo { node_id: "node-7".to_owned(), ..NodeInfo::default() }),
             capabilities: capabilities.to_vec(),
@@ -92,7 +105,7 @@ impl Driver {
             state: Mutex::default(),
             told: Mutex::default(),
         };
-        let mut driver = Self { shared: Arc::new(shared), registry: registry.to_owned(), served: None };
+        let mut driver = Self { shared: Arc::new(shared), registry: registry.to_owned(), namespace, served: None };
         driver.come_back();
         driver
     }
@@ -121,7 +134,15 @@ impl Driver {
         }));
         // Whoever sees the socket finds it listening.
         let hidden = self.registry.join(".csi.sock");
-        self.served = Some(serve(&hidden, Routes::new(registration).add_service(node)));
+        let namespace = self.namespace.clone();
+        let enter = move || {
+            if let Some(namespace) = namespace {
+                // What a thread shares with others of where it is it may not change.
+                unshare(CloneFlags::CLONE_FS).unwrap();
+                setns(&*namespace, CloneFlags::CLONE_NEWNS).unwrap();
+            }
+        };
+        self.served = Some(serve(&hidden, Routes::new(registration).add_service(node), enter));
         fs::rename(hidden, self.socket()).unwrap();
     }
 
@@ -203,13 +224,6 @@ impl Drop for Driver {
             let _ = umount2(place.as_str(), MntFlags::MNT_DETACH);
         }
     }
-}
-
-#[derive(Clone)]
-struct Registration;
-
-impl Name for Registration {
-    const NAME: &'static str = "pluginregistration.Registration";
 }
 
 #[derive(Clone)]

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+pub(crate) use crate::grpc_plugin::{PluginInfo, RegistrationStatus};
+
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Empty {}
 
@@ -120,26 +122,6 @@ pub(crate) struct DeviceSpec {
 pub(crate) struct CdiDevice {
     #[prost(string, tag = "1")]
     pub(crate) name: String,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct PluginInfo {
-    #[prost(string, tag = "1")]
-    pub(crate) kind: String,
-    #[prost(string, tag = "2")]
-    pub(crate) name: String,
-    #[prost(string, tag = "3")]
-    pub(crate) endpoint: String,
-    #[prost(string, repeated, tag = "4")]
-    pub(crate) supported_versions: Vec<String>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct RegistrationStatus {
-    #[prost(bool, tag = "1")]
-    pub(crate) plugin_registered: bool,
-    #[prost(string, tag = "2")]
-    pub(crate) error: String,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -1,6 +1,6 @@
 //! A device plugin as they are written for the upstream kubelet, with tonic for its gRPC.
 //!
-//! It serves on a thread of its own, and everything of it ends with the [`Plugin`], as a process that is killed.
+//! Everything of it ends with the [`Plugin`], as a process that is killed.
 
 mod codec;
 pub(crate) mod messages;
@@ -9,21 +9,23 @@ use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use prost::Message as _;
 use tonic::codegen::{BoxFuture, Service, http};
 use tonic::server::NamedService;
+use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
+use super::grpc_plugin::{Named, Registration, Served, serve};
 use codec::Prost;
 use messages::*;
 
 pub(crate) struct Plugin {
     pub(crate) shared: Arc<Shared>,
     socket: PathBuf,
-    done: Option<async_channel::Sender<()>>,
-    serving: Option<JoinHandle<()>>,
+    served: Option<Served>,
 }
 
 /// What the test says, and what the plugin was asked.
@@ -57,43 +59,22 @@ impl Plugin {
     }
 
     fn serving(socket: &Path, shared: Arc<Shared>) -> Self {
-        let (done, ended) = async_channel::bounded::<()>(1);
-        let (bound, listening) = std::sync::mpsc::channel();
-        let (at, served) = (socket.to_owned(), Arc::clone(&shared));
-        let serving = thread::spawn(move || {
-            let runtime = runtime();
-            runtime.block_on(async {
-                let _ = std::fs::remove_file(&at);
-                let listener = tokio::net::UnixListener::bind(&at).unwrap();
-                bound.send(()).unwrap();
-                let incoming = smol::stream::unfold(listener, async |listener| {
-                    let accepted = listener.accept().await.map(|(stream, _)| stream);
-                    Some((accepted, listener))
-                });
-                let server = tonic::transport::Server::builder()
-                    .add_service(DevicePlugin(Arc::clone(&served)))
-                    .add_service(Registration(Arc::clone(&served)));
-                let serve = async {
-                    server.serve_with_incoming(Box::pin(incoming)).await.unwrap();
-                };
-                let until = async {
-                    let _ = ended.recv().await;
-                };
-                smol::future::or(serve, until).await;
-            });
-            served.watchers.lock().unwrap().clear();
-            runtime.shutdown_background();
-        });
-        listening.recv().unwrap();
-        Self { shared, socket: socket.to_owned(), done: Some(done), serving: Some(serving) }
+        let registration = {
+            let shared = Arc::clone(&shared);
+            Named::<Registration>::new(Arc::new(move |method, request| {
+                let shared = Arc::clone(&shared);
+                Box::pin(async move { shared.registration(&method, &request).await })
+            }))
+        };
+        let routes = Routes::new(DevicePlugin(Arc::clone(&shared))).add_service(registration);
+        let served = serve(socket, routes, || {});
+        Self { shared, socket: socket.to_owned(), served: Some(served) }
     }
 
     /// Ends as by `kill -9`: the socket stays behind.
     pub(crate) fn kill(&mut self) {
-        self.done = None;
-        if let Some(serving) = self.serving.take() {
-            serving.join().unwrap();
-        }
+        self.served = None;
+        self.shared.watchers.lock().unwrap().clear();
     }
 
     /// A new process of the same plugin, which has to register anew.
@@ -222,6 +203,15 @@ impl Shared {
         }
     }
 
+    async fn registration(&self, method: &str, request: &[u8]) -> Result<Vec<u8>, Status> {
+        if method == "GetInfo" {
+            self.called("GetInfo", Vec::new()).await?;
+            return Ok(self.info.lock().unwrap().encode_to_vec());
+        }
+        self.told.lock().unwrap().push(RegistrationStatus::decode(request).unwrap());
+        Ok(Vec::new())
+    }
+
     fn watch(&self) -> async_channel::Receiver<ListAndWatchResponse> {
         let (sender, receiver) = async_channel::bounded(100);
         let devices = self.devices.lock().unwrap().clone();
@@ -255,13 +245,6 @@ struct DevicePlugin(Arc<Shared>);
 
 impl NamedService for DevicePlugin {
     const NAME: &'static str = "v1beta1.DevicePlugin";
-}
-
-#[derive(Clone)]
-struct Registration(Arc<Shared>);
-
-impl NamedService for Registration {
-    const NAME: &'static str = "pluginregistration.Registration";
 }
 
 type Body = tonic::body::Body;
@@ -335,43 +318,6 @@ impl Service<http::Request<Body>> for DevicePlugin {
                     tonic::server::Grpc::new(Prost::new(is_garbled)).unary(Method(answer), request).await
                 }
                 other => Status::unimplemented(other).into_http(),
-            })
-        })
-    }
-}
-
-impl Service<http::Request<Body>> for Registration {
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<Self::Response, Infallible>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let shared = Arc::clone(&self.0);
-        Box::pin(async move {
-            let method = request.uri().path().rsplit('/').next().unwrap().to_owned();
-            Ok(if method == "GetInfo" {
-                let answer = move |_: Empty| {
-                    let shared = Arc::clone(&shared);
-                    async move {
-                        shared.called("GetInfo", Vec::new()).await?;
-                        let info = shared.info.lock().unwrap().clone();
-                        Ok(info)
-                    }
-                };
-                tonic::server::Grpc::new(Prost::default()).unary(Method(answer), request).await
-            } else {
-                let answer = move |status: RegistrationStatus| {
-                    let shared = Arc::clone(&shared);
-                    async move {
-                        shared.told.lock().unwrap().push(status);
-                        Ok(Empty {})
-                    }
-                };
-                tonic::server::Grpc::new(Prost::default()).unary(Method(answer), request).await
             })
         })
     }

@@ -18,6 +18,8 @@ mod exits;
 mod fake_cri;
 #[path = "../fake_logind/mod.rs"]
 mod fake_logind;
+#[path = "../grpc_plugin/mod.rs"]
+mod grpc_plugin;
 mod hooks;
 mod images;
 mod kills;

@@ -23,11 +23,13 @@ pub(crate) struct Served {
     serving: Option<JoinHandle<()>>,
 }
 
-pub(crate) fn serve(socket: &Path, routes: Routes) -> Served {
+/// Its thread `enter`s first what it is to be in.
+pub(crate) fn serve(socket: &Path, routes: Routes, enter: impl FnOnce() + Send + 'static) -> Served {
     let (done, ended) = async_channel::bounded::<()>(1);
     let (bound, listening) = std::sync::mpsc::channel();
     let at = socket.to_owned();
     let serving = thread::spawn(move || {
+        enter();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let _ = std::fs::remove_file(&at);
@@ -60,6 +62,34 @@ impl Drop for Served {
             serving.join().unwrap();
         }
     }
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct PluginInfo {
+    #[prost(string, tag = "1")]
+    pub(crate) kind: String,
+    #[prost(string, tag = "2")]
+    pub(crate) name: String,
+    #[prost(string, tag = "3")]
+    pub(crate) endpoint: String,
+    #[prost(string, repeated, tag = "4")]
+    pub(crate) supported_versions: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct RegistrationStatus {
+    #[prost(bool, tag = "1")]
+    pub(crate) plugin_registered: bool,
+    #[prost(string, tag = "2")]
+    pub(crate) error: String,
+}
+
+/// The service by which the kubelet asks a plugin what it is, and tells what came of it.
+#[derive(Clone)]
+pub(crate) struct Registration;
+
+impl Name for Registration {
+    const NAME: &'static str = "pluginregistration.Registration";
 }
 
 /// The name of a service.

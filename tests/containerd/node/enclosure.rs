@@ -101,6 +101,11 @@ impl Enclosure {
         fs::File::open(format!("/proc/{}/ns/net", self.init)).unwrap()
     }
 
+    /// What is mounted inside, for a thread to enter.
+    pub(crate) fn mounts(&self) -> fs::File {
+        fs::File::open(format!("/proc/{}/ns/mnt", self.init)).unwrap()
+    }
+
     /// Runs `work` on a thread whose network is the one inside.
     pub(crate) fn on_network<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let namespace = self.network();
