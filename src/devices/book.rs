@@ -18,7 +18,7 @@ pub(super) struct DeviceBook {
     /// What each container has, or is about to get.
     pub(super) given: Vec<Given>,
     /// The NUMA nodes that a container's devices are to be near to, by pod and container.
-    near: SortedMap<PodUid, SortedMap<String, Nodes>>,
+    near: Vec<(PodUid, String, Nodes)>,
     /// Resources that were there once: the cluster is told that there are none.
     gone: SortedSet<String>,
     registrations: u64,
@@ -196,7 +196,7 @@ impl DeviceBook {
     pub(super) fn keep_only(&mut self, stays: impl Fn(&PodUid) -> bool) -> bool {
         let before = self.given.len();
         self.given.retain(|given| stays(&given.pod));
-        self.near.retain(|pod, _| stays(pod));
+        self.near.retain(|(pod, ..)| stays(pod));
         self.given.len() != before
     }
 

@@ -144,7 +144,7 @@ impl PodResourcesServer {
             ALLOCATABLE => {
                 let devices = self.devices.book.borrow().healthy().flat_map(devices).collect();
                 let (cpus, blocks) = &self.allocatable;
-                out = encode(&AllocatableResources { devices, cpu_ids: ids(cpus), memory: memory(blocks) });
+                out = encode(&AllocatableResources { devices, cpu_ids: ids(cpus), memory: memory(blocks.iter()) });
             }
             GET => {
                 let asked: GetPodResourcesRequest =
@@ -198,13 +198,13 @@ fn ids(cpus: &CpuSet) -> Vec<i64> {
     cpus.iter().map(i64::from).collect()
 }
 
-fn memory(blocks: &[MemoryBlock]) -> Vec<ContainerMemory> {
+fn memory<'a>(blocks: impl Iterator<Item = &'a MemoryBlock>) -> Vec<ContainerMemory> {
     let entry = |block: &MemoryBlock| ContainerMemory {
         memory_type: block.kind.clone(),
         size: block.size,
         topology: Some(near(ids(&block.nodes))),
     };
-    blocks.iter().map(entry).collect()
+    blocks.map(entry).collect()
 }
 
 fn near(nodes: impl IntoIterator<Item = i64>) -> Topology {

@@ -7,8 +7,13 @@ use crate::sorted::SortedMap;
 /// By pod and container.
 pub(crate) type Assigned = SortedMap<PodUid, SortedMap<String, CpuSet>>;
 
-/// By pod and container.
-pub(crate) type PlacedMemory = SortedMap<PodUid, SortedMap<String, Vec<MemoryBlock>>>;
+/// What a container has of a kind of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PlacedMemory {
+    pub(crate) pod: PodUid,
+    pub(crate) container: String,
+    pub(crate) block: MemoryBlock,
+}
 
 /// So much of a kind of memory, from these NUMA nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +30,8 @@ pub(crate) struct Placements {
     pub(crate) shared: CpuSet,
     /// The processors that a container has for itself.
     pub(crate) exclusive: Assigned,
-    /// What a container has of memory, where it does not come from any node.
-    pub(crate) memory: PlacedMemory,
+    /// What containers have of memory, where it does not come from any node.
+    pub(crate) memory: Vec<PlacedMemory>,
 }
 
 impl Placements {
@@ -45,12 +50,16 @@ impl Placements {
 
     /// The nodes that a container's memory comes from; none: from any.
     pub(crate) fn mems(&self, pod: &PodUid, container: &str) -> CpuSet {
-        self.memory_of(pod, container).iter().fold(CpuSet::EMPTY, |sum, block| sum.with(&block.nodes))
+        self.memory_of(pod, container).fold(CpuSet::EMPTY, |sum, block| sum.with(&block.nodes))
     }
 
-    pub(crate) fn memory_of(&self, pod: &PodUid, container: &str) -> &[MemoryBlock] {
-        let blocks = self.memory.get(pod).and_then(|own| own.get(container));
-        blocks.map_or(&[], Vec::as_slice)
+    pub(crate) fn memory_of<'a>(
+        &'a self,
+        pod: &'a PodUid,
+        container: &'a str,
+    ) -> impl Iterator<Item = &'a MemoryBlock> {
+        let own = self.memory.iter().filter(move |placed| placed.pod == *pod && placed.container == container);
+        own.map(|placed| &placed.block)
     }
 
     pub(crate) fn own_cpus(&self, pod: &PodUid, container: &str) -> Option<&CpuSet> {

@@ -134,11 +134,15 @@ impl MemoryManager {
     }
 
     /// What each container has, as others read it.
-    pub(super) fn placed(&self) -> PlacedMemory {
-        let of_pod = |own: &OwnMemory| {
-            own.iter().map(|(name, blocks)| (name.clone(), blocks.iter().map(shown).collect())).collect()
-        };
-        self.blocks.iter().map(|(pod, own)| (pod.clone(), of_pod(own))).collect()
+    pub(super) fn placed(&self) -> Vec<PlacedMemory> {
+        let mut placed = Vec::new();
+        for (pod, own) in self.blocks.iter() {
+            for (container, blocks) in own.iter() {
+                let one = |block| PlacedMemory { pod: pod.clone(), container: container.clone(), block: shown(block) };
+                placed.extend(blocks.iter().map(one));
+            }
+        }
+        placed
     }
 }
 

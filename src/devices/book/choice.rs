@@ -11,13 +11,15 @@ use crate::sorted::{SortedMap, SortedSet};
 pub(in crate::devices) type Left = SortedMap<String, SortedSet<String>>;
 
 /// Where a device is, seen from the nodes that it should be near to: which come first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Near,
     Elsewhere,
     /// Near to none, or it does not matter.
     Anywhere,
 }
+
+const IN_ORDER: [Place; 3] = [Place::Near, Place::Elsewhere, Place::Anywhere];
 
 impl DeviceBook {
     /// Devices for all containers of the pod that have none.
@@ -66,7 +68,8 @@ impl DeviceBook {
 
     /// Devices of the container are to be near to these nodes.
     pub(in crate::devices) fn bring_near(&mut self, pod: &PodUid, container: &str, nodes: Nodes) {
-        self.near.entry(pod.clone()).or_default().insert(container.to_owned(), nodes);
+        self.near.retain(|(other, name, _)| other != pod || name != container);
+        self.near.push((pod.clone(), container.to_owned(), nodes));
     }
 
     /// From near which nodes of `all` each resource can be that the container, or else the pod as a whole, asks for
@@ -89,14 +92,17 @@ impl DeviceBook {
                     && given.resource == name
                     && container.is_none_or(|container| container.name == given.container)
             };
-            let has: SortedSet<&str> =
-                self.given.iter().filter(is_its).flat_map(Given::ids).map(String::as_str).collect();
-            let has_any = !has.is_empty();
+            let mut free: Vec<&str> = Vec::new();
+            for id in self.given.iter().filter(is_its).flat_map(Given::ids) {
+                if !free.contains(&id.as_str()) {
+                    free.push(id);
+                }
+            }
+            let has_any = !free.is_empty();
             let left = left.get(name).filter(|_| container.is_some() && !has_any).unwrap_or(&none);
-            let free: Vec<&str> = match has_any {
-                true => has.into_iter().collect(),
-                false => self.available(name).filter(|id| !left.contains(*id)).collect(),
-            };
+            if !has_any {
+                free.extend(self.available(name).filter(|id| !left.contains(*id)));
+            }
             let total = free.len() + left.len();
             let is_enough = if has_any { total == count } else { total >= count };
             if is_enough {
@@ -163,16 +169,18 @@ impl DeviceBook {
         }
         let mut ids: Vec<String> = left.iter().take(count).cloned().collect();
         let needed = count - ids.len();
-        let mut available: Vec<&str> = self.available(name).filter(|id| !left.contains(*id)).collect();
+        let available: Vec<&str> = self.available(name).filter(|id| !left.contains(*id)).collect();
         let near = self.near(pod, &container.name);
-        available.sort_by_key(|id| resource.place(near, id));
         if available.len() < needed {
             return Err(Lacks(format!(
                 "requested number of devices unavailable for {name}. Requested: {needed}, Available: {}",
                 available.len()
             )));
         }
-        ids.extend(available.into_iter().take(needed).map(str::to_owned));
+        for place in IN_ORDER {
+            let there = available.iter().filter(|id| resource.place(near, id) == place);
+            ids.extend(there.take(count - ids.len()).map(|id| (*id).to_owned()));
+        }
         Ok(ids)
     }
 
@@ -212,11 +220,12 @@ impl DeviceBook {
         let Some((all, kept)) = self.choice(given) else { return };
         let Some(resource) = self.resources.get(&given.resource) else { return };
         let near = self.near(&given.pod, &given.container);
-        let mut own: Vec<&String> = given.ids().chain(&all).collect();
-        own.sort_by_key(|id| resource.place(near, id));
+        let own: Vec<&String> = given.ids().chain(&all).collect();
+        let in_order =
+            IN_ORDER.iter().flat_map(|place| own.iter().copied().filter(move |id| resource.place(near, id) == *place));
         let count = given.ids().count();
         let mut ids = kept;
-        for id in preferred.iter().chain(own).filter(|id| all.contains(*id)) {
+        for id in preferred.iter().chain(in_order).filter(|id| all.contains(*id)) {
             if ids.len() < count && !ids.contains(id) {
                 ids.push(id.clone());
             }
@@ -228,7 +237,8 @@ impl DeviceBook {
     }
 
     fn near(&self, pod: &PodUid, container: &str) -> Option<Nodes> {
-        self.near.get(pod)?.get(container).copied()
+        let mut known = self.near.iter().filter(|(other, name, _)| other == pod && name == container);
+        known.next().map(|(.., nodes)| *nodes)
     }
 }
 
@@ -270,16 +280,23 @@ impl Device {
 }
 
 /// What the pod has of each resource when it has the most of it (`getPodDeviceRequest`).
-fn most_at_once(pod: &Pod) -> SortedMap<&str, usize> {
-    let mut amounts: SortedMap<&str, [usize; 2]> = SortedMap::new();
+fn most_at_once(pod: &Pod) -> Vec<(&str, usize)> {
+    let mut most: Vec<(&str, usize)> = Vec::new();
+    let mut staying: Vec<(&str, usize)> = Vec::new();
     for (container, stays) in in_order(pod) {
         for (name, count) in asked(container) {
-            let [most, stay] = amounts.entry(name).or_default();
-            *most = (*most).max(stay.saturating_add(count));
-            *stay = stay.saturating_add(if stays { count } else { 0 });
+            let before: usize = staying.iter().filter(|(other, _)| *other == name).map(|(_, count)| count).sum();
+            let now = before.saturating_add(count);
+            match most.iter_mut().find(|(other, _)| *other == name) {
+                Some((_, most)) => *most = now.max(*most),
+                None => most.push((name, now)),
+            }
+            if stays {
+                staying.push((name, count));
+            }
         }
     }
-    amounts.into_iter().map(|(name, [most, _])| (name, most)).collect()
+    most
 }
 
 fn unregistered(name: &str) -> Lacks {
