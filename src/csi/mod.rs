@@ -23,7 +23,7 @@ use crate::sorted::{SortedMap, SortedSet};
 
 use drivers::Driver;
 pub(crate) use node_object::CsiNodeKeeper;
-pub(crate) use volume::{CsiVolume, Ends, Phase, Unmounted, handle_of_inline};
+pub(crate) use volume::{CsiVolume, Ends, OwnershipIsDue, Phase, Unmounted, handle_of_inline};
 
 /// One for the whole process.
 pub(crate) struct Csi {
@@ -38,6 +38,8 @@ pub(crate) struct Csi {
     turns: RefCell<SortedMap<(String, String), Weak<Semaphore>>>,
     /// Places whose last call has not ended well: what is mounted there may be half of what it should be.
     doubtful: RefCell<SortedSet<PathBuf>>,
+    /// Volumes that this process has given to their pods' groups.
+    owned: RefCell<SortedSet<PathBuf>>,
     /// What pods have that may have been attached to the node, by the places where it is: by the names in the node's status.
     present: RefCell<SortedMap<PathBuf, String>>,
     /// The sync loop's.
@@ -53,6 +55,7 @@ impl Csi {
             node_name: node_name.to_owned(),
             turns: RefCell::default(),
             doubtful: RefCell::default(),
+            owned: RefCell::default(),
             present: RefCell::default(),
             inbox,
         })

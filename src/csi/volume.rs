@@ -52,21 +52,21 @@ pub(crate) struct CsiVolume {
     pub(crate) attachment: Option<Texts>,
     /// Where it is in the pod: `.../mount`.
     pub(crate) target: PathBuf,
+    /// What cannot be told yet, without which it cannot be brought: one line.
+    pub(crate) missing: Option<(Phase, String)>,
 }
 
 /// What was being done, as upstream calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
+    WaitForAttach,
     MountDevice,
     SetUp,
 }
 
-/// How a volume stands when nothing has failed.
+/// Whether the node has still to see to it that the volume belongs to the pod's group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Published {
-    /// The driver has seen to the pod's group itself.
-    pub(crate) has_group: bool,
-}
+pub(crate) struct OwnershipIsDue(pub(crate) bool);
 
 /// A volume that could not be taken away: which one, and why.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Csi {
     /// Stages and publishes what is not yet.
     ///
     /// A pod that ends waits for no call: what it has begun is taken away.
-    pub(crate) async fn set_up(&self, volume: &CsiVolume, ends: &mut Ends) -> Result<Published, (Phase, String)> {
+    pub(crate) async fn set_up(&self, volume: &CsiVolume, ends: &mut Ends) -> Result<OwnershipIsDue, (Phase, String)> {
         let CsiVolume { driver: name, handle, .. } = volume;
         let turn = self.turn(name, handle);
         let ended = async {
@@ -95,6 +95,17 @@ impl Csi {
             Some(turn) => turn,
             None => return Err((Phase::SetUp, ENDS.to_owned())),
         };
+        let target = volume.target.clone();
+        let failed = |error: io::Error| (Phase::SetUp, format!("kubernetes.io/csi: {error}"));
+        let is_published = rt::blocking(move || mounted_at(&target)).await.map_err(failed)?;
+        let owned = |by: &Driver| by.can(VOLUME_MOUNT_GROUP) || self.owned.borrow().contains(&volume.target);
+        if self.is_done(&volume.target, is_published) {
+            // It is the pod's, also while its driver is away.
+            return Ok(OwnershipIsDue(self.driver(name).is_ok_and(|driver| !owned(&driver))));
+        }
+        if let Some(missing) = &volume.missing {
+            return Err(missing.clone());
+        }
         let driver = self.driver(name).map_err(|why| match volume.is_ephemeral {
             true => (Phase::SetUp, format!("kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: {why}")),
             false => {
@@ -108,7 +119,7 @@ impl Csi {
             Some(_) => drop(self.present.borrow_mut().insert(place, unique_name(name, handle))),
             None => drop(self.present.borrow_mut().remove(&place)),
         }
-        let published = Published { has_group: volume.group.is_some() && driver.can(VOLUME_MOUNT_GROUP) };
+        self.owned.borrow_mut().remove(&volume.target);
         let data = VolData { driver: name.clone(), handle: handle.clone(), is_ephemeral: volume.is_ephemeral };
         let is_staged = !volume.is_ephemeral && driver.can(STAGE_UNSTAGE_VOLUME);
         let staging = self.staging(name, handle);
@@ -128,12 +139,11 @@ impl Csi {
                 directories::make_own(&staging, 0o750)?;
                 directories::make_own(&global, 0o750)?;
                 vol_data::write(&staging, &vol_data::of_staged(&data))?;
-                return Ok((mounted_at(&global)?, mounted_at(&target)?));
+                return mounted_at(&global);
             }
-            Ok((true, mounted_at(&target)?))
+            Ok(true)
         });
-        let (is_there, is_published) =
-            prepared.await.map_err(|error: io::Error| (Phase::SetUp, format!("kubernetes.io/csi: {error}")))?;
+        let is_there = prepared.await.map_err(failed)?;
         let global = self.staging(name, handle).join(GLOBAL);
         let staged_at = if is_staged { global.display().to_string() } else { String::new() };
         if is_staged && !self.is_done(&global, is_there) {
@@ -148,23 +158,26 @@ impl Csi {
             let made = self.make(&driver, method!("NodeStageVolume"), encode(&request), &global);
             until(made, ends).await.map_err(|why| (Phase::MountDevice, why))?;
         }
-        if !self.is_done(&volume.target, is_published) {
-            let mut attributes = volume.attributes.clone();
-            attributes.extend(volume.pod_attributes.iter().map(|(key, value)| (key.clone(), value.clone())));
-            let request = NodePublishVolumeRequest {
-                volume_id: handle.clone(),
-                publish_context: context,
-                staging_target_path: staged_at,
-                target_path: volume.target.display().to_string(),
-                volume_capability: Some(capability(volume, &driver)),
-                readonly: volume.read_only,
-                secrets: volume.publish_secrets.clone(),
-                volume_context: attributes,
-            };
-            let made = self.make(&driver, method!("NodePublishVolume"), encode(&request), &volume.target);
-            until(made, ends).await.map_err(|why| (Phase::SetUp, why))?;
-        }
-        Ok(published)
+        let mut attributes = volume.attributes.clone();
+        attributes.extend(volume.pod_attributes.iter().map(|(key, value)| (key.clone(), value.clone())));
+        let request = NodePublishVolumeRequest {
+            volume_id: handle.clone(),
+            publish_context: context,
+            staging_target_path: staged_at,
+            target_path: volume.target.display().to_string(),
+            volume_capability: Some(capability(volume, &driver)),
+            readonly: volume.read_only,
+            secrets: volume.publish_secrets.clone(),
+            volume_context: attributes,
+        };
+        let made = self.make(&driver, method!("NodePublishVolume"), encode(&request), &volume.target);
+        until(made, ends).await.map_err(|why| (Phase::SetUp, why))?;
+        Ok(OwnershipIsDue(!owned(&driver)))
+    }
+
+    /// The pod's group has the volume.
+    pub(crate) fn given_to_group(&self, target: &Path) {
+        self.owned.borrow_mut().insert(target.to_owned());
     }
 
     /// Unpublishes what the pod in this directory has, and unstages what no other pod has. What it needs of the disk is
@@ -227,6 +240,7 @@ impl Csi {
         });
         removed.await.map_err(|error| error.to_string())?;
         self.present.borrow_mut().remove(path);
+        self.owned.borrow_mut().remove(&target);
         Ok(())
     }
 

@@ -3,9 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::SetUp;
-use super::error::Problem;
 use crate::api::{CsiVolumeSource, FsGroupChangePolicy, Pod, Time};
-use crate::csi::{CsiVolume, handle_of_inline};
+use crate::csi::{CsiVolume, Phase, handle_of_inline};
 use crate::objects::{CsiDriver, CsiSource, GroupPolicy, Lookup, ObjectKey, ObjectKind, PersistentVolume, TokenKey};
 use crate::pods::volume_places::CSI;
 use crate::sorted::SortedMap;
@@ -24,7 +23,7 @@ const EPHEMERAL: &str = "Ephemeral";
 const ONE_NODE_WRITES: [&str; 2] = ["ReadWriteOnce", "ReadWriteOncePod"];
 
 /// A volume in the pod's own spec.
-pub(super) fn inline(pod: &Pod, source: &CsiVolumeSource, name: &str, with: SetUp<'_>) -> Result<Csi, Problem> {
+pub(super) fn inline(pod: &Pod, source: &CsiVolumeSource, name: &str, with: SetUp<'_>) -> Csi {
     let secret = source.node_publish_secret_ref.as_ref().map(|secret| ObjectKey {
         kind: ObjectKind::Secret,
         namespace: pod.metadata.namespace.clone(),
@@ -39,10 +38,9 @@ pub(super) fn inline(pod: &Pod, source: &CsiVolumeSource, name: &str, with: SetU
         access_mode: "ReadWriteOnce".to_owned(),
         read_only: source.read_only.unwrap_or(false),
         attributes: source.volume_attributes.iter().map(|(key, value)| (key.to_owned(), value.clone())).collect(),
-        publish_secrets: secrets("NodePublishSecretRef", secret.as_ref(), with)?,
         ..CsiVolume::default()
     };
-    finished(pod, volume, None, true, with)
+    finished(pod, volume, Named { publish_secret: secret.as_ref(), ..Named::default() }, true, with)
 }
 
 /// What is bound to a claim.
@@ -52,7 +50,7 @@ pub(super) fn claimed(
     source: &CsiSource,
     read_only: bool,
     with: SetUp<'_>,
-) -> Result<Csi, Problem> {
+) -> Csi {
     let writes = volume.access_modes.iter().any(|mode| ONE_NODE_WRITES.contains(&&**mode));
     let made = CsiVolume {
         name: volume.name.clone(),
@@ -63,39 +61,28 @@ pub(super) fn claimed(
         access_mode: volume.access_modes.first().cloned().unwrap_or_else(|| "ReadWriteOnce".to_owned()),
         read_only,
         attributes: source.attributes.clone(),
-        stage_secrets: secrets("NodeStageSecretRef", source.stage_secret.as_ref(), with)?,
-        publish_secrets: secrets("NodePublishSecretRef", source.publish_secret.as_ref(), with)?,
         ..CsiVolume::default()
     };
-    finished(pod, made, Some(source), writes, with)
+    let (stage_secret, publish_secret) = (source.stage_secret.as_ref(), source.publish_secret.as_ref());
+    finished(pod, made, Named { source: Some(source), stage_secret, publish_secret }, writes, with)
 }
 
-/// `source` is that of what is bound to a claim.
-fn finished(
-    pod: &Pod,
-    mut volume: CsiVolume,
-    source: Option<&CsiSource>,
-    one_node_writes: bool,
-    with: SetUp<'_>,
-) -> Result<Csi, Problem> {
-    let driver = match with.objects.csi_driver(&volume.driver) {
-        Lookup::Found(driver) => Some(driver),
-        Lookup::Missing => None,
-        Lookup::Unknown(why) => return Err(Problem::Csi(format!("failed to get CSIDriver {}: {why}", volume.driver))),
-    };
-    check_mode(&volume, driver)?;
-    if let Some(source) = source.filter(|_| driver.is_none_or(|driver| driver.attach_required)) {
-        volume.attachment = Some(attached(pod, source, with)?);
-    }
-    if let Some(driver) = driver {
-        if driver.pod_info_on_mount {
-            volume.pod_attributes = pod_info(pod, volume.is_ephemeral);
-        }
-        if let Some(tokens) = tokens(pod, driver, with)? {
-            let told = if driver.tokens_in_secrets { &mut volume.publish_secrets } else { &mut volume.pod_attributes };
-            told.insert("csi.storage.k8s.io/serviceAccount.tokens".to_owned(), tokens);
-        }
-    }
+/// What a volume names of the cluster.
+#[derive(Clone, Copy, Default)]
+struct Named<'a> {
+    /// Of what is bound to a claim.
+    source: Option<&'a CsiSource>,
+    stage_secret: Option<&'a ObjectKey>,
+    publish_secret: Option<&'a ObjectKey>,
+}
+
+/// What is missing, and in which phase that matters.
+type Missing = (Phase, String);
+
+fn finished(pod: &Pod, mut volume: CsiVolume, named: Named<'_>, one_node_writes: bool, with: SetUp<'_>) -> Csi {
+    let driver = with.objects.csi_driver(&volume.driver);
+    volume.missing = fill(pod, &mut volume, named, &driver, with).err();
+    let driver = if let Lookup::Found(driver) = driver { Some(driver) } else { None };
     volume.group = super::plan::group(&pod.spec);
     volume.target = with.dirs.volume(&pod.metadata.uid, CSI, &volume.name).join("mount");
     let policy = driver.map_or(GroupPolicy::ReadWriteOnceWithFsType, |driver| driver.group_policy);
@@ -106,23 +93,57 @@ fn finished(
     };
     let gives_to_group = gives_to_group && volume.group.is_some() && !volume.read_only;
     let change = pod.spec.security_context.as_ref().and_then(|context| context.fs_group_change_policy);
-    Ok(Csi { volume, gives_to_group, on_mismatch: change == Some(FsGroupChangePolicy::OnRootMismatch) })
+    Csi { volume, gives_to_group, on_mismatch: change == Some(FsGroupChangePolicy::OnRootMismatch) }
+}
+
+/// All that the driver is told beside what the volume itself says.
+fn fill(
+    pod: &Pod,
+    volume: &mut CsiVolume,
+    named: Named<'_>,
+    driver: &Lookup<&CsiDriver>,
+    with: SetUp<'_>,
+) -> Result<(), Missing> {
+    let driver = match driver {
+        Lookup::Found(driver) => Some(*driver),
+        Lookup::Missing => None,
+        Lookup::Unknown(why) => return missing(format!("failed to get CSIDriver {}: {why}", volume.driver)),
+    };
+    check_mode(volume, driver)?;
+    if let Some(source) = named.source.filter(|_| driver.is_none_or(|driver| driver.attach_required)) {
+        volume.attachment = Some(attached(pod, source, with).map_err(|why| (Phase::WaitForAttach, why))?);
+    }
+    volume.stage_secrets = secrets("NodeStageSecretRef", named.stage_secret, with)?;
+    volume.publish_secrets = secrets("NodePublishSecretRef", named.publish_secret, with)?;
+    let Some(driver) = driver else { return Ok(()) };
+    if driver.pod_info_on_mount {
+        volume.pod_attributes = pod_info(pod, volume.is_ephemeral);
+    }
+    if let Some(tokens) = tokens(pod, driver, with)? {
+        let told = if driver.tokens_in_secrets { &mut volume.publish_secrets } else { &mut volume.pod_attributes };
+        told.insert("csi.storage.k8s.io/serviceAccount.tokens".to_owned(), tokens);
+    }
+    Ok(())
+}
+
+fn missing<T>(why: String) -> Result<T, Missing> {
+    Err((Phase::SetUp, why))
 }
 
 /// How the volume is attached to the node. What a controller may be taking away is not begun with.
-fn attached(pod: &Pod, source: &CsiSource, with: SetUp<'_>) -> Result<SortedMap<String, String>, Problem> {
+fn attached(pod: &Pod, source: &CsiSource, with: SetUp<'_>) -> Result<SortedMap<String, String>, String> {
     if !with.objects.is_attached(source) {
-        return Err(Problem::NotAttached("volume not attached according to node status".to_owned()));
+        return Err("volume not attached according to node status".to_owned());
     }
     match with.objects.attachment(pod, source) {
         Lookup::Found(attachment) => Ok(attachment.context.clone()),
-        Lookup::Missing => Err(Problem::NotAttached("no existing VolumeAttachment found".to_owned())),
-        Lookup::Unknown(why) => Err(Problem::NotAttached(why)),
+        Lookup::Missing => Err("no existing VolumeAttachment found".to_owned()),
+        Lookup::Unknown(why) => Err(why),
     }
 }
 
 /// Whether the driver has volumes that live so long.
-fn check_mode(volume: &CsiVolume, driver: Option<&CsiDriver>) -> Result<(), Problem> {
+fn check_mode(volume: &CsiVolume, driver: Option<&CsiDriver>) -> Result<(), Missing> {
     let mode = if volume.is_ephemeral { EPHEMERAL } else { "Persistent" };
     let why = match driver {
         None if !volume.is_ephemeral => return Ok(()),
@@ -130,14 +151,14 @@ fn check_mode(volume: &CsiVolume, driver: Option<&CsiDriver>) -> Result<(), Prob
         Some(driver) if driver.lifecycle_modes.iter().any(|known| known == mode) => return Ok(()),
         Some(driver) => format!("only supports {:?}", driver.lifecycle_modes),
     };
-    Err(Problem::Csi(format!("volume mode {mode:?} not supported by driver {} ({why})", volume.driver)))
+    missing(format!("volume mode {mode:?} not supported by driver {} ({why})", volume.driver))
 }
 
-fn secrets(field: &str, key: Option<&ObjectKey>, with: SetUp<'_>) -> Result<SortedMap<String, String>, Problem> {
+fn secrets(field: &str, key: Option<&ObjectKey>, with: SetUp<'_>) -> Result<SortedMap<String, String>, Missing> {
     let Some(key) = key else { return Ok(SortedMap::new()) };
     let failed = |why: &str| {
         let ObjectKey { namespace, name, .. } = key;
-        Err(Problem::Csi(format!("fetching {field} {namespace}/{name} failed: {why}")))
+        missing(format!("fetching {field} {namespace}/{name} failed: {why}"))
     };
     match with.objects.secret(key) {
         Lookup::Found(secret) => {
@@ -161,15 +182,15 @@ fn pod_info(pod: &Pod, is_ephemeral: bool) -> SortedMap<String, String> {
 }
 
 /// By their audiences, as `TokenRequestStatus`.
-fn tokens(pod: &Pod, driver: &CsiDriver, with: SetUp<'_>) -> Result<Option<String>, Problem> {
+fn tokens(pod: &Pod, driver: &CsiDriver, with: SetUp<'_>) -> Result<Option<String>, Missing> {
     let mut tokens = Map::new();
     for request in &driver.token_requests {
         let key = TokenKey::for_driver(pod, request);
         let expires = Time::from_unix_nanos(with.objects.token_end(key.clone()).saturating_mul(1_000_000_000));
         let token = match with.objects.token(key) {
             Lookup::Found(token) => token,
-            Lookup::Missing => return Err(Problem::Csi("failed to fetch token: the server has none".to_owned())),
-            Lookup::Unknown(why) => return Err(Problem::Csi(format!("failed to fetch token: {why}"))),
+            Lookup::Missing => return missing("failed to fetch token: the server has none".to_owned()),
+            Lookup::Unknown(why) => return missing(format!("failed to fetch token: {why}")),
         };
         tokens.insert(request.0.clone(), json!({"expirationTimestamp": expires.to_string(), "token": token}));
     }

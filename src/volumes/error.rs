@@ -65,8 +65,6 @@ pub(crate) enum Problem {
         name: String,
         why: String,
     },
-    /// A CSI driver cannot be told what it needs: one line.
-    Csi(String),
     /// What its files should say cannot be told.
     Files(FilesProblem),
     /// A program that mounts has failed.
@@ -85,8 +83,6 @@ pub(crate) enum Problem {
         path: PathBuf,
         source: io::Error,
     },
-    /// It is not attached to the node: one line.
-    NotAttached(String),
     /// A kind of volume that this kubelet does not have.
     Unsupported {
         kind: &'static str,
@@ -157,9 +153,6 @@ impl fmt::Display for Error {
             Self::Unmount(Unmounted { volume, why }) => {
                 write!(f, "UnmountVolume.TearDown failed for volume {}: {why}", volume.display())
             }
-            Self::SetUp { volume, problem: Problem::NotAttached(_) } => {
-                write!(f, "MountVolume.WaitForAttach failed for volume {volume:?} ")
-            }
             // Upstream's words, down to the space before the colon that follows.
             Self::SetUp { volume, .. } => write!(f, "MountVolume.SetUp failed for volume {volume:?} "),
             Self::SubPath { volume, container, .. } => {
@@ -200,7 +193,6 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BackSteps { path } => write!(f, "invalid path {path:?}: must not contain '..'"),
-            Self::Csi(why) | Self::NotAttached(why) => f.write_str(why),
             Self::Claim { name, why } => write!(f, "error processing PVC {name}: {why}"),
             Self::Files(problem) => problem.fmt(f),
             Self::Helper { program, what } => write!(f, "{}: {what}", program.display()),
@@ -255,8 +247,6 @@ impl std::error::Error for Problem {
             Self::Io { source, .. } => Some(source),
             Self::BackSteps { .. }
             | Self::Claim { .. }
-            | Self::Csi(_)
-            | Self::NotAttached(_)
             | Self::Files(_)
             | Self::Helper { .. }
             | Self::HugePageSize

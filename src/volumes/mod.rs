@@ -26,7 +26,7 @@ use std::rc::Rc;
 
 use crate::api::{Container, EnvVarSource, FileKeySelector, Pod};
 use crate::cri::v1::Mount;
-use crate::csi::{Csi, Ends, Phase};
+use crate::csi::{Csi, Ends, OwnershipIsDue, Phase};
 use crate::host::directories;
 use crate::node::NodeSettings;
 use crate::objects::Objects;
@@ -88,13 +88,14 @@ pub(crate) fn set_up(
 async fn publish(csi: &Csi, planned: &csi::Csi, ends: &mut Ends) -> Result<(), Error> {
     let volume = &planned.volume;
     let failed = |(phase, why)| Error::Csi { phase, volume: volume.name.clone(), why };
-    let published = csi.set_up(volume, ends).await.map_err(failed)?;
-    if let Some(group) = volume.group.filter(|_| planned.gives_to_group && !published.has_group) {
+    let is_due = csi.set_up(volume, ends).await.map_err(failed)?;
+    if let Some(group) = volume.group.filter(|_| planned.gives_to_group && is_due == OwnershipIsDue(true)) {
         let target = volume.target.clone();
         let on_mismatch = planned.on_mismatch;
         let given = rt::blocking(move || ownership::give(&target, group, on_mismatch)).await;
         let why = |error: io::Error| format!("applyFSGroup failed for vol {}: {error}", volume.handle);
         given.map_err(|error| failed((Phase::SetUp, why(error))))?;
+        csi.given_to_group(&volume.target);
     }
     Ok(())
 }

@@ -151,7 +151,7 @@ fn source(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Problem
     let in_memory = || Medium::Memory { size: memory_size(&pod.spec, None, memory) };
     match &volume.source {
         VolumeSource::ConfigMap(_) => files(CONFIG_MAP, Medium::Disk),
-        VolumeSource::Csi(source) => Ok(Source::Csi(Box::new(csi::inline(pod, source, &volume.name, with)?))),
+        VolumeSource::Csi(source) => Ok(Source::Csi(Box::new(csi::inline(pod, source, &volume.name, with)))),
         VolumeSource::DownwardApi(_) => files(DOWNWARD_API, in_memory()),
         VolumeSource::EmptyDir(source) => {
             let medium = medium(&pod.spec, source, memory)?;
@@ -199,9 +199,7 @@ fn claimed(pod: &Pod, claim: &PersistentVolumeClaimVolumeSource, with: SetUp<'_>
         return Err(failed("volumes of the mode Block are not supported".to_owned()));
     }
     match &volume.source {
-        PersistentSource::Csi(source) => {
-            Ok(Source::Csi(Box::new(csi::claimed(pod, volume, source, *read_only, with)?)))
-        }
+        PersistentSource::Csi(source) => Ok(Source::Csi(Box::new(csi::claimed(pod, volume, source, *read_only, with)))),
         PersistentSource::HostPath(source) => host_path(&source.path, source.kind, *read_only),
         PersistentSource::Local(path) => host_path(path, HostPathType::Directory, *read_only),
         PersistentSource::Nfs(source) => Ok(nfs(pod, source, &volume.name, *read_only || source.read_only, with)),

@@ -239,9 +239,15 @@ fn a_pod_waits_for_its_driver_to_begin_and_to_end() {
     joined.api.wait("/api/v1/namespaces/default/pods/beside", "one without a volume to be ready", is_ready);
     let mut driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
     joined.wait_until_web_is_ready();
-    driver.kill();
     joined.api.delete("/api/v1/namespaces/default/pods/beside");
     joined.api.wait_gone("/api/v1/namespaces/default/pods/beside");
+    driver.kill();
+    joined.api.delete(&format!("/apis/storage.k8s.io/v1/csidrivers/{NAME}"));
+    let before = joined.running();
+    joined.node.fake.exit("main", 1);
+    joined.node.wait_until("its container runs again without the driver", |_| {
+        joined.running().len() == 1 && joined.running() != before
+    });
     joined.api.delete(WEB);
     joined.node.wait_until("it waits", |_| joined.node.log().contains("UnmountVolume.TearDown failed"));
     driver.come_back();
@@ -350,7 +356,7 @@ fn a_volume_that_has_to_be_attached_is_waited_for_and_kept_until_it_is_given_bac
     let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
     joined.api.create(&claiming("web"));
     joined.wait_for_event(
-        "MountVolume.WaitForAttach failed for volume \"v\" : volume not attached according to node status",
+        "MountVolume.WaitForAttach failed for volume \"disk\" : volume not attached according to node status",
     );
     assert_eq!(driver.names(), [""; 0]);
     joined.attach();
