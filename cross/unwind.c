@@ -14,44 +14,6 @@ unsigned long _Unwind_GetIP(void *frame) {
     return 0;
 }
 
-/* Named by what would find a handler for a panic. Nothing calls that; gold wants the names before it leaves it out. */
-unsigned long _Unwind_GetIPInfo(void *frame, int *before) {
-    (void)frame;
-    (void)before;
-    return 0;
-}
-
-unsigned long _Unwind_GetLanguageSpecificData(void *frame) {
-    (void)frame;
-    return 0;
-}
-
-unsigned long _Unwind_GetRegionStart(void *frame) {
-    (void)frame;
-    return 0;
-}
-
-unsigned long _Unwind_GetTextRelBase(void *frame) {
-    (void)frame;
-    return 0;
-}
-
-unsigned long _Unwind_GetDataRelBase(void *frame) {
-    (void)frame;
-    return 0;
-}
-
-void _Unwind_SetGR(void *frame, int register_number, unsigned long value) {
-    (void)frame;
-    (void)register_number;
-    (void)value;
-}
-
-void _Unwind_SetIP(void *frame, unsigned long value) {
-    (void)frame;
-    (void)value;
-}
-
 #ifdef __arm__
 /* What _Unwind_GetIP is made of here. */
 int _Unwind_VRS_Get(void *frame, int kind, unsigned number, int as, void *value) {
