@@ -83,7 +83,8 @@ impl Csi {
                  expected 1.x"
             ));
         }
-        if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(is_of_name) {
+        // It is the name of a directory, too.
+        if name.is_empty() || name.len() > LONGEST_NAME || name.starts_with('.') || !name.bytes().all(is_of_name) {
             return Err(format!("plugin validation failed with err: {name:?} is no name of a CSI driver"));
         }
         let failed = |why| format!("plugin registration failed with err: {why}");
