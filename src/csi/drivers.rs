@@ -35,6 +35,13 @@ pub(super) use method;
 const ANSWER: Duration = Duration::from_secs(120);
 
 impl Driver {
+    #[cfg(test)]
+    pub(super) fn named(node_id: &str, topology: &[(&str, &str)], most_volumes: i64) -> Self {
+        let topology = topology.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let (client, node_id) = (Client::new("/nowhere"), node_id.to_owned());
+        Self { client, socket: String::new(), node_id, most_volumes, topology, capabilities: Vec::new() }
+    }
+
     pub(super) fn can(&self, capability: i32) -> bool {
         self.capabilities.contains(&capability)
     }

@@ -134,3 +134,44 @@ fn node_patch(node: &Value, drivers: &Drivers) -> Option<Value> {
     }
     (!metadata.is_empty()).then(|| json!({"metadata": metadata}))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drivers() -> Drivers {
+        let disk = Driver::named("node-7", &[("topology.disk/zone", "a"), ("topology.disk/rack", "r")], 16);
+        let drivers = [("disk", Some(disk)), ("gone", None), ("net", Some(Driver::named("n", &[], 0)))];
+        drivers.into_iter().map(|(name, driver)| (name.to_owned(), driver.map(Rc::new))).collect()
+    }
+
+    #[test]
+    fn the_object_has_who_is_there_and_who_may_come_yet_and_nobody_who_has_left() {
+        let known = [json!({"name": "gone", "nodeID": "x"}), json!({"name": "other", "nodeID": "y"})];
+        let expected = json!([
+            {"name": "other", "nodeID": "y"},
+            {
+                "name": "disk", "nodeID": "node-7", "topologyKeys": ["topology.disk/rack", "topology.disk/zone"],
+                "allocatable": {"count": 16},
+            },
+            {"name": "net", "nodeID": "n", "topologyKeys": []},
+        ]);
+        let told = drivers_of(&known, &drivers());
+        assert_eq!(json!(told), expected);
+        assert_eq!(drivers_of(&told, &drivers()), told);
+    }
+
+    #[test]
+    fn labels_of_the_topology_are_added_where_they_are_missing_and_never_changed() {
+        let ids = r#"{"disk":"node-7","net":"n"}"#;
+        let labels = json!({"topology.disk/zone": "b"});
+        let node = json!({"metadata": {"labels": labels, "annotations": {NODE_IDS: r#"{"gone":"x"}"#}}});
+        let expected = json!({"metadata": {"labels": {"topology.disk/rack": "r"}, "annotations": {NODE_IDS: ids}}});
+        assert_eq!(node_patch(&node, &drivers()), Some(expected));
+        let labels = json!({"topology.disk/zone": "a", "topology.disk/rack": "r"});
+        let node = json!({"metadata": {"labels": labels, "annotations": {NODE_IDS: ids}}});
+        assert_eq!(node_patch(&node, &drivers()), None);
+        let gone = [("disk".to_owned(), None), ("net".to_owned(), None)].into_iter().collect();
+        assert_eq!(node_patch(&node, &gone), Some(json!({"metadata": {"annotations": {NODE_IDS: null}}})));
+    }
+}

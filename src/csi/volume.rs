@@ -126,9 +126,13 @@ impl Csi {
         let target = volume.target.clone();
         let attachment = attachment_name(name, handle, &self.node_name);
         let of_pod = vol_data::of_pod(&data, &volume.name, &self.node_name, &attachment);
+        let is_of_one_pod = volume.access_mode == "ReadWriteOncePod";
         let prepared = rt::blocking(move || {
-            // From here on the pod's end knows what to take away.
             let directory = target.parent().unwrap_or(&target);
+            if is_of_one_pod && vol_data::is_used_elsewhere(pods_of(directory), directory, &data)? {
+                return Ok(None);
+            }
+            // From here on the pod's end knows what to take away.
             if let Some(kind) = directory.parent() {
                 directories::make_own(kind, 0o750)?;
             }
@@ -139,11 +143,11 @@ impl Csi {
                 directories::make_own(&staging, 0o750)?;
                 directories::make_own(&global, 0o750)?;
                 vol_data::write(&staging, &vol_data::of_staged(&data))?;
-                return mounted_at(&global);
+                return mounted_at(&global).map(Some);
             }
-            Ok(true)
+            Ok(Some(true))
         });
-        let is_there = prepared.await.map_err(failed)?;
+        let is_there = prepared.await.map_err(failed)?.ok_or_else(|| (Phase::SetUp, IN_USE.to_owned()))?;
         let global = self.staging(name, handle).join(GLOBAL);
         let staged_at = if is_staged { global.display().to_string() } else { String::new() };
         if is_staged && !self.is_done(&global, is_there) {
@@ -219,8 +223,7 @@ impl Csi {
             if of.is_ephemeral || vol_data::read(&staged).is_none() {
                 return Ok(false);
             }
-            let pods = own.ancestors().nth(4).unwrap_or(&own);
-            vol_data::is_used_elsewhere(pods, &own, &of).map(|is_used| !is_used)
+            vol_data::is_used_elsewhere(pods_of(&own), &own, &of).map(|is_used| !is_used)
         });
         let is_last = is_last.await.map_err(|error: io::Error| error.to_string())?;
         let global = staging.join(GLOBAL);
@@ -307,7 +310,13 @@ fn access_mode(mode: &str, tells_writers_apart: bool) -> i32 {
 }
 
 const ENDS: &str = "the pod ends";
+/// Where the directories of pods are, of which one has this volume: `pods/<uid>/volumes/kubernetes.io~csi/<name>`.
+fn pods_of(volume: &Path) -> &Path {
+    volume.ancestors().nth(4).unwrap_or(volume)
+}
+
 const GLOBAL: &str = "globalmount";
+const IN_USE: &str = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
 
 #[cfg(test)]
 mod tests {

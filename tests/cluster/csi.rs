@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -432,4 +433,25 @@ fn a_driver_that_dies_in_any_call_is_asked_again_when_it_is_back() {
     }
     joined.api.wait_gone(WEB);
     driver.wait_until_all_is_given_back();
+}
+
+#[test]
+fn a_volume_for_one_pod_is_the_next_ones_when_the_first_has_given_it_back() {
+    let joined = Joined::with_volume();
+    let modes = json!({"spec": {"accessModes": ["ReadWriteOncePod"]}});
+    joined.api.patch("/api/v1/persistentvolumes/disk", &modes);
+    let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
+    joined.api.create(&claiming("web"));
+    joined.wait_until_web_is_ready();
+    joined.api.create(&claiming("other"));
+    joined.wait_for_event(
+        "MountVolume.SetUp failed for volume \"disk\" : volume uses the ReadWriteOncePod access mode and is already in \
+         use by another pod",
+    );
+    assert_eq!(driver.names(), ["stage", "publish"]);
+    joined.api.delete(WEB);
+    joined.api.wait_gone(WEB);
+    let other = "/api/v1/namespaces/default/pods/other";
+    joined.api.wait_within(Duration::from_secs(60), other, "the other pod to be ready", is_ready);
+    assert_eq!(driver.names(), [&ALL_IN_ORDER[..], &["stage", "publish"]].concat());
 }
