@@ -96,8 +96,8 @@ impl Csi {
             None => return Err((Phase::SetUp, ENDS.to_owned())),
         };
         let target = volume.target.clone();
-        let failed = |error: io::Error| (Phase::SetUp, format!("kubernetes.io/csi: {error}"));
-        let is_published = rt::blocking(move || mounted_at(&target)).await.map_err(failed)?;
+        let failed = |why: String| (Phase::SetUp, format!("kubernetes.io/csi: {why}"));
+        let is_published = is_mounted(target).await.map_err(failed)?;
         let owned = |by: &Driver| by.can(VOLUME_MOUNT_GROUP) || self.owned.borrow().contains(&volume.target);
         if self.is_done(&volume.target, is_published) {
             // It is the pod's, also while its driver is away.
@@ -113,70 +113,91 @@ impl Csi {
                 (Phase::MountDevice, format!("{what}: {why}"))
             }
         })?;
-        let context = volume.attachment.clone().unwrap_or_default();
-        let place = volume.target.parent().unwrap_or(&volume.target).to_owned();
-        match volume.attachment {
-            Some(_) => drop(self.present.borrow_mut().insert(place, unique_name(name, handle))),
-            None => drop(self.present.borrow_mut().remove(&place)),
-        }
         self.owned.borrow_mut().remove(&volume.target);
         let data = VolData { driver: name.clone(), handle: handle.clone(), is_ephemeral: volume.is_ephemeral };
-        let is_staged = !volume.is_ephemeral && driver.can(STAGE_UNSTAGE_VOLUME);
-        let staging = self.staging(name, handle);
+        let staged_at = self.staged_at(volume, &driver);
+        let (is_staged, staging) = (staged_at.is_some(), self.staging(name, handle));
         let target = volume.target.clone();
         let attachment = attachment_name(name, handle, &self.node_name);
         let of_pod = vol_data::of_pod(&data, &volume.name, &self.node_name, &attachment);
         let is_of_one_pod = volume.access_mode == "ReadWriteOncePod";
         let prepared = rt::blocking(move || {
             let directory = target.parent().unwrap_or(&target);
-            if is_of_one_pod && vol_data::is_used_elsewhere(pods_of(directory), directory, &data)? {
-                return Ok(None);
+            let pods = pods_of(directory);
+            if is_of_one_pod && vol_data::is_used_elsewhere(pods, directory, &data).map_err(at(pods))? {
+                return Ok(false);
             }
             // From here on the pod's end knows what to take away.
-            if let Some(kind) = directory.parent() {
-                directories::make_own(kind, 0o750)?;
-            }
-            directories::make_own(directory, 0o750)?;
-            vol_data::write(directory, &of_pod)?;
+            let make = |path: &Path| directories::make_own(path, 0o750).map_err(at(path));
+            directory.parent().map_or(Ok(()), make)?;
+            make(directory)?;
+            vol_data::write(directory, &of_pod).map_err(at(directory))?;
             if is_staged {
-                let global = staging.join(GLOBAL);
-                directories::make_own(&staging, 0o750)?;
-                directories::make_own(&global, 0o750)?;
-                vol_data::write(&staging, &vol_data::of_staged(&data))?;
-                return mounted_at(&global).map(Some);
+                make(&staging)?;
+                make(&staging.join(GLOBAL))?;
+                vol_data::write(&staging, &vol_data::of_staged(&data)).map_err(at(&staging))?;
             }
-            Ok(Some(true))
+            Ok(true)
         });
-        let is_there = prepared.await.map_err(failed)?.ok_or_else(|| (Phase::SetUp, IN_USE.to_owned()))?;
-        let global = self.staging(name, handle).join(GLOBAL);
-        let staged_at = if is_staged { global.display().to_string() } else { String::new() };
-        if is_staged && !self.is_done(&global, is_there) {
+        if !prepared.await.map_err(failed)? {
+            return Err((Phase::SetUp, IN_USE.to_owned()));
+        }
+        let place = volume.target.parent().unwrap_or(&volume.target).to_owned();
+        match volume.attachment {
+            Some(_) => drop(self.present.borrow_mut().insert(place, unique_name(name, handle))),
+            None => drop(self.present.borrow_mut().remove(&place)),
+        }
+        if let Some(global) = staged_at {
+            let is_there = is_mounted(global.clone()).await.map_err(failed)?;
             let request = NodeStageVolumeRequest {
                 volume_id: handle.clone(),
-                publish_context: context.clone(),
-                staging_target_path: staged_at.clone(),
+                publish_context: volume.attachment.clone().unwrap_or_default(),
+                staging_target_path: global.display().to_string(),
                 volume_capability: Some(capability(volume, &driver)),
                 secrets: volume.stage_secrets.clone(),
                 volume_context: volume.attributes.clone(),
             };
-            let made = self.make(&driver, method!("NodeStageVolume"), encode(&request), &global);
-            until(made, ends).await.map_err(|why| (Phase::MountDevice, why))?;
+            if !self.is_done(&global, is_there) {
+                let made = self.make(&driver, method!("NodeStageVolume"), encode(&request), &global);
+                until(made, ends).await.map_err(|why| (Phase::MountDevice, why))?;
+            }
         }
+        let request = self.publish_request(volume, &driver);
+        let made = self.make(&driver, method!("NodePublishVolume"), request, &volume.target);
+        until(made, ends).await.map_err(|why| (Phase::SetUp, why))?;
+        Ok(OwnershipIsDue(!owned(&driver)))
+    }
+
+    /// Publishes once more what is published, as what the driver is told may be another by now. Whatever comes of it, the
+    /// volume stays the pod's.
+    pub(crate) async fn publish_anew(&self, volume: &CsiVolume) -> Result<(), String> {
+        let turn = self.turn(&volume.driver, &volume.handle);
+        let _turn = turn.acquire().await;
+        if !is_mounted(volume.target.clone()).await? {
+            return Ok(());
+        }
+        if let Some((_, missing)) = &volume.missing {
+            return Err(missing.clone());
+        }
+        let driver = self.driver(&volume.driver)?;
+        let request = self.publish_request(volume, &driver);
+        driver.ask(method!("NodePublishVolume"), request, &mut Empty::default()).await
+    }
+
+    fn publish_request(&self, volume: &CsiVolume, driver: &Driver) -> Vec<u8> {
         let mut attributes = volume.attributes.clone();
         attributes.extend(volume.pod_attributes.iter().map(|(key, value)| (key.clone(), value.clone())));
-        let request = NodePublishVolumeRequest {
-            volume_id: handle.clone(),
-            publish_context: context,
-            staging_target_path: staged_at,
+        let staged_at = self.staged_at(volume, driver);
+        encode(&NodePublishVolumeRequest {
+            volume_id: volume.handle.clone(),
+            publish_context: volume.attachment.clone().unwrap_or_default(),
+            staging_target_path: staged_at.map_or_else(String::new, |path| path.display().to_string()),
             target_path: volume.target.display().to_string(),
-            volume_capability: Some(capability(volume, &driver)),
+            volume_capability: Some(capability(volume, driver)),
             readonly: volume.read_only,
             secrets: volume.publish_secrets.clone(),
             volume_context: attributes,
-        };
-        let made = self.make(&driver, method!("NodePublishVolume"), encode(&request), &volume.target);
-        until(made, ends).await.map_err(|why| (Phase::SetUp, why))?;
-        Ok(OwnershipIsDue(!owned(&driver)))
+        })
     }
 
     /// The pod's group has the volume.
@@ -189,11 +210,11 @@ impl Csi {
     pub(crate) async fn tear_down(&self, pod: &Path) -> Result<(), Unmounted> {
         let directory = pod.to_owned();
         let found = rt::blocking(move || {
-            let volumes = vol_data::volumes_of(&directory)?;
-            io::Result::Ok(volumes.into_iter().map(|path| (vol_data::read(&path), path)).collect::<Vec<_>>())
+            let volumes = vol_data::volumes_of(&directory).map_err(at(&directory))?;
+            Ok(volumes.into_iter().map(|path| (vol_data::read(&path), path)).collect::<Vec<_>>())
         });
         let failed = |volume: &Path, why: String| Unmounted { volume: volume.to_owned(), why };
-        let found = found.await.map_err(|error| failed(pod, error.to_string()))?;
+        let found = found.await.map_err(|why| failed(pod, why))?;
         let mut outcome = Ok(());
         for (data, path) in found {
             let done = match &data {
@@ -219,13 +240,14 @@ impl Csi {
         let (own, staged, of) = (path.to_owned(), staging.clone(), data.clone());
         let is_last = rt::blocking(move || {
             // Whatever the driver has left.
-            unmount_below(&own)?;
+            unmount_below(&own).map_err(at(&own))?;
             if of.is_ephemeral || vol_data::read(&staged).is_none() {
                 return Ok(false);
             }
-            vol_data::is_used_elsewhere(pods_of(&own), &own, &of).map(|is_used| !is_used)
+            let pods = pods_of(&own);
+            vol_data::is_used_elsewhere(pods, &own, &of).map(|is_used| !is_used).map_err(at(pods))
         });
-        let is_last = is_last.await.map_err(|error: io::Error| error.to_string())?;
+        let is_last = is_last.await?;
         let global = staging.join(GLOBAL);
         if is_last && driver.can(STAGE_UNSTAGE_VOLUME) {
             let request = UndoRequest { volume_id: data.handle.clone(), path: global.display().to_string() };
@@ -234,14 +256,14 @@ impl Csi {
         let own = path.to_owned();
         let removed = rt::blocking(move || {
             if is_last {
-                unmount_below(&staging)?;
+                unmount_below(&staging).map_err(at(&staging))?;
                 // What a driver has put where it has mounted nothing is not ours to remove.
                 let _ = fs::remove_dir(staging.join(GLOBAL));
-                remove_tree(&staging)?;
+                remove_tree(&staging).map_err(at(&staging))?;
             }
-            remove_tree(&own)
+            remove_tree(&own).map_err(at(&own))
         });
-        removed.await.map_err(|error| error.to_string())?;
+        removed.await?;
         self.present.borrow_mut().remove(path);
         self.owned.borrow_mut().remove(&target);
         Ok(())
@@ -257,6 +279,12 @@ impl Csi {
 
     fn is_done(&self, place: &PathBuf, is_mounted: bool) -> bool {
         is_mounted && !self.doubtful.borrow().contains(place)
+    }
+
+    /// Where the driver stages the volume, if it does.
+    fn staged_at(&self, volume: &CsiVolume, driver: &Driver) -> Option<PathBuf> {
+        let is_staged = !volume.is_ephemeral && driver.can(STAGE_UNSTAGE_VOLUME);
+        is_staged.then(|| self.staging(&volume.driver, &volume.handle).join(GLOBAL))
     }
 
     /// Where a volume is staged, with what is written beside.
@@ -310,6 +338,15 @@ fn access_mode(mode: &str, tells_writers_apart: bool) -> i32 {
 }
 
 const ENDS: &str = "the pod ends";
+/// As [`mounted_at`], beside the loop.
+async fn is_mounted(place: PathBuf) -> Result<bool, String> {
+    rt::blocking(move || mounted_at(&place).map_err(at(&place))).await
+}
+
+fn at(path: &Path) -> impl Fn(io::Error) -> String {
+    move |error| format!("{}: {error}", path.display())
+}
+
 /// Where the directories of pods are, of which one has this volume: `pods/<uid>/volumes/kubernetes.io~csi/<name>`.
 fn pods_of(volume: &Path) -> &Path {
     volume.ancestors().nth(4).unwrap_or(volume)

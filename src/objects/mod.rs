@@ -131,18 +131,37 @@ impl Objects {
         }
     }
 
+    /// The volumes of the pod that drivers bring, as far as they are known: by whom, and what is bound to a claim.
+    fn csi_volumes<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = (&'a str, Option<&'a CsiSource>)> {
+        pod.spec.volumes.iter().filter_map(move |volume| match &volume.source {
+            VolumeSource::Csi(source) => Some((source.driver.as_str(), None)),
+            VolumeSource::PersistentVolumeClaim(claim) => match self.claim(pod, &claim.claim_name) {
+                Lookup::Found(PersistentVolume { source: PersistentSource::Csi(source), .. }) => {
+                    Some((source.driver.as_str(), Some(source)))
+                }
+                _ => None,
+            },
+            _ => None,
+        })
+    }
+
     /// The volumes of the pod that have to be attached, as far as they are known.
-    pub(crate) fn attachable(&self, pod: &Pod) -> impl Iterator<Item = String> {
-        pod.spec.volumes.iter().filter_map(|volume| {
-            let VolumeSource::PersistentVolumeClaim(claim) = &volume.source else { return None };
-            let Lookup::Found(volume) = self.claim(pod, &claim.claim_name) else { return None };
-            let PersistentSource::Csi(source) = &volume.source else { return None };
-            let is_attached_first = match self.csi_driver(&source.driver) {
+    pub(crate) fn attachable<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = String> + use<'a> {
+        self.csi_volumes(pod).filter_map(move |(driver, source)| {
+            let is_attached_first = match self.csi_driver(driver) {
                 Lookup::Found(driver) => driver.attach_required,
                 Lookup::Missing => true,
                 Lookup::Unknown(_) => false,
             };
-            is_attached_first.then(|| unique_name(&source.driver, &source.handle))
+            source.filter(|_| is_attached_first).map(|source| unique_name(driver, &source.handle))
+        })
+    }
+
+    /// Whether a driver of the pod's volumes wants to be told of them again and again.
+    pub(crate) fn is_republished(&self, pod: &Pod) -> bool {
+        self.csi_volumes(pod).any(|(driver, _)| match self.csi_driver(driver) {
+            Lookup::Found(driver) => driver.requires_republish,
+            Lookup::Missing | Lookup::Unknown(_) => false,
         })
     }
 
@@ -150,30 +169,17 @@ impl Objects {
     /// drivers of its volumes, may need more.
     pub(crate) fn topics(&self, pod: &Pod) -> SortedSet<Topic> {
         let mut topics = Topic::of(pod);
-        let mut drivers = Vec::new();
-        for volume in &pod.spec.volumes {
-            match &volume.source {
-                VolumeSource::Csi(source) => {
-                    drivers.push(source.driver.clone());
-                }
-                VolumeSource::PersistentVolumeClaim(claim) => {
-                    let Lookup::Found(volume) = self.claim(pod, &claim.claim_name) else { continue };
-                    let PersistentSource::Csi(source) = &volume.source else { continue };
-                    drivers.push(source.driver.clone());
-                    if self.is_attached(source) {
-                        topics.insert(Topic::attachment(pod, source));
-                    }
-                    let secrets = [&source.stage_secret, &source.publish_secret];
-                    topics.extend(secrets.into_iter().flatten().cloned().map(Topic::Object));
-                }
-                _ => {}
-            }
-        }
-        for driver in drivers {
-            if let Lookup::Found(driver) = self.csi_driver(&driver) {
+        for (driver, source) in self.csi_volumes(pod) {
+            if let Lookup::Found(driver) = self.csi_driver(driver) {
                 topics.extend(driver.token_requests.iter().map(|of| Topic::Token(TokenKey::for_driver(pod, of))));
             }
-            topics.insert(Topic::CsiDriver(driver));
+            topics.insert(Topic::CsiDriver(driver.to_owned()));
+            let Some(source) = source else { continue };
+            if self.is_attached(source) {
+                topics.insert(Topic::attachment(pod, source));
+            }
+            let secrets = [&source.stage_secret, &source.publish_secret];
+            topics.extend(secrets.into_iter().flatten().cloned().map(Topic::Object));
         }
         topics
     }

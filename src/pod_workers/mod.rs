@@ -206,6 +206,14 @@ impl PodWorkers {
         }
     }
 
+    /// What these pods have of volumes is brought up to date, whether it has changed or not.
+    pub(crate) fn volumes_due(&mut self, refers: impl Fn(&Pod) -> bool) {
+        for entry in self.workers.values_mut().filter(|entry| entry.worker.pod.as_ref().is_some_and(|pod| refers(pod)))
+        {
+            entry.worker.volumes_due();
+        }
+    }
+
     /// The runtime has something of a pod that no worker knows.
     pub(crate) fn orphan(&mut self, observed: &ObservedPod) {
         if self.workers.contains_key(&observed.uid) {
@@ -473,7 +481,7 @@ impl PodWorkers {
                 }
                 // A pod without a spec never syncs: its worker begins in Terminating.
                 (Work::Sync(_) | Work::Refresh, None) => return,
-                (Work::Refresh, Some(pod)) => refresh_volumes::refresh_volumes(&runtime, &pod).await,
+                (Work::Refresh, Some(pod)) => refresh_volumes::refresh_volumes(&runtime, &csi, &pod, watch).await,
                 (Work::Look, _) => look_at_pod::look_at_pod(&runtime, &observed).await,
                 (Work::Collect(garbage), _) => look_at_pod::collect(&runtime, &observed, &garbage).await,
                 (Work::Stop { grace, by_lists }, pod) => {
@@ -523,7 +531,7 @@ impl Entry {
         }
     }
 
-    /// Ends the work under way. A sync is asked to end between two calls, so that none is left half done; a look and
+    /// Ends the work under way. A sync and a refresh are asked to end between two calls, so that none is left half done; a look and
     /// what can be done anew as it is, which is the rest, are dropped at once.
     fn cancel(&mut self) {
         match self.worker.busy {
@@ -531,12 +539,12 @@ impl Entry {
                 self.task = None;
                 self.worker.busy = None;
             }
-            Some(Kind::Sync) => {
+            Some(Kind::Sync | Kind::Refresh) => {
                 if let Some(running) = &self.task {
                     running.cancel.cancel();
                 }
             }
-            Some(Kind::Refresh | Kind::CleanUp) | None => {}
+            Some(Kind::CleanUp) | None => {}
         }
     }
 }

@@ -1,15 +1,19 @@
-//! Bringing the files in a running pod's volumes up to date.
+//! Bringing what is in a running pod's volumes up to date.
+
+use std::rc::Rc;
 
 use crate::api::{Pod, Reason};
+use crate::csi::Csi;
 use crate::error::ErrorChain;
-use crate::kuberuntime::PodRuntime;
+use crate::kuberuntime::{CancelWatch, PodRuntime};
 use crate::pods::{WorkDone, WorkResult};
 use crate::volumes::{self, SetUp};
 
-pub(super) async fn refresh_volumes(runtime: &PodRuntime, pod: &Pod) -> WorkDone {
+pub(super) async fn refresh_volumes(runtime: &PodRuntime, csi: &Rc<Csi>, pod: &Pod, watch: CancelWatch) -> WorkDone {
     let refreshed = {
         let objects = runtime.objects.borrow();
-        volumes::refresh(pod, SetUp { dirs: &runtime.dirs, node: &runtime.node, objects: &objects })
+        let with = SetUp { dirs: &runtime.dirs, node: &runtime.node, objects: &objects };
+        volumes::refresh(pod, with, csi, Box::pin(async move { watch.cancelled().await }))
     };
     let (all, failed) = match refreshed.await {
         Ok(kept) => (true, kept),

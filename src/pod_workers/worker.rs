@@ -201,8 +201,8 @@ impl Worker {
             self.not_before = None;
         }
         match self.busy {
-            Some(Kind::Look | Kind::Sync | Kind::Collect | Kind::Stop) => before != self.state,
-            Some(Kind::Refresh | Kind::CleanUp) | None => false,
+            Some(Kind::Look | Kind::Sync | Kind::Refresh | Kind::Collect | Kind::Stop) => before != self.state,
+            Some(Kind::CleanUp) | None => false,
         }
     }
 
@@ -245,9 +245,14 @@ impl Worker {
 
     fn note_change(&mut self) {
         if self.pod.as_ref().is_some_and(|pod| volumes_follow(pod)) {
-            self.freshness.wanted = self.freshness.wanted.wrapping_add(1);
-            self.freshness.hold = None;
+            self.volumes_due();
         }
+    }
+
+    /// Its volumes are brought up to date once more.
+    pub(crate) fn volumes_due(&mut self) {
+        self.freshness.wanted = self.freshness.wanted.wrapping_add(1);
+        self.freshness.hold = None;
     }
 
     /// All containers have ended and none will start again.

@@ -201,6 +201,9 @@ impl SyncLoop {
         }
         self.placing.look_again();
         self.look_after_groups();
+        let objects = self.runtime.objects.borrow();
+        self.workers.volumes_due(|pod| objects.is_republished(pod));
+        drop(objects);
         // Pods that need nothing are looked at again too: this is the periodic sync, one timer for all of them.
         self.workers.touch_all();
     }

@@ -17,6 +17,8 @@ pub(super) struct Csi {
     pub(super) gives_to_group: bool,
     /// Only where the volume itself is not as it should be.
     pub(super) on_mismatch: bool,
+    /// The driver wants to be told again and again.
+    pub(super) is_republished: bool,
 }
 
 const EPHEMERAL: &str = "Ephemeral";
@@ -93,7 +95,8 @@ fn finished(pod: &Pod, mut volume: CsiVolume, named: Named<'_>, one_node_writes:
     };
     let gives_to_group = gives_to_group && volume.group.is_some() && !volume.read_only;
     let change = pod.spec.security_context.as_ref().and_then(|context| context.fs_group_change_policy);
-    Csi { volume, gives_to_group, on_mismatch: change == Some(FsGroupChangePolicy::OnRootMismatch) }
+    let on_mismatch = change == Some(FsGroupChangePolicy::OnRootMismatch);
+    Csi { volume, gives_to_group, on_mismatch, is_republished: driver.is_some_and(|driver| driver.requires_republish) }
 }
 
 /// All that the driver is told beside what the volume itself says.

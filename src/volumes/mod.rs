@@ -100,13 +100,19 @@ async fn publish(csi: &Csi, planned: &csi::Csi, ends: &mut Ends) -> Result<(), E
     Ok(())
 }
 
-/// Brings the files that are made from objects, or from the pod itself, up to date in volumes that are set up. Gives the
-/// reasons why some are left as they are.
-pub(crate) fn refresh(pod: &Pod, with: SetUp<'_>) -> impl Future<Output = Result<Vec<Error>, Error>> + use<> {
+/// Brings what is made from objects, or from the pod itself, up to date in volumes that are set up, unless the pod `ends`.
+/// Gives the reasons why some are left as they are.
+pub(crate) fn refresh(
+    pod: &Pod,
+    with: SetUp<'_>,
+    csi: &Rc<Csi>,
+    mut ends: Ends,
+) -> impl Future<Output = Result<Vec<Error>, Error>> + use<> {
     let plan = Plan::new(pod, with);
+    let csi = Rc::clone(csi);
     async move {
         let plan = plan?;
-        rt::blocking(move || {
+        let refreshed = rt::blocking(move || {
             let mut kept = Vec::new();
             for planned in &plan.volumes {
                 match &planned.source {
@@ -115,9 +121,24 @@ pub(crate) fn refresh(pod: &Pod, with: SetUp<'_>) -> impl Future<Output = Result
                     }
                 }
             }
-            Ok(kept)
-        })
-        .await
+            Ok((plan, kept))
+        });
+        let (plan, mut kept) = refreshed.await?;
+        let sources = plan.volumes.iter().map(|planned| &planned.source);
+        for planned in sources.filter_map(|source| if let Source::Csi(planned) = source { Some(planned) } else { None })
+        {
+            if planned.is_republished {
+                let volume = &planned.volume;
+                let ended = async {
+                    (&mut ends).await;
+                    Ok(())
+                };
+                let published = rt::either(ended, csi.publish_anew(volume)).await;
+                let failed = |why| Error::Csi { phase: Phase::SetUp, volume: volume.name.clone(), why };
+                kept.extend(published.map_err(failed).err());
+            }
+        }
+        Ok(kept)
     }
 }
 

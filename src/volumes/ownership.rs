@@ -1,5 +1,6 @@
 //! Giving everything in a volume to a pod's group.
 
+use std::ffi::CStr;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
@@ -10,44 +11,79 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, chownat, fstat,
 
 /// The group may read and write, look into directories, and owns what is made in them. The volume's own directory comes
 /// last: with `on_mismatch` it tells whether the rest has been done.
+///
+/// What cannot be given, as on a file system that has no owners, stays as it is, and the log tells of it once.
 pub(super) fn give(volume: &Path, group: u32, on_mismatch: bool) -> io::Result<()> {
     let top = openat(CWD, volume, OPEN, Mode::empty())?;
     let found = fstat(&top)?;
     if on_mismatch && found.st_gid == group && found.st_mode & DIRECTORY == DIRECTORY {
         return Ok(());
     }
-    give_all(top.as_fd(), group, 0)?;
-    give_one(top.as_fd(), group, found.st_mode)
+    let mut giving = Giving { group, failed: 0, why: None };
+    giving.all(top.as_fd(), 0)?;
+    giving.note(give_one(top.as_fd(), group, found.st_mode));
+    if let Some(why) = giving.why {
+        let (volume, failed) = (volume.display(), giving.failed);
+        log!(warn, "files not given to the pod's group", volume = volume, group = group, count = failed, error = why);
+    }
+    Ok(())
 }
 
-/// Links are given and never followed: what is in the volume may be anybody's, and change meanwhile.
-fn give_all(directory: BorrowedFd<'_>, group: u32, depth: usize) -> io::Result<()> {
-    if depth > DEEPEST {
-        return Err(io::Error::other(format!("directories are more than {DEEPEST} deep")));
-    }
-    for entry in Dir::read_from(directory)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if matches!(name.to_bytes(), b"." | b"..") {
-            continue;
+struct Giving {
+    group: u32,
+    failed: u32,
+    /// Of the first that failed.
+    why: Option<io::Error>,
+}
+
+impl Giving {
+    /// Links are given and never followed: what is in the volume may be anybody's, and change meanwhile.
+    fn all(&mut self, directory: BorrowedFd<'_>, depth: usize) -> io::Result<()> {
+        if depth > DEEPEST {
+            return Err(io::Error::other(format!("directories are more than {DEEPEST} deep")));
         }
+        for entry in Dir::read_from(directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            match self.entry(directory, name, depth) {
+                // It has gone meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                given => given?,
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, directory: BorrowedFd<'_>, name: &CStr, depth: usize) -> io::Result<()> {
         let kind = FileType::from_raw_mode(statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode);
         if kind == FileType::Symlink {
-            chownat(directory, name, None, Some(Gid::from_raw(group)), AtFlags::SYMLINK_NOFOLLOW)?;
-            continue;
+            let group = Some(Gid::from_raw(self.group));
+            let given = chownat(directory, name, None, group, AtFlags::SYMLINK_NOFOLLOW);
+            self.note(given.map_err(io::Error::from));
+            return Ok(());
         }
         let flags = if kind == FileType::Directory { OPEN } else { OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC };
         let file = openat(directory, name, flags, Mode::empty())?;
         let mode = fstat(&file)?.st_mode;
         match FileType::from_raw_mode(mode) {
-            FileType::Directory if kind == FileType::Directory => give_all(file.as_fd(), group, depth + 1)?,
+            FileType::Directory if kind == FileType::Directory => self.all(file.as_fd(), depth + 1)?,
             // It has been put in another's place this moment.
-            FileType::Symlink | FileType::Directory => continue,
+            FileType::Symlink | FileType::Directory => return Ok(()),
             _ => {}
         }
-        give_one(file.as_fd(), group, mode)?;
+        self.note(give_one(file.as_fd(), self.group, mode));
+        Ok(())
     }
-    Ok(())
+
+    fn note(&mut self, given: io::Result<()>) {
+        if let Err(error) = given {
+            self.failed = self.failed.saturating_add(1);
+            self.why.get_or_insert(error);
+        }
+    }
 }
 
 fn give_one(file: BorrowedFd<'_>, group: u32, mode: u32) -> io::Result<()> {
@@ -97,5 +133,12 @@ mod tests {
         give(&volume, 1234, false).unwrap();
         assert_eq!(of(&volume.join("new")).1, 0o660);
         remove_tree(&top).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_given_keeps_no_pod_from_its_volume() {
+        // The kernel lets nobody change the modes of these.
+        give(Path::new("/proc/self/fdinfo"), 1234, false).unwrap();
+        assert!(give(Path::new("/proc/self/none"), 1234, false).is_err());
     }
 }

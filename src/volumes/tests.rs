@@ -364,7 +364,9 @@ fn config_map(data: &str) -> Objects {
 fn refresh_with(pod: &Pod, dirs: &PodDirs, objects: &Objects) -> Result<Vec<String>, String> {
     let node = golden::node_with_memory(64 << 20);
     let text = |error: &Error| ErrorChain(error).to_string();
-    let kept = block_on(refresh(pod, SetUp { dirs, node: &node, objects })).map_err(|error| text(&error))?;
+    let kept =
+        block_on(refresh(pod, SetUp { dirs, node: &node, objects }, &no_drivers(), Box::pin(std::future::pending())))
+            .map_err(|error| text(&error))?;
     Ok(kept.iter().map(text).collect())
 }
 

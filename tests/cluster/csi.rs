@@ -4,6 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::csi_driver::messages::AccessType;
@@ -292,39 +294,24 @@ fn an_agent_that_is_killed_in_any_call_goes_on_where_it_was() {
     let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
     let restart = |joined: &mut Joined| {
         joined.node.kill_agent();
-        driver.mend();
         joined.start(SHORT, &[]);
     };
-    for (method, name) in PUBLISH.into_iter().zip(["stage", "publish"]) {
-        driver.hang(method);
-        if name == "stage" {
-            joined.api.create(&claiming("web"));
-        }
-        driver.wait_for_call(name, 1);
+    // The first call is never answered, and the second one neither.
+    let kill_in_both = |joined: &mut Joined, methods: [&'static str; 2], names: [&str; 2], begin: &dyn Fn(&Joined)| {
+        driver.hang(methods[0]);
+        begin(joined);
+        driver.wait_for_call(names[0], 1);
         driver.mend();
-        if name == "stage" {
-            driver.hang(PUBLISH[1]);
-        }
-        joined.node.kill_agent();
-        joined.start(SHORT, &[]);
-    }
-    restart(&mut joined);
+        driver.hang(methods[1]);
+        restart(joined);
+        driver.wait_for_call(names[1], 1);
+        driver.mend();
+        restart(joined);
+    };
+    kill_in_both(&mut joined, PUBLISH, ["stage", "publish"], &|joined| drop(joined.api.create(&claiming("web"))));
     joined.wait_until_web_is_ready();
     restart(&mut joined);
-    for (method, name) in UNPUBLISH.into_iter().zip(["unpublish", "unstage"]) {
-        driver.hang(method);
-        if name == "unpublish" {
-            joined.api.delete(WEB);
-        }
-        driver.wait_for_call(name, 1);
-        driver.mend();
-        if name == "unpublish" {
-            driver.hang(UNPUBLISH[1]);
-        }
-        joined.node.kill_agent();
-        joined.start(SHORT, &[]);
-    }
-    restart(&mut joined);
+    kill_in_both(&mut joined, UNPUBLISH, ["unpublish", "unstage"], &|joined| joined.api.delete(WEB));
     joined.delete_web(&driver);
 }
 
@@ -454,4 +441,44 @@ fn a_volume_for_one_pod_is_the_next_ones_when_the_first_has_given_it_back() {
     let other = "/api/v1/namespaces/default/pods/other";
     joined.api.wait_within(Duration::from_secs(60), other, "the other pod to be ready", is_ready);
     assert_eq!(driver.names(), [&ALL_IN_ORDER[..], &["stage", "publish"]].concat());
+}
+
+#[test]
+fn a_driver_that_wants_it_is_told_anew_and_the_pod_keeps_its_volume_whatever_comes_of_that() {
+    let mut joined = Joined::new();
+    joined.start(&format!("{SHORT}syncFrequency: 1s\n"), &[]);
+    joined.wait_until_ready();
+    joined.create_driver(&json!({"attachRequired": false, "requiresRepublish": true}));
+    let secret = |name: &str, value: &str| {
+        let metadata = json!({"name": name, "namespace": "disks"});
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"key": STANDARD.encode(value)}})
+    };
+    joined.api.create(&secret("stage", "for staging"));
+    joined.api.create(&secret("publish", "first"));
+    joined.create_volume(&json!({
+        "nodeStageSecretRef": {"namespace": "disks", "name": "stage"},
+        "nodePublishSecretRef": {"namespace": "disks", "name": "publish"},
+    }));
+    let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
+    joined.api.create(&claiming("web"));
+    joined.wait_until_web_is_ready();
+    let Call::Stage(stage) = &driver.calls()[0] else { panic!("{:?}", driver.names()) };
+    assert_eq!(stage.secrets, [("key".to_owned(), "for staging".to_owned())].into());
+    let told = || {
+        let calls = driver.calls().into_iter();
+        calls.filter_map(
+            |call| if let Call::Publish(publish) = call { publish.secrets.get("key").cloned() } else { None },
+        )
+    };
+    assert_eq!(told().next().as_deref(), Some("first"));
+    joined.api.update(&secret("publish", "second"));
+    joined.node.wait_until("the driver hears of the change", |_| told().any(|value| value == "second"));
+    driver.fail("NodePublishVolume");
+    joined.wait_for_event("MountVolume.SetUp failed for volume \"disk\" : rpc error: code = Internal desc = no disk");
+    assert!(is_ready(&joined.api.get(WEB).unwrap()));
+    driver.mend();
+    driver.hang("NodePublishVolume");
+    driver.wait_for_call("publish", told().count() + 1);
+    joined.delete_web(&driver);
+    assert_eq!(driver.names().iter().filter(|name| **name != "publish").count(), 3, "{:?}", driver.names());
 }

@@ -208,14 +208,15 @@ fn related(world: &World, node: &str, target: &Target, name: &str) -> Decision {
         "volumeattachments" => {
             world.find(&target.named(name).key()).is_some_and(|attachment| text(attachment, "/spec/nodeName") == node)
         }
-        "persistentvolumes" => world.find(&target.named(name).key()).is_some_and(|volume| {
-            let claim = |field: &str| text(volume, &format!("/spec/claimRef/{field}")).to_owned();
-            let pods = pods_of(world, node, &claim("namespace"));
-            let mut real = pods.into_iter().filter(|pod| !is_mirror(pod));
-            real.any(|pod| references(pod, "persistentvolumeclaims").contains(&claim("name")))
-        }),
-        // What a node made itself gives it no rights.
-        what => of_pods().filter(|pod| !is_mirror(pod)).any(|pod| references(pod, what).contains(&name.to_owned())),
+        "persistentvolumes" => {
+            world.find(&target.named(name).key()).is_some_and(|volume| is_on_node(world, node, volume))
+        }
+        what => {
+            // What a node made itself gives it no rights.
+            let mut real = of_pods().filter(|pod| !is_mirror(pod));
+            real.any(|pod| references(pod, what).contains(&name.to_owned()))
+                || what == "secrets" && of_volumes(world, node, &target.namespace, name)
+        }
     };
     if is_related { Ok(()) } else { Err(format!("no relationship found between node '{node}' and this object")) }
 }
@@ -230,6 +231,25 @@ fn pods_of<'a>(world: &'a World, node: &str, namespace: &str) -> Vec<&'a Value> 
     };
     let all = world.store.list(&pods).map(|(_, object)| &**object);
     all.filter(|pod| text(pod, "/spec/nodeName") == node).collect()
+}
+
+/// Whether a pod of the node claims the volume.
+fn is_on_node(world: &World, node: &str, volume: &Value) -> bool {
+    let claim = |field: &str| text(volume, &format!("/spec/claimRef/{field}")).to_owned();
+    let pods = pods_of(world, node, &claim("namespace"));
+    let mut real = pods.into_iter().filter(|pod| !is_mirror(pod));
+    real.any(|pod| references(pod, "persistentvolumeclaims").contains(&claim("name")))
+}
+
+/// Whether a volume that is on the node names the secret for it (`pvutil.VisitPVSecretNames`).
+fn of_volumes(world: &World, node: &str, namespace: &str, name: &str) -> bool {
+    let named = |volume: &Value| {
+        ["nodeStageSecretRef", "nodePublishSecretRef"].iter().any(|field| {
+            let secret = &volume["spec"]["csi"][*field];
+            secret["namespace"] == namespace && secret["name"] == name
+        })
+    };
+    world.list("/api/v1/persistentvolumes").iter().any(|volume| named(volume) && is_on_node(world, node, volume))
 }
 
 fn is_mirror(pod: &Value) -> bool {
