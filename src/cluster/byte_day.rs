@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::error::ErrorChain;
 use crate::host::{clock, file};
+use crate::rt;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// A day's record is written this often, and no more of it can be forgotten.
@@ -14,7 +15,7 @@ const PARTS: u64 = 32;
 const LONGEST: u64 = 256;
 
 /// When the day began, and how many bytes had been counted then; of earlier agents', how many belong to this day.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ByteDay {
     begun: Duration,
     before: u64,
@@ -85,8 +86,9 @@ impl DayRecord {
         })
     }
 
-    pub(super) fn write(&self, day: ByteDay, counted: u64) {
-        if let Err(error) = file::replace(&self.path, day.write(&self.boot, counted).as_bytes()) {
+    pub(super) async fn write(&self, day: ByteDay, counted: u64) {
+        let (path, record) = (self.path.clone(), day.write(&self.boot, counted));
+        if let Err(error) = rt::blocking(move || file::replace(&path, record.as_bytes())).await {
             log!(warn, "the bytes of today not written", path = self.path.display(), error = ErrorChain(&error));
         }
     }

@@ -280,7 +280,7 @@ impl Exchanges {
             gate.used(used);
             self.tell_left_out();
             if let Some(record) = &self.inner.day_record {
-                record.write(day, traffic.bytes());
+                record.write(day, traffic.bytes()).await;
             }
             let write = gate.budget().map(|budget| next_write(budget, used));
             let mark = [gate.next_mark(), write].into_iter().flatten().min();
