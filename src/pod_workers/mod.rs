@@ -6,6 +6,7 @@
 
 mod clean_up_pod;
 mod ending;
+mod entry;
 mod look_at_pod;
 mod on_request;
 mod pace;
@@ -30,7 +31,7 @@ use crate::csi::Csi;
 use crate::devices::Devices;
 use crate::kuberuntime::{Action, Cancel, Plan, PodRuntime, remains};
 use crate::metrics::{self, Count};
-use crate::pod_workers::pace::Pace;
+use crate::pod_workers::entry::{Entry, Running};
 use crate::pod_workers::restart_backoff::{Key, RestartBackoff};
 use crate::pod_workers::worker::{Next, Work};
 use crate::pods::{ObservedCache, ObservedContainer, ObservedPod, PodEvent, RuntimeState, SyncEvent, WorkResult};
@@ -38,6 +39,7 @@ use crate::probes::Probes;
 use crate::rt;
 use crate::sorted::{SortedMap, SortedSet};
 
+pub(crate) use entry::Resizing;
 pub(crate) use state::State;
 pub(crate) use worker::{Identity, Kind, Worker};
 
@@ -53,46 +55,6 @@ pub(crate) struct PodWorkers {
     devices: Rc<Devices>,
     csi: Rc<Csi>,
     inbox: Sender<SyncEvent>,
-}
-
-struct Entry {
-    worker: Worker,
-    /// Look at the worker again at this moment.
-    wake: Option<Instant>,
-    task: Option<Running>,
-    /// Work has been begun for this pod by this process.
-    begun: bool,
-    /// The containers that wait in crash-loop back-off, and how long that is.
-    backing_off: Vec<(String, Duration)>,
-    /// Containers that the work under way starts and whose hook after the start has to be over first.
-    hooked: Vec<String>,
-    /// The restarts that the work under way will try.
-    restarts: Vec<Key>,
-    resizing: Resizing,
-    /// A sandbox that was found outside of the pod's control group: another one has to be made.
-    groupless: Option<String>,
-    /// Containers that run and that somebody wants to begin anew, by the runtime's ids.
-    asked: Vec<String>,
-    /// Pods that end to make room for this one, which begins when they have.
-    waits_for: Vec<PodUid>,
-    /// Tells of a pod that does not end in time, unless it has ended.
-    overdue: Option<rt::Task<()>>,
-    pace: Pace,
-}
-
-/// Whether containers that run are being given other resources.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Resizing {
-    No,
-    Goes,
-    /// It is tried again; why it failed.
-    Failed(String),
-}
-
-struct Running {
-    #[expect(dead_code, reason = "dropping the task cancels it")]
-    task: rt::Task<()>,
-    cancel: Cancel,
 }
 
 impl PodWorkers {
@@ -510,43 +472,6 @@ impl PodWorkers {
 fn needs_network(plan: &Plan, pod: Option<&Pod>) -> bool {
     let own_network = pod.is_some_and(|pod| !pod.spec.host_network);
     own_network && plan.actions.iter().any(|action| matches!(action, Action::CreateSandbox { .. }))
-}
-
-impl Entry {
-    fn new(worker: Worker, begun: bool) -> Self {
-        Self {
-            worker,
-            wake: None,
-            task: None,
-            begun,
-            backing_off: Vec::new(),
-            hooked: Vec::new(),
-            restarts: Vec::new(),
-            resizing: Resizing::No,
-            groupless: None,
-            asked: Vec::new(),
-            waits_for: Vec::new(),
-            overdue: None,
-            pace: Pace::new(Instant::now()),
-        }
-    }
-
-    /// Ends the work under way. A sync and a refresh are asked to end between two calls, so that none is left half done; a look and
-    /// what can be done anew as it is, which is the rest, are dropped at once.
-    fn cancel(&mut self) {
-        match self.worker.busy {
-            Some(Kind::Look | Kind::Collect | Kind::Stop) => {
-                self.task = None;
-                self.worker.busy = None;
-            }
-            Some(Kind::Sync | Kind::Refresh) => {
-                if let Some(running) = &self.task {
-                    running.cancel.cancel();
-                }
-            }
-            Some(Kind::CleanUp) | None => {}
-        }
-    }
 }
 
 /// Where neither a spec nor a container tells: the API's default.
