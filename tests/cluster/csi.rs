@@ -273,7 +273,11 @@ fn whatever_a_driver_fails_at_is_tried_again() {
     driver.babble("NodePublishVolume");
     joined.wait_for_event("MountVolume.SetUp failed for volume \"disk\" : ");
     driver.mend();
+    // It is mounted; but the driver has not said so.
+    let publishes = || driver.names().iter().filter(|name| **name == "publish").count();
+    let before = publishes();
     joined.wait_until_web_is_ready();
+    assert!(publishes() > before, "{:?}", driver.names());
     for method in UNPUBLISH {
         driver.fail(method);
         joined.api.delete(WEB);
