@@ -58,9 +58,12 @@ fn a_command_before_the_end_is_over_before_the_signal() {
 #[test]
 fn a_page_is_asked_for_before_the_end() {
     let node = Node::start();
-    let script = format!("printf 'HTTP/1.0 500 Never mind\\r\\n\\r\\n' | nc -l -p 8080 >/host/request & {STAY}");
+    let listens = "until cat /proc/net/tcp* | grep -q ':1F90 .* 0A '; do sleep 0.1; done; touch /host/listens";
+    let answer = "printf 'HTTP/1.0 500 Never mind\\r\\n\\r\\n'";
+    let script = format!("{answer} | nc -l -p 8080 >/host/request & {listens}; {STAY}");
     let hook = "preStop: {httpGet: {path: /bye, port: 8080, httpHeaders: [{name: x-why, value: update}]}}";
     let folder = apply(&node, &script, hook);
+    node.wait_until("somebody listens", |_| folder.join("listens").exists());
     wait_until_ready(&node);
     node.remove_manifest("web");
     node.wait_until_gone("web");

@@ -55,12 +55,18 @@ impl Activity {
 pub(crate) struct Memory {
     pub(crate) rss: u64,
     pub(crate) pss: u64,
+    /// What is in no file: the process's own data.
+    pub(crate) anonymous: u64,
 }
 
 impl Memory {
     pub(crate) fn of(pid: u32) -> Self {
         let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
-        Self { rss: number_after(&text, "\nRss:"), pss: number_after(&text, "\nPss:") }
+        Self {
+            rss: number_after(&text, "\nRss:"),
+            pss: number_after(&text, "\nPss:"),
+            anonymous: number_after(&text, "\nAnonymous:"),
+        }
     }
 }
 
