@@ -141,7 +141,9 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     books.borrow_mut().versions = rt::blocking(move || Versions::open(directory)).await;
     let watchdog = Watchdog::start(&config, health.pulse(), sender.clone());
     let figured = Rc::clone(&runtime);
-    let stats = Stats::new(&runtime.node, runtime.dirs.clone(), runtime.cri(), image_service.clone());
+    let csi = Csi::new(&config.root_dir, &config.node_name, sender.clone());
+    let services = (runtime.cri(), image_service.clone());
+    let stats = Stats::new(&runtime.node, runtime.dirs.clone(), services, Rc::clone(&csi));
     let (seen, dirs) = (runtime.seen(), runtime.dirs.clone());
     let pulls = runtime.pulls_under_way();
     let event_sender = cluster.clone().map(|client| {
@@ -151,7 +153,6 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     });
     let devices = Devices::open(&config.root_dir, config.devices.clone(), sender.clone()).await;
     let inbox = (sender.clone(), inbox);
-    let csi = Csi::new(&config.root_dir, &config.node_name, sender.clone());
     csi.find_present(&config.root_dir.join("pods")).await;
     let given = (managers, Rc::clone(&devices), Rc::clone(&csi));
     let sync_loop = SyncLoop::new(&config, runtime, groups, given, Rc::clone(&books), health.clone(), inbox);

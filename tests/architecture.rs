@@ -85,6 +85,8 @@ const ARROWS: &[(&str, &str)] = &[
     ("plugin_registry", "rt"),
     ("pods", "objects"),
     ("rpc", "rt"),
+    // What is in a volume its driver knows.
+    ("stats", "csi"),
     ("stats", "node"),
     ("status", "probes"),
     ("sync_loop", "cluster"),

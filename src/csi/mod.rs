@@ -5,6 +5,7 @@
 
 mod drivers;
 mod node_object;
+mod usage;
 mod v1;
 mod vol_data;
 mod volume;

@@ -5,6 +5,7 @@ use crate::wire::protobuf::message;
 
 /// What a driver can do (`NodeServiceCapability.RPC.Type`).
 pub(super) const STAGE_UNSTAGE_VOLUME: i32 = 1;
+pub(super) const GET_VOLUME_STATS: i32 = 2;
 pub(super) const SINGLE_NODE_MULTI_WRITER: i32 = 5;
 pub(super) const VOLUME_MOUNT_GROUP: i32 = 6;
 
@@ -72,5 +73,21 @@ message! {
     pub(super) struct UndoRequest {
         1 => volume_id: String,
         2 => path: String,
+    }
+
+    pub(super) struct NodeGetVolumeStatsRequest {
+        1 => volume_id: String,
+        2 => volume_path: String,
+    }
+
+    pub(super) struct NodeGetVolumeStatsResponse {
+        1 => usage: Vec<VolumeUsage>,
+    }
+
+    pub(super) struct VolumeUsage {
+        1 => available: i64,
+        2 => total: i64,
+        3 => used: i64,
+        4 => unit: i32,
     }
 }

@@ -8,7 +8,9 @@
 //!   by_runtime.rs   the runtime's                                                                  pure
 //!   rates.rs        what has changed since the last question                                       pure
 //!   walks.rs        what volumes hold, once a minute at most
-//!   summary.rs  resource.rs  cadvisor.rs    the answers                                            pure
+//!   foreign.rs      which volumes are no directories of their pods                                pure
+//!   inquiries.rs    what those hold, in the same way
+//!   summary.rs  resource.rs  cadvisor.rs  claims.rs    the answers                                 pure
 //! ```
 //!
 //! Nothing runs while nobody asks.
@@ -16,6 +18,9 @@
 mod by_runtime;
 mod cadvisor;
 mod cadvisor_families;
+mod claims;
+mod foreign;
+mod inquiries;
 mod json_text;
 mod pass;
 mod procfs;
@@ -38,6 +43,7 @@ use crate::cgroups::{CgroupName, Depth};
 use crate::config::CgroupDriver;
 use crate::cri::v1::{ContainerStats, FilesystemUsage, PodSandboxStats};
 use crate::cri::{self, ImageService, RuntimeService};
+use crate::csi::Csi;
 use crate::error::ErrorChain;
 use crate::host::clock;
 use crate::host::disk_usage::Found;
@@ -45,10 +51,14 @@ use crate::node::{Machine, NodeSettings};
 use crate::pods::{ContainerState, ObservedContainer, ObservedPod, PodDirs, volume_places};
 use crate::rt;
 
+use inquiries::Inquiries;
 use pass::Asked;
 use rates::Rates;
 use seen::{ContainerSeen, Look, NodeSeen, PodSeen};
 use walks::Walks;
+
+pub(crate) use claims::{ClaimSeen, write_claims};
+pub(crate) use foreign::{ForeignVolume, foreign_volumes};
 
 /// One for the whole process.
 pub(crate) struct Stats {
@@ -62,6 +72,7 @@ pub(crate) struct Stats {
     sandboxes_refused: Cell<bool>,
     rates: RefCell<Rates>,
     walks: Walks,
+    inquiries: Inquiries,
 }
 
 struct Settings {
@@ -78,6 +89,7 @@ pub(crate) struct Subject {
     pub(crate) pod: Arc<Pod>,
     pub(crate) observed: Rc<ObservedPod>,
     pub(crate) started_at: Option<Time>,
+    pub(crate) foreign: Vec<ForeignVolume>,
 }
 
 /// What is asked for.
@@ -93,7 +105,12 @@ pub(crate) enum Question {
 const PATIENCE: Duration = Duration::from_secs(3);
 
 impl Stats {
-    pub(crate) fn new(settings: &NodeSettings, dirs: PodDirs, cri: RuntimeService, images: ImageService) -> Self {
+    pub(crate) fn new(
+        settings: &NodeSettings,
+        dirs: PodDirs,
+        (cri, images): (RuntimeService, ImageService),
+        csi: Rc<Csi>,
+    ) -> Self {
         let settings = Settings {
             node_name: settings.node_name.clone(),
             root_dir: settings.root_dir.clone(),
@@ -110,6 +127,7 @@ impl Stats {
             sandboxes_refused: Cell::new(false),
             rates: RefCell::default(),
             walks: Walks::default(),
+            inquiries: Inquiries::new(csi),
         }
     }
 
@@ -127,6 +145,14 @@ impl Stats {
             Question::Resource => resource::resource(&look),
             Question::Summary { only_cpu_and_memory } => summary::summary(&look, only_cpu_and_memory),
         }
+    }
+
+    /// What is in the volumes of claims, each of them once.
+    pub(crate) async fn claims(&self, subjects: &[Subject]) -> Vec<ClaimSeen> {
+        self.inquiries.begin(foreign(subjects));
+        self.inquiries.wait().await;
+        let seen = foreign(subjects).filter_map(|volume| ClaimSeen::of(volume, self.inquiries.answer(volume)?));
+        claims::each_once(seen)
     }
 
     async fn look(&self, question: Question, subjects: &[Subject], driver: Option<CgroupDriver>) -> Look {
@@ -152,6 +178,10 @@ impl Stats {
         let node = NodeSeen { name: self.settings.node_name.clone(), ..NodeSeen::default() };
         let pods = subjects.iter().filter_map(|subject| self.pod(subject, groups)).collect();
         let mut look = Look { at: 0, node, pods, is_partial: false };
+        let with_volumes = matches!(question, Question::Summary { only_cpu_and_memory: false });
+        if with_volumes {
+            self.inquiries.begin(foreign(subjects));
+        }
         if with_rest {
             let disks = within("ImageFsInfo", self.images.image_fs_info()).await.unwrap_or_default();
             asked.images = disks.image_filesystems.first().and_then(place);
@@ -176,6 +206,15 @@ impl Stats {
         }
         for pod in look.pods.iter_mut().filter(|_| with_rest) {
             pod.volumes = self.walks.volumes(&pod.uid);
+        }
+        if with_volumes {
+            self.inquiries.wait().await;
+            for volume in foreign(subjects) {
+                let pod = look.pods.iter_mut().find(|pod| pod.uid == volume.pod);
+                if let Some((pod, seen)) = pod.zip(self.inquiries.answer(volume)) {
+                    pod.volumes.push(seen);
+                }
+            }
         }
         self.rate(&mut look);
         look
@@ -205,7 +244,7 @@ impl Stats {
 
     /// What is known beforehand; `None` for a pod of which nothing runs.
     fn pod(&self, subject: &Subject, groups: Option<(&String, CgroupDriver)>) -> Option<PodSeen> {
-        let Subject { pod, observed, started_at } = subject;
+        let Subject { pod, observed, started_at, .. } = subject;
         let sandbox = observed.ready_sandbox()?;
         let uid = &observed.uid;
         let is_newest = |container: &&ObservedContainer| {
@@ -262,6 +301,11 @@ impl Stats {
         }
         rates.end_look();
     }
+}
+
+/// Volumes are there before the sandbox is, and go after it.
+fn foreign(subjects: &[Subject]) -> impl Iterator<Item = &ForeignVolume> {
+    subjects.iter().filter(|subject| subject.observed.ready_sandbox().is_some()).flat_map(|subject| &subject.foreign)
 }
 
 /// Where a file system of the runtime is, and what the runtime has there.

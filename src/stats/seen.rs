@@ -95,7 +95,10 @@ pub(crate) struct Processes {
 pub(crate) struct VolumeSeen {
     pub(crate) at: i64,
     pub(crate) name: String,
-    pub(crate) in_memory: bool,
+    /// The claim that stands for it.
+    pub(crate) claim: Option<String>,
+    /// It is in memory or on somebody else's disk, and so nothing of what the pod has on the node's.
+    pub(crate) is_elsewhere: bool,
     pub(crate) disk: FileSystem,
     pub(crate) used: Found,
 }
@@ -196,10 +199,10 @@ impl Figures {
 }
 
 impl PodSeen {
-    /// What the pod has on the node's disks: writable layers, logs, volumes that are no memory, its own files.
+    /// What the pod has on the node's disks: writable layers, logs, volumes that are nowhere else, its own files.
     pub(crate) fn storage(&self) -> Found {
         let containers = self.containers.iter().flat_map(|container| [container.layer, container.logs]).flatten();
-        let volumes = self.volumes.iter().filter(|volume| !volume.in_memory).map(|volume| volume.used);
+        let volumes = self.volumes.iter().filter(|volume| !volume.is_elsewhere).map(|volume| volume.used);
         containers.chain(volumes).fold(self.own, |sum, found| Found {
             bytes: sum.bytes.saturating_add(found.bytes),
             inodes: sum.inodes.saturating_add(found.inodes),

@@ -108,6 +108,12 @@ impl Writer {
                     this.object("", |this| {
                         this.disk_fields(volume.at, &volume.disk, volume.used);
                         this.json.string("name", &volume.name);
+                        if let Some(claim) = &volume.claim {
+                            this.object("pvcRef", |this| {
+                                this.json.string("name", claim);
+                                this.json.string("namespace", &pod.namespace);
+                            });
+                        }
                     });
                 }
             });

@@ -56,10 +56,11 @@ fn pod(name: &str) -> PodSeen {
         processes: Some(Processes { count: 2, files: 9, most_files: Some(1024) }),
         ..ContainerSeen::default()
     };
-    let volume = |name: &str, in_memory| VolumeSeen {
+    let volume = |name: &str, is_elsewhere| VolumeSeen {
         at: AT,
         name: name.to_owned(),
-        in_memory,
+        claim: None,
+        is_elsewhere,
         disk: FileSystem::default(),
         used: found,
     };

@@ -73,7 +73,7 @@ fn walk(pods: Vec<Volumes>) -> SortedMap<String, Vec<VolumeSeen>> {
         let disk = file_system(&place.path).ok()?;
         let used = disk_usage_until(&place.path, Some(end)).ok()?;
         let at = i64::try_from(clock::timestamp().as_nanosecond()).unwrap_or(i64::MAX);
-        Some(VolumeSeen { at, name: place.name, in_memory: place.in_memory, disk, used })
+        Some(VolumeSeen { at, name: place.name, claim: None, is_elsewhere: place.in_memory, disk, used })
     };
     pods.into_iter().map(|(uid, places)| (uid, places.into_iter().filter_map(volume).collect())).collect()
 }

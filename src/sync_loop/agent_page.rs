@@ -16,6 +16,7 @@ use crate::metrics::{self, Exposition, Kind, Labels, Number};
 use crate::offline::OfflineStore;
 use crate::pods::{ContainerState, ObservedCache};
 use crate::sorted::SortedMap;
+use crate::stats::{ClaimSeen, write_claims};
 
 /// What the pods' book says, at one moment.
 pub(super) struct AgentSight<'a> {
@@ -26,10 +27,11 @@ pub(super) struct AgentSight<'a> {
     pub(super) cluster: Option<&'a Client>,
     pub(super) certificates: &'a CertificateBook,
     pub(super) own: OwnProcess,
+    pub(super) claims: Vec<ClaimSeen>,
 }
 
 impl NodeFigures {
-    pub(super) fn agent_page(&self) -> Vec<u8> {
+    pub(super) fn agent_page(&self, claims: Vec<ClaimSeen>) -> Vec<u8> {
         let (books, seen) = (self.books.borrow(), self.runtime.seen());
         let node = &self.runtime.node;
         page(&AgentSight {
@@ -40,6 +42,7 @@ impl NodeFigures {
             cluster: self.cluster.as_ref(),
             certificates: &self.certificates,
             own: OwnProcess::read(),
+            claims,
         })
     }
 
@@ -57,6 +60,7 @@ pub(super) fn page(sight: &AgentSight<'_>) -> Vec<u8> {
     of_pods(&mut page, sight);
     of_containers(&mut page, sight.seen);
     metrics::write(&mut page);
+    write_claims(&mut page, &sight.claims);
     of_process(&mut page, &sight.own);
     of_coracle(&mut page, sight);
     page.into_bytes()

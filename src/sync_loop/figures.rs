@@ -10,7 +10,7 @@ use crate::certificates::CertificateBook;
 use crate::kuberuntime::PodRuntime;
 use crate::server::Page;
 use crate::sorted::SortedSet;
-use crate::stats::{Question, Stats, Subject};
+use crate::stats::{Question, Stats, Subject, foreign_volumes};
 
 pub(crate) struct NodeFigures {
     pub(crate) books: Rc<RefCell<Books>>,
@@ -26,7 +26,7 @@ impl NodeFigures {
         let question = match page {
             // It is no figure.
             Page::Configuration => return Vec::new(),
-            Page::Metrics => return self.agent_page(),
+            Page::Metrics => return self.agent_page(self.stats.claims(&self.subjects()).await),
             Page::Probes => return self.probes_page(),
             Page::Cadvisor => Question::Cadvisor,
             Page::Resource => Question::Resource,
@@ -40,6 +40,7 @@ impl NodeFigures {
     /// another one stands for already.
     fn subjects(&self) -> Vec<Subject> {
         let (books, seen) = (self.books.borrow(), self.runtime.seen());
+        let objects = self.runtime.objects.borrow();
         let seen = seen.borrow();
         let wanted = books.sources.pods().map(|source| &source.pod);
         let mut shown = SortedSet::new();
@@ -48,7 +49,8 @@ impl NodeFigures {
             let observed = Rc::clone(seen.pod(uid)?);
             let is_new = shown.insert((pod.metadata.namespace.clone(), pod.metadata.name.clone()));
             let started_at = books.statuses.status(uid).and_then(|status| status.start_time);
-            is_new.then(|| Subject { pod: Arc::clone(pod), observed, started_at })
+            let foreign = || foreign_volumes(pod, uid, &self.runtime.dirs, &objects);
+            is_new.then(|| Subject { pod: Arc::clone(pod), observed, started_at, foreign: foreign() })
         };
         wanted.chain(books.ending.values()).filter_map(subject).collect()
     }

@@ -103,6 +103,35 @@ pub(crate) struct Publish {
     pub(crate) volume_context: Texts,
 }
 
+/// `NodeGetVolumeStatsRequest`
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Ask {
+    #[prost(string, tag = "1")]
+    pub(crate) volume_id: String,
+    #[prost(string, tag = "2")]
+    pub(crate) volume_path: String,
+}
+
+/// `NodeGetVolumeStatsResponse`
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Usages {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) usage: Vec<Usage>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Usage {
+    #[prost(int64, tag = "1")]
+    pub(crate) available: i64,
+    #[prost(int64, tag = "2")]
+    pub(crate) total: i64,
+    #[prost(int64, tag = "3")]
+    pub(crate) used: i64,
+    /// 1: bytes, 2: inodes.
+    #[prost(int32, tag = "4")]
+    pub(crate) unit: i32,
+}
+
 /// `NodeUnpublishVolumeRequest` and `NodeUnstageVolumeRequest`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Undo {

@@ -21,6 +21,7 @@ use messages::*;
 
 pub(crate) const NAME: &str = "csi.example.com";
 pub(crate) const STAGE_UNSTAGE_VOLUME: i32 = 1;
+pub(crate) const GET_VOLUME_STATS: i32 = 2;
 pub(crate) const VOLUME_MOUNT_GROUP: i32 = 6;
 
 pub(crate) struct Driver {
@@ -52,6 +53,7 @@ pub(crate) enum Call {
     Publish(Publish),
     Unpublish(Undo),
     Unstage(Undo),
+    Usage(Ask),
     Other(String),
 }
 
@@ -62,6 +64,7 @@ impl Call {
             Self::Publish(_) => "publish",
             Self::Unpublish(_) => "unpublish",
             Self::Unstage(_) => "unstage",
+            Self::Usage(_) => "usage",
             Self::Other(_) => "other",
         }
     }
@@ -254,6 +257,7 @@ impl Shared {
             "NodePublishVolume" => Call::Publish(Publish::decode(request).unwrap()),
             "NodeUnpublishVolume" => Call::Unpublish(Undo::decode(request).unwrap()),
             "NodeUnstageVolume" => Call::Unstage(Undo::decode(request).unwrap()),
+            "NodeGetVolumeStats" => Call::Usage(Ask::decode(request).unwrap()),
             other => Call::Other(other.to_owned()),
         };
         self.calls.lock().unwrap().push(call.clone());
@@ -269,6 +273,7 @@ impl Shared {
             Call::Publish(asked) => self.publish(&asked),
             Call::Unpublish(asked) => self.unpublish(&asked),
             Call::Unstage(asked) => self.unstage(&asked),
+            Call::Usage(asked) => self.usage(&asked),
             Call::Other(method) if method == "NodeGetInfo" => self.info.lock().unwrap().encode_to_vec(),
             Call::Other(method) if method == "NodeGetCapabilities" => {
                 let all = self.capabilities.iter().map(|kind| Capability { rpc: Some(Rpc { kind: *kind }) });
@@ -339,6 +344,17 @@ impl Shared {
         }
         state.staged.retain(|known| *known != place);
         Vec::new()
+    }
+
+    /// More than there is of anything else.
+    fn usage(&self, asked: &Ask) -> Vec<u8> {
+        let mut state = self.state.lock().unwrap();
+        if !state.published.contains(&(asked.volume_id.clone(), asked.volume_path.clone())) {
+            state.faults.push(format!("{} is asked about where it is not published", asked.volume_id));
+        }
+        let bytes = Usage { available: 600, total: 1 << 50, used: 400, unit: 1 };
+        let inodes = Usage { available: 60, total: 100, used: 40, unit: 2 };
+        Usages { usage: vec![bytes, inodes] }.encode_to_vec()
     }
 
     fn mount(&self, at: &str) {

@@ -65,7 +65,16 @@ const NOT_ON_THE_PAGE: [(&str, &str); 48] = [
 ];
 
 fn sight<'a>(books: &'a Books, seen: &'a ObservedCache, certificates: &'a CertificateBook) -> AgentSight<'a> {
-    AgentSight { node: "n1", cgroup_v2: true, books, seen, cluster: None, certificates, own: OwnProcess::read() }
+    AgentSight {
+        node: "n1",
+        cgroup_v2: true,
+        books,
+        seen,
+        cluster: None,
+        certificates,
+        own: OwnProcess::read(),
+        claims: Vec::new(),
+    }
 }
 
 fn text(bytes: Vec<u8>) -> String {

@@ -1,0 +1,69 @@
+//! What a volume holds, as its driver says.
+
+use std::path::Path;
+
+use super::Csi;
+use super::drivers::method;
+use super::v1::{GET_VOLUME_STATS, NodeGetVolumeStatsRequest, NodeGetVolumeStatsResponse, VolumeUsage};
+use crate::host::disk_usage::Found;
+use crate::host::file_system::FileSystem;
+use crate::wire::protobuf::encode;
+
+impl Csi {
+    /// What is in the volume that the driver has published there, and how much there can be; `None` if it is none of those
+    /// that tell.
+    pub(crate) async fn usage(
+        &self,
+        driver: &str,
+        handle: &str,
+        place: &Path,
+    ) -> Result<Option<(FileSystem, Found)>, String> {
+        let driver = self.driver(driver)?;
+        if !driver.can(GET_VOLUME_STATS) {
+            return Ok(None);
+        }
+        let request =
+            NodeGetVolumeStatsRequest { volume_id: handle.to_owned(), volume_path: place.display().to_string() };
+        let mut answer = NodeGetVolumeStatsResponse::default();
+        driver.ask(method!("NodeGetVolumeStats"), encode(&request), &mut answer).await?;
+        if answer.usage.is_empty() {
+            return Err("failed to get usage from response. usage is nil".to_owned());
+        }
+        Ok(Some(told(&answer.usage)))
+    }
+}
+
+/// What is not told is nothing, as upstream has it; of a unit that is told twice the last counts.
+fn told(usages: &[VolumeUsage]) -> (FileSystem, Found) {
+    let (mut disk, mut found) = (FileSystem::default(), Found::default());
+    for usage in usages {
+        let [available, total, used] =
+            [usage.available, usage.total, usage.used].map(|n| u64::try_from(n).unwrap_or(0));
+        match usage.unit {
+            BYTES => (disk.available, disk.capacity, disk.used, found.bytes) = (available, total, used, used),
+            INODES => (disk.inodes_free, disk.inodes, found.inodes) = (available, total, used),
+            _ => {}
+        }
+    }
+    (disk, found)
+}
+
+/// `VolumeUsage.Unit`
+const BYTES: i32 = 1;
+const INODES: i32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_told_or_below_nothing_is_nothing() {
+        let bytes = VolumeUsage { available: 60, total: 100, used: 40, unit: BYTES };
+        let inodes = VolumeUsage { available: -1, total: 10, used: 3, unit: INODES };
+        let unknown = VolumeUsage { available: 1, total: 1, used: 1, unit: 7 };
+        let (disk, found) = told(&[bytes.clone(), inodes, unknown]);
+        assert_eq!((disk.capacity, disk.available, disk.inodes, disk.inodes_free), (100, 60, 10, 0));
+        assert_eq!(found, Found { bytes: 40, inodes: 3 });
+        assert_eq!(told(&[bytes]).1, Found { bytes: 40, inodes: 0 });
+    }
+}

@@ -1,0 +1,85 @@
+//! What is in the volumes of claims, as `/metrics` tells it. Pure.
+
+use super::foreign::ForeignVolume;
+use super::seen::VolumeSeen;
+use crate::metrics::{Exposition, Kind, Labels, Number};
+
+/// A claim, and what was seen of its volume.
+#[derive(Debug)]
+pub(crate) struct ClaimSeen {
+    namespace: String,
+    claim: String,
+    seen: VolumeSeen,
+}
+
+impl ClaimSeen {
+    /// `None` for a volume that no claim stands for.
+    pub(super) fn of(volume: &ForeignVolume, seen: VolumeSeen) -> Option<Self> {
+        Some(Self { namespace: volume.namespace.clone(), claim: volume.claim.clone()?, seen })
+    }
+}
+
+/// Of what several pods have, the first counts.
+pub(super) fn each_once(claims: impl Iterator<Item = ClaimSeen>) -> Vec<ClaimSeen> {
+    let mut once: Vec<ClaimSeen> = Vec::new();
+    for claim in claims {
+        if !once.iter().any(|known| (&known.namespace, &known.claim) == (&claim.namespace, &claim.claim)) {
+            once.push(claim);
+        }
+    }
+    once
+}
+
+/// Upstream's families, with upstream's words.
+pub(crate) fn write_claims(page: &mut Exposition, claims: &[ClaimSeen]) {
+    for (name, help, value) in FAMILIES {
+        page.family(name, Kind::Gauge, help);
+        for ClaimSeen { namespace, claim, seen } in claims {
+            let labels = Labels::of(&[("namespace", namespace), ("persistentvolumeclaim", claim)]);
+            page.sample(&labels, Number::Whole(value(seen)));
+        }
+    }
+}
+
+type Family = (&'static str, &'static str, fn(&VolumeSeen) -> u64);
+
+const FAMILIES: [Family; 6] = [
+    ("kubelet_volume_stats_available_bytes", "[ALPHA] Number of available bytes in the volume", |seen| {
+        seen.disk.available
+    }),
+    ("kubelet_volume_stats_capacity_bytes", "[ALPHA] Capacity in bytes of the volume", |seen| seen.disk.capacity),
+    ("kubelet_volume_stats_inodes", "[ALPHA] Maximum number of inodes in the volume", |seen| seen.disk.inodes),
+    ("kubelet_volume_stats_inodes_free", "[ALPHA] Number of free inodes in the volume", |seen| seen.disk.inodes_free),
+    ("kubelet_volume_stats_inodes_used", "[ALPHA] Number of used inodes in the volume", |seen| seen.used.inodes),
+    ("kubelet_volume_stats_used_bytes", "[ALPHA] Number of used bytes in the volume", |seen| seen.used.bytes),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::disk_usage::Found;
+
+    #[test]
+    fn a_claim_of_several_pods_is_told_once_and_without_claims_nothing_is() {
+        let claim = |claim: &str, bytes| ClaimSeen {
+            namespace: "ns".to_owned(),
+            claim: claim.to_owned(),
+            seen: VolumeSeen { used: Found { bytes, inodes: 1 }, ..VolumeSeen::default() },
+        };
+        let claims = each_once([claim("a", 1), claim("b", 2), claim("a", 3)].into_iter());
+        let text = |claims: &[ClaimSeen]| {
+            let mut page = Exposition::default();
+            write_claims(&mut page, claims);
+            String::from_utf8(page.into_bytes()).unwrap()
+        };
+        let page = text(&claims);
+        assert_eq!(page.matches("kubelet_volume_stats_used_bytes{").count(), 2, "{page}");
+        for (claim, bytes) in [("a", 1), ("b", 2)] {
+            let line = format!(
+                "kubelet_volume_stats_used_bytes{{namespace=\"ns\",persistentvolumeclaim=\"{claim}\"}} {bytes}\n"
+            );
+            assert!(page.contains(&line), "{page}");
+        }
+        assert_eq!(text(&[]), "");
+    }
+}

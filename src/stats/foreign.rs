@@ -1,0 +1,136 @@
+//! Which volumes of a pod are none of its own directories, and who knows what is in them. Pure.
+
+use std::path::PathBuf;
+
+use crate::api::{Pod, PodUid, VolumeSource};
+use crate::csi::handle_of_inline;
+use crate::objects::{Lookup, Objects, PersistentSource};
+use crate::pods::PodDirs;
+use crate::pods::volume_places::{CSI, NFS};
+
+/// A volume of a CSI driver, a file server, or of the cluster's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ForeignVolume {
+    /// The pod's uid and namespace.
+    pub(super) pod: String,
+    pub(super) namespace: String,
+    /// As the pod calls it.
+    pub(super) name: String,
+    pub(super) claim: Option<String>,
+    pub(super) path: PathBuf,
+    pub(super) teller: Teller,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Teller {
+    Driver {
+        name: String,
+        handle: String,
+    },
+    /// A directory of the node's.
+    Directory,
+    /// Only while something is mounted there.
+    Mount,
+}
+
+/// Those that the containers of `pod` mount, which runs under `uid`. Of a hostPath nobody tells, whoever names it
+/// (upstream's `MetricsNil`).
+pub(crate) fn foreign_volumes(pod: &Pod, uid: &PodUid, dirs: &PodDirs, objects: &Objects) -> Vec<ForeignVolume> {
+    let driver = |name: &String, handle: String| Teller::Driver { name: name.clone(), handle };
+    let mount = |name: &str| dirs.volume(uid, CSI, name).join("mount");
+    let place = |name: &String, source: &VolumeSource| match source {
+        VolumeSource::Csi(source) => {
+            Some((mount(name), driver(&source.driver, handle_of_inline(uid.as_str(), name)), None))
+        }
+        VolumeSource::Nfs(_) => Some((dirs.volume(uid, NFS, name), Teller::Mount, None)),
+        VolumeSource::PersistentVolumeClaim(claim) => {
+            let Lookup::Found(volume) = objects.claim(pod, &claim.claim_name) else { return None };
+            let (path, teller) = match &volume.source {
+                _ if volume.is_block => return None,
+                PersistentSource::Csi(source) => (mount(&volume.name), driver(&source.driver, source.handle.clone())),
+                PersistentSource::Local(path) => (path.into(), Teller::Directory),
+                PersistentSource::Nfs(_) => (dirs.volume(uid, NFS, &volume.name), Teller::Mount),
+                PersistentSource::HostPath(_) | PersistentSource::Other(_) => return None,
+            };
+            Some((path, teller, Some(claim.claim_name.clone())))
+        }
+        _ => None,
+    };
+    let is_mounted = |name: &str| {
+        pod.spec.all_containers().any(|container| container.volume_mounts.iter().any(|mount| mount.name == name))
+    };
+    let volumes = pod.spec.volumes.iter().filter_map(|volume| {
+        let (path, teller, claim) = place(&volume.name, &volume.source)?;
+        let (namespace, name) = (pod.metadata.namespace.clone(), volume.name.clone());
+        Some(ForeignVolume { pod: uid.as_str().to_owned(), namespace, name, claim, path, teller })
+    });
+    volumes.filter(|volume| is_mounted(&volume.name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::api::decode;
+    use crate::objects::{Content, ObjectNews, PersistentVolume, Topic};
+
+    fn bound(objects: &mut Objects, pod: &Pod, claim: &str, spec: &Value) {
+        let volume = PersistentVolume::read(&json!({"metadata": {"name": format!("pv-{claim}")}, "spec": spec}));
+        let content = Content::Volume(Box::new(volume.unwrap()));
+        assert!(objects.hear(ObjectNews::Heard(Topic::claim(pod, claim), Some(content))));
+    }
+
+    #[test]
+    fn drivers_and_file_systems_are_asked_and_nobody_about_a_host_path_or_what_nobody_mounts() {
+        let claim = |name: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": format!("c-{name}")}});
+        let names = ["disk", "local", "server", "host", "block", "unbound", "inline", "nfs", "dir"];
+        let mounts: Vec<Value> = names.iter().map(|name| json!({"name": name, "mountPath": name})).collect();
+        let mut volumes: Vec<Value> = names[..6].iter().map(|name| claim(name)).collect();
+        volumes.extend([
+            json!({"name": "inline", "csi": {"driver": "d"}}),
+            json!({"name": "nfs", "nfs": {"server": "s", "path": "/p"}}),
+            json!({"name": "dir", "hostPath": {"path": "/d"}}),
+            json!({"name": "idle", "csi": {"driver": "d"}}),
+        ]);
+        let pod: Pod = decode(json!({
+            "metadata": {"namespace": "ns", "name": "p", "uid": "u"},
+            "spec": {"containers": [{"name": "c", "image": "i", "volumeMounts": mounts}], "volumes": volumes},
+        }))
+        .unwrap()
+        .value;
+        let mut objects = Objects::default();
+        bound(&mut objects, &pod, "c-disk", &json!({"csi": {"driver": "d", "volumeHandle": "h"}}));
+        bound(&mut objects, &pod, "c-local", &json!({"local": {"path": "/mnt/d"}}));
+        bound(&mut objects, &pod, "c-server", &json!({"nfs": {"server": "s", "path": "/p"}}));
+        bound(&mut objects, &pod, "c-host", &json!({"hostPath": {"path": "/h"}}));
+        let block = json!({"csi": {"driver": "d", "volumeHandle": "b"}, "volumeMode": "Block"});
+        bound(&mut objects, &pod, "c-block", &block);
+        let dirs = PodDirs::new(Path::new("/k"), Path::new("/l"));
+        let found = foreign_volumes(&pod, &PodUid::from("u"), &dirs, &objects);
+        let driver = |handle: &str| Teller::Driver { name: "d".to_owned(), handle: handle.to_owned() };
+        let of = |name: &str, claim: Option<&str>, path: &str, teller| ForeignVolume {
+            pod: "u".to_owned(),
+            namespace: "ns".to_owned(),
+            name: name.to_owned(),
+            claim: claim.map(str::to_owned),
+            path: path.into(),
+            teller,
+        };
+        let expected = [
+            of("disk", Some("c-disk"), "/k/pods/u/volumes/kubernetes.io~csi/pv-c-disk/mount", driver("h")),
+            of("local", Some("c-local"), "/mnt/d", Teller::Directory),
+            of("server", Some("c-server"), "/k/pods/u/volumes/kubernetes.io~nfs/pv-c-server", Teller::Mount),
+            of(
+                "inline",
+                None,
+                "/k/pods/u/volumes/kubernetes.io~csi/inline/mount",
+                driver(&handle_of_inline("u", "inline")),
+            ),
+            of("nfs", None, "/k/pods/u/volumes/kubernetes.io~nfs/nfs", Teller::Mount),
+        ];
+        assert_eq!(found, expected);
+    }
+}

@@ -1,0 +1,172 @@
+//! What is in foreign volumes: a driver or a file server may not answer for long, or ever, and nobody waits for that.
+
+use std::cell::{Cell, RefCell};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_channel::Receiver;
+
+use super::foreign::{ForeignVolume, Teller};
+use super::seen::{FileSystem, Found, VolumeSeen};
+use crate::csi::Csi;
+use crate::host::clock;
+use crate::host::file_system::file_system;
+use crate::host::mounts::mounted_at;
+use crate::rt;
+
+/// One for each volume that was asked about: it begins with a question, and no sooner than a minute after the one before.
+pub(super) struct Inquiries {
+    csi: Rc<Csi>,
+    known: RefCell<Vec<Inquiry>>,
+    /// Held by each thread that asks a file system, and here.
+    threads: Arc<()>,
+}
+
+struct Inquiry {
+    of: ForeignVolume,
+    began: Instant,
+    told: Rc<Told>,
+    /// Closed when it has ended.
+    ended: Receiver<()>,
+    /// Dropping it ends it.
+    task: rt::Task<()>,
+}
+
+#[derive(Default)]
+struct Told {
+    seen: RefCell<Option<VolumeSeen>>,
+    /// The last one was waited for in vain.
+    is_slow: Cell<bool>,
+}
+
+/// The least time from one inquiry to the next.
+const PERIOD: Duration = Duration::from_secs(60);
+/// Who asks waits for so long, and then has what was told the last time.
+const WAIT: Duration = Duration::from_millis(500);
+/// Threads that a file server may hold.
+const MOST_THREADS: usize = 8;
+
+impl Inquiries {
+    pub(super) fn new(csi: Rc<Csi>) -> Self {
+        Self { csi, known: RefCell::default(), threads: Arc::default() }
+    }
+
+    /// Begins what is due. What was known of other volumes is forgotten.
+    pub(super) fn begin<'a>(&self, volumes: impl Iterator<Item = &'a ForeignVolume>) {
+        let now = Instant::now();
+        let mut before = self.known.take();
+        let mut known = Vec::new();
+        for volume in volumes {
+            let old = before.iter().position(|old| old.of == *volume).map(|place| before.swap_remove(place));
+            known.push(match old {
+                Some(old) if !old.is_due(now) => old,
+                old => self.inquire(volume, old.map(|old| old.told).unwrap_or_default(), now),
+            });
+        }
+        self.known.replace(known);
+    }
+
+    /// Until everything has been told, but not for long, and not for those who let others wait before.
+    pub(super) async fn wait(&self) {
+        let waits_for = |inquiry: &&Inquiry| !inquiry.told.is_slow.get();
+        let awaited: Vec<_> = {
+            let known = self.known.borrow();
+            known.iter().filter(waits_for).map(|inquiry| (Rc::clone(&inquiry.told), inquiry.ended.clone())).collect()
+        };
+        let all = async {
+            for (_, ended) in &awaited {
+                // It is never sent to: it only closes.
+                let _ = ended.recv().await;
+            }
+        };
+        if rt::deadline(WAIT, all).await.is_err() {
+            let late = awaited.iter().filter(|(_, ended)| !ended.is_closed());
+            late.for_each(|(told, _)| told.is_slow.set(true));
+        }
+    }
+
+    /// What was told of this volume the last time.
+    pub(super) fn answer(&self, volume: &ForeignVolume) -> Option<VolumeSeen> {
+        let known = self.known.borrow();
+        known.iter().find(|inquiry| inquiry.of == *volume)?.told.seen.borrow().clone()
+    }
+
+    fn inquire(&self, volume: &ForeignVolume, told: Rc<Told>, now: Instant) -> Inquiry {
+        let (held, ended) = async_channel::bounded(1);
+        let (of, csi) = (volume.clone(), Rc::clone(&self.csi));
+        let disk = match &of.teller {
+            Teller::Driver { .. } => None,
+            Teller::Directory => self.ask_file_system(&of.path, false),
+            Teller::Mount => self.ask_file_system(&of.path, true),
+        };
+        let tells = Rc::clone(&told);
+        let task = rt::spawn(async move {
+            let found = match (&of.teller, disk) {
+                (Teller::Driver { name, handle }, _) => by_driver(&csi, name, handle, &of.path).await,
+                (Teller::Directory | Teller::Mount, Some(disk)) => disk.recv().await.ok().flatten().map(of_disk),
+                (Teller::Directory | Teller::Mount, None) => None,
+            };
+            let at = i64::try_from(clock::timestamp().as_nanosecond()).unwrap_or(i64::MAX);
+            tells.seen.replace(found.map(|(disk, used)| VolumeSeen {
+                at,
+                name: of.name,
+                claim: of.claim,
+                is_elsewhere: true,
+                disk,
+                used,
+            }));
+            tells.is_slow.set(now.elapsed() > WAIT);
+            drop(held);
+        });
+        Inquiry { of: volume.clone(), began: now, told, ended, task }
+    }
+
+    /// A server that is away keeps the thread until it is back: none of the pool's, and no more than a few.
+    fn ask_file_system(&self, path: &Path, is_mount: bool) -> Option<Receiver<Option<FileSystem>>> {
+        if Arc::strong_count(&self.threads) > MOST_THREADS {
+            return None;
+        }
+        let (sender, answer) = async_channel::bounded(1);
+        let (path, held) = (path.to_owned(), Arc::clone(&self.threads));
+        let work = move || {
+            let is_there = !is_mount || mounted_at(&path).unwrap_or(false);
+            let disk = if is_there { file_system(&path).ok() } else { None };
+            drop(held);
+            // Nobody listens any more when the volume is gone.
+            let _ = sender.try_send(disk);
+        };
+        rt::thread("statfs", work).ok()?;
+        Some(answer)
+    }
+}
+
+impl Inquiry {
+    fn is_due(&self, now: Instant) -> bool {
+        self.task.is_finished() && now.saturating_duration_since(self.began) >= PERIOD
+    }
+}
+
+async fn by_driver(csi: &Csi, driver: &str, handle: &str, place: &Path) -> Option<(FileSystem, Found)> {
+    let path = place.to_owned();
+    // Where nothing is mounted, a driver may tell of the node's own disk.
+    if !rt::blocking(move || mounted_at(&path)).await.is_ok_and(|is_mounted| is_mounted) {
+        return None;
+    }
+    match csi.usage(driver, handle, place).await {
+        Ok(usage) => usage,
+        Err(error) => {
+            log!(debug, "statistics without a volume", driver = driver, volume = handle, error = error);
+            None
+        }
+    }
+}
+
+fn of_disk(disk: FileSystem) -> (FileSystem, Found) {
+    let inodes = disk.inodes.saturating_sub(disk.inodes_free);
+    (disk, Found { bytes: disk.used, inodes })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Real file systems, of which one does not answer.
+
+use std::fs::{self, OpenOptions};
+use std::os::fd::AsRawFd as _;
+use std::path::PathBuf;
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+
+use super::*;
+
+/// A directory with an empty one in it, and with one where a file system is mounted that nobody serves.
+struct Scratch {
+    root: PathBuf,
+    /// Closed, every question to it fails.
+    server: Option<fs::File>,
+}
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let root = std::env::temp_dir().join(format!("coracle-inquiries-{name}-{}", std::process::id()));
+        for directory in ["here", "away"] {
+            fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        Self { root, server: None }
+    }
+
+    /// As a file server that is away; false where the kernel has no such file systems.
+    fn with_server_away(&mut self) -> bool {
+        let Ok(server) = OpenOptions::new().read(true).write(true).open("/dev/fuse") else { return false };
+        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", server.as_raw_fd());
+        mount(Some("away"), &self.root.join("away"), Some("fuse"), MsFlags::empty(), Some(options.as_str())).unwrap();
+        self.server = Some(server);
+        true
+    }
+
+    fn volume(&self, name: &str, directory: &str, teller: Teller) -> ForeignVolume {
+        ForeignVolume {
+            pod: "u".to_owned(),
+            namespace: "ns".to_owned(),
+            name: name.to_owned(),
+            claim: Some("data".to_owned()),
+            path: self.root.join(directory),
+            teller,
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        self.server = None;
+        let _ = umount2(&self.root.join("away"), MntFlags::MNT_DETACH);
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+fn inquiries(root: &Path) -> Inquiries {
+    Inquiries::new(Csi::new(root, "node", async_channel::bounded(1).0))
+}
+
+/// A busy machine takes longer than a question waits.
+async fn answer(inquiries: &Inquiries, volumes: &[ForeignVolume], of: &ForeignVolume) -> VolumeSeen {
+    loop {
+        inquiries.begin(volumes.iter());
+        inquiries.wait().await;
+        if let Some(seen) = inquiries.answer(of) {
+            return seen;
+        }
+        rt::yield_now().await;
+    }
+}
+
+#[test]
+fn a_file_system_tells_of_itself_and_is_forgotten_with_its_volume() {
+    let scratch = Scratch::new("here");
+    let volumes = [scratch.volume("v", "here", Teller::Directory), scratch.volume("w", "here", Teller::Mount)];
+    let inquiries = inquiries(&scratch.root);
+    rt::block_on(async {
+        let seen = answer(&inquiries, &volumes, &volumes[0]).await;
+        assert_eq!((&*seen.name, seen.claim.as_deref(), seen.is_elsewhere), ("v", Some("data"), true));
+        assert!(seen.disk.capacity > 0 && seen.used.bytes == seen.disk.used && seen.at > 0, "{seen:?}");
+        while inquiries.known.borrow().iter().any(|inquiry| !inquiry.task.is_finished()) {
+            rt::yield_now().await;
+        }
+        assert_eq!(inquiries.answer(&volumes[1]), None, "nothing is mounted there");
+        let began = inquiries.known.borrow()[0].began;
+        inquiries.begin(volumes.iter());
+        assert_eq!(inquiries.known.borrow()[0].began, began, "it is not a minute yet");
+        inquiries.begin(std::iter::empty());
+        assert_eq!(inquiries.answer(&volumes[0]), None);
+    });
+}
+
+#[test]
+fn a_file_server_that_is_away_is_waited_for_once_and_holds_a_few_threads_and_no_other_volume() {
+    let mut scratch = Scratch::new("away");
+    if !scratch.with_server_away() {
+        eprintln!("not run: there is no /dev/fuse");
+        return;
+    }
+    let names: Vec<String> = (0..3 * MOST_THREADS).map(|number| number.to_string()).collect();
+    let mut volumes: Vec<_> = names.iter().map(|name| scratch.volume(name, "away", Teller::Mount)).collect();
+    volumes.insert(0, scratch.volume("v", "here", Teller::Directory));
+    let inquiries = inquiries(&scratch.root);
+    rt::block_on(async {
+        answer(&inquiries, &volumes, &volumes[0]).await;
+        let is_slow = || inquiries.known.borrow()[1].told.is_slow.get();
+        while !is_slow() {
+            inquiries.wait().await;
+        }
+        assert!(Arc::strong_count(&inquiries.threads) <= MOST_THREADS + 1);
+        let asked = Instant::now();
+        (0..20).for_each(|_| inquiries.begin(volumes.iter()));
+        for _ in 0..20 {
+            inquiries.wait().await;
+        }
+        assert!(asked.elapsed() < 10 * WAIT, "{:?}", asked.elapsed());
+        assert_eq!(inquiries.answer(&volumes[1]), None);
+        assert!(!inquiries.known.borrow()[1].task.is_finished());
+        scratch.server = None;
+        while Arc::strong_count(&inquiries.threads) > 1 {
+            rt::yield_now().await;
+        }
+    });
+}
