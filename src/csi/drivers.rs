@@ -46,6 +46,23 @@ impl Driver {
         self.capabilities.contains(&capability)
     }
 
+    /// As it is by now, if it says anything else.
+    pub(super) async fn asked_again(&self) -> Result<Option<Self>, String> {
+        let info = node_info(&self.client).await?;
+        let topology = info.accessible_topology.unwrap_or_default().segments;
+        if (&info.node_id, info.max_volumes_per_node, &topology) == (&self.node_id, self.most_volumes, &self.topology) {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            client: self.client.clone(),
+            socket: self.socket.clone(),
+            node_id: info.node_id,
+            most_volumes: info.max_volumes_per_node,
+            topology,
+            capabilities: self.capabilities.clone(),
+        }))
+    }
+
     pub(super) async fn ask(
         &self,
         path: &'static str,
@@ -54,6 +71,16 @@ impl Driver {
     ) -> Result<(), String> {
         ask(&self.client, path, request, answer).await
     }
+}
+
+async fn node_info(client: &Client) -> Result<NodeGetInfoResponse, String> {
+    let mut info = NodeGetInfoResponse::default();
+    let asked = ask(client, method!("NodeGetInfo"), encode(&Empty {}), &mut info).await;
+    asked.map_err(|why| format!("error during CSI NodeGetInfo() call: {why}"))?;
+    if info.node_id.is_empty() {
+        return Err("error adding CSI driver node info: driverNodeID must not be empty".to_owned());
+    }
+    Ok(info)
 }
 
 /// One call. An error is told as upstream's libraries tell it.
@@ -96,15 +123,9 @@ impl Csi {
         }
         let failed = |why| format!("plugin registration failed with err: {why}");
         let client = Client::new(&endpoint);
-        let (mut info, mut can) = (NodeGetInfoResponse::default(), NodeGetCapabilitiesResponse::default());
-        let nothing = || encode(&Empty {});
-        ask(&client, method!("NodeGetInfo"), nothing(), &mut info)
-            .await
-            .map_err(|why| failed(format!("error during CSI NodeGetInfo() call: {why}")))?;
-        if info.node_id.is_empty() {
-            return Err(failed("error adding CSI driver node info: driverNodeID must not be empty".to_owned()));
-        }
-        ask(&client, method!("NodeGetCapabilities"), nothing(), &mut can)
+        let info = node_info(&client).await.map_err(failed)?;
+        let mut can = NodeGetCapabilitiesResponse::default();
+        ask(&client, method!("NodeGetCapabilities"), encode(&Empty {}), &mut can)
             .await
             .map_err(|why| failed(format!("error during CSI NodeGetCapabilities() call: {why}")))?;
         let driver = Driver {
@@ -128,6 +149,7 @@ impl Csi {
         let Some(known) = drivers.get_mut(&plugin.name) else { return };
         if known.as_ref().is_some_and(|driver| driver.socket == plugin.endpoint) {
             *known = None;
+            self.recurrences.borrow_mut().retain(|one| one.driver != plugin.name);
             self.changed.notify();
         }
     }

@@ -3,6 +3,7 @@
 //! Nothing about a volume is remembered but which calls have not ended well: what is staged and published is read from the
 //! kernel's table of mounts and from the files beside the mounts, so that it is found again after a restart.
 
+mod allocatable;
 mod drivers;
 mod node_object;
 mod usage;
@@ -22,6 +23,7 @@ use crate::rpc::Signal;
 use crate::rt::{self, Semaphore};
 use crate::sorted::{SortedMap, SortedSet};
 
+use allocatable::Recurrence;
 use drivers::Driver;
 pub(crate) use node_object::CsiNodeKeeper;
 pub(crate) use volume::{CsiVolume, Ends, OwnershipIsDue, Phase, Unmounted, handle_of_inline};
@@ -43,6 +45,7 @@ pub(crate) struct Csi {
     owned: RefCell<SortedSet<PathBuf>>,
     /// What pods have that may have been attached to the node, by the places where it is: by the names in the node's status.
     present: RefCell<SortedMap<PathBuf, String>>,
+    recurrences: RefCell<Vec<Recurrence>>,
     /// The sync loop's.
     inbox: Sender<SyncEvent>,
 }
@@ -58,6 +61,7 @@ impl Csi {
             doubtful: RefCell::default(),
             owned: RefCell::default(),
             present: RefCell::default(),
+            recurrences: RefCell::default(),
             inbox,
         })
     }

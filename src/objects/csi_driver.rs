@@ -1,5 +1,7 @@
 //! What the cluster says of a CSI driver. Pure.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 /// A `storage.k8s.io/v1` CSIDriver, as far as a node goes by it.
@@ -14,6 +16,8 @@ pub(crate) struct CsiDriver {
     pub(crate) token_requests: Vec<(String, i64)>,
     pub(crate) tokens_in_secrets: bool,
     pub(crate) requires_republish: bool,
+    /// How often it is asked again for how many volumes it has room.
+    pub(crate) allocatable_period: Option<Duration>,
 }
 
 /// Who sees to it that a volume belongs to the pod's group.
@@ -28,6 +32,8 @@ pub(crate) enum GroupPolicy {
 
 /// As long as a token is valid that says nothing (API default).
 const TOKEN_SECONDS: i64 = 3600;
+/// The least number of seconds that the API takes.
+const LEAST_PERIOD: u64 = 10;
 
 impl CsiDriver {
     pub(crate) fn read(object: &Value) -> Self {
@@ -39,6 +45,7 @@ impl CsiDriver {
             let audience = request.get("audience").and_then(Value::as_str).unwrap_or_default().to_owned();
             (audience, request.get("expirationSeconds").and_then(Value::as_i64).unwrap_or(TOKEN_SECONDS))
         };
+        let period = spec("nodeAllocatableUpdatePeriodSeconds").and_then(Value::as_u64).filter(|seconds| *seconds > 0);
         Self {
             attach_required: flag("attachRequired").unwrap_or(true),
             pod_info_on_mount: flag("podInfoOnMount").unwrap_or(false),
@@ -51,6 +58,7 @@ impl CsiDriver {
             token_requests: list("tokenRequests").map(token).collect(),
             tokens_in_secrets: flag("serviceAccountTokenInSecrets").unwrap_or(false),
             requires_republish: flag("requiresRepublish").unwrap_or(false),
+            allocatable_period: period.map(|seconds| Duration::from_secs(seconds.max(LEAST_PERIOD))),
         }
     }
 }
@@ -66,6 +74,7 @@ mod tests {
         let driver = CsiDriver::read(&json!({"spec": {}}));
         assert!(driver.attach_required && !driver.pod_info_on_mount && !driver.requires_republish);
         assert_eq!(driver.group_policy, GroupPolicy::ReadWriteOnceWithFsType);
+        assert_eq!(driver.allocatable_period, None);
         assert_eq!((driver.lifecycle_modes, driver.token_requests), (vec!["Persistent".to_owned()], Vec::new()));
     }
 
@@ -81,6 +90,11 @@ mod tests {
             (driver.group_policy, &*driver.lifecycle_modes),
             (GroupPolicy::Nobody, &["Ephemeral".to_owned()][..])
         );
+        let period = |seconds: i64| {
+            CsiDriver::read(&json!({"spec": {"nodeAllocatableUpdatePeriodSeconds": seconds}})).allocatable_period
+        };
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!([60, 1, 0, -1].map(period), [seconds(60), seconds(10), None, None]);
         assert_eq!(driver.token_requests, [("a".to_owned(), 600), (String::new(), 3600)]);
     }
 }

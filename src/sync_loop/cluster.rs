@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::api::{Pod, PodStatus, PodUid};
 use crate::host::clock;
-use crate::objects::{ObjectNews, Topic};
+use crate::objects::{Lookup, ObjectNews, Topic};
 use crate::pod_workers::{State, Worker};
 use crate::pods::{MirrorDone, NodeTerms, ReportDone, SourcePod};
 use crate::sorted::SortedSet;
@@ -36,7 +36,7 @@ impl SyncLoop {
         self.admission.in_cluster(terms);
         if is_news {
             self.follow_objects();
-            self.on_csi_drivers_changed();
+            self.try_volumes_again();
         }
     }
 
@@ -72,7 +72,9 @@ impl SyncLoop {
         let mut objects = self.runtime.objects.borrow_mut();
         let topics: SortedSet<Topic> = {
             let pods = books.sources.pods().map(|source| &*source.pod).filter(|pod| pod.is_of_cluster());
-            pods.filter(|pod| !pod.status.phase.is_terminal()).flat_map(|pod| objects.topics(pod)).collect()
+            let of_pods = pods.filter(|pod| !pod.status.phase.is_terminal()).flat_map(|pod| objects.topics(pod));
+            // How often it is to be asked again goes by the driver, whether it has volumes or not.
+            of_pods.chain(self.csi.registered().into_iter().map(Topic::CsiDriver)).collect()
         };
         let all_heard = topics.iter().all(|topic| objects.is_heard(topic));
         for topic in follower.follow(topics) {
@@ -85,6 +87,15 @@ impl SyncLoop {
                 store.forget_what_is_left();
             }
         }
+    }
+
+    /// As often as the cluster wants it of each.
+    pub(super) fn ask_drivers_again(&self) {
+        let objects = self.runtime.objects.borrow();
+        self.csi.ask_again_by(|driver| match objects.csi_driver(driver) {
+            Lookup::Found(driver) => driver.allocatable_period,
+            Lookup::Missing | Lookup::Unknown(_) => None,
+        });
     }
 
     /// Which volumes must not be taken away from the node: those of its pods, until they have given them back.
@@ -110,6 +121,9 @@ impl SyncLoop {
         // One thing may need another.
         if is_news && matches!(topic, Topic::Claim { .. } | Topic::CsiDriver(_)) || !self.store_is_tidy {
             self.follow_objects();
+        }
+        if is_news && matches!(topic, Topic::CsiDriver(_)) {
+            self.ask_drivers_again();
         }
         if is_news {
             let objects = self.runtime.objects.borrow();

@@ -71,8 +71,15 @@ impl SyncLoop {
         self.dirty.extend(pods.filter(|uid| !devices.shown(uid).is_empty()).cloned());
     }
 
-    /// Pods that wait for a driver, to begin or to end, try again at once.
+    /// A driver has come.
     pub(super) fn on_csi_drivers_changed(&mut self) {
+        self.follow_objects();
+        self.ask_drivers_again();
+        self.try_volumes_again();
+    }
+
+    /// Pods that wait for a driver, to begin or to end, try again at once.
+    pub(super) fn try_volumes_again(&mut self) {
         self.workers.objects_changed(|pod| {
             let may_be_of_driver =
                 |source: &VolumeSource| matches!(source, VolumeSource::Csi(_) | VolumeSource::PersistentVolumeClaim(_));

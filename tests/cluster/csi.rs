@@ -593,3 +593,23 @@ fn a_driver_that_hangs_delays_no_statistics_and_one_that_cannot_tell_is_not_aske
     assert_eq!(driver.names(), ["stage", "publish"]);
     joined.delete_web(&driver);
 }
+
+#[test]
+fn how_many_volumes_a_driver_has_room_for_is_asked_again_where_the_cluster_wants_that() {
+    let joined = Joined::with_volume();
+    let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
+    joined.api.wait(CSI_NODE, "the driver to be told of", |node| !node["spec"]["drivers"].is_null());
+    driver.has_room_for(7);
+    // Nobody asks until the cluster wants it: a pod comes and goes meanwhile.
+    joined.api.create(&claiming("web"));
+    joined.wait_until_web_is_ready();
+    joined.delete_web(&driver);
+    assert_eq!(driver.asked("NodeGetInfo"), 1);
+    let path = format!("/apis/storage.k8s.io/v1/csidrivers/{NAME}");
+    joined.api.patch(&path, &json!({"spec": {"nodeAllocatableUpdatePeriodSeconds": 10}}));
+    let count = |count: i64| move |node: &Value| node["spec"]["drivers"][0]["allocatable"]["count"] == count;
+    let patience = Duration::from_secs(60);
+    joined.api.wait_within(patience, CSI_NODE, "seven volumes to be told of", count(7));
+    driver.has_room_for(3);
+    joined.api.wait_within(patience, CSI_NODE, "three volumes to be told of", count(3));
+}

@@ -173,6 +173,16 @@ impl Driver {
         calls.iter().filter(|call| !matches!(call, Call::Other(_))).cloned().collect()
     }
 
+    /// How often a method was called that is about no volume.
+    pub(crate) fn asked(&self, method: &str) -> usize {
+        let calls = self.shared.calls.lock().unwrap();
+        calls.iter().filter(|call| matches!(call, Call::Other(called) if called == method)).count()
+    }
+
+    pub(crate) fn has_room_for(&self, volumes: i64) {
+        self.shared.info.lock().unwrap().max_volumes_per_node = volumes;
+    }
+
     pub(crate) fn names(&self) -> Vec<&'static str> {
         self.calls().iter().map(Call::name).collect()
     }

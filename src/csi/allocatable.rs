@@ -1,0 +1,67 @@
+//! How many volumes a driver has room for may change: it is asked again, as often as the cluster wants that.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::Csi;
+use crate::rt;
+
+/// A driver that is asked again and again.
+pub(super) struct Recurrence {
+    pub(super) driver: String,
+    period: Duration,
+    #[expect(dead_code, reason = "dropping the task ends it")]
+    task: rt::Task<()>,
+}
+
+impl Csi {
+    /// The drivers that have registered are asked as often as `period` says, and others never.
+    pub(crate) fn ask_again_by(self: &Rc<Self>, period: impl Fn(&str) -> Option<Duration>) {
+        let wanted = self.registered().into_iter().filter_map(|name| Some((period(&name)?, name)));
+        let mut before = self.recurrences.take();
+        let recurrence = |(period, driver): (Duration, String)| {
+            let known = before.iter().position(|old| old.driver == driver && old.period == period);
+            known.map(|place| before.swap_remove(place)).unwrap_or_else(|| self.recur(driver, period))
+        };
+        let recurrences = wanted.map(recurrence).collect();
+        self.recurrences.replace(recurrences);
+    }
+
+    fn recur(self: &Rc<Self>, driver: String, period: Duration) -> Recurrence {
+        let (csi, name) = (Rc::downgrade(self), driver.clone());
+        let task = rt::spawn(async move {
+            loop {
+                rt::sleep(period).await;
+                let Some(csi) = csi.upgrade() else { return };
+                csi.ask_again(&name).await;
+            }
+        });
+        Recurrence { driver, period, task }
+    }
+
+    /// Who has registered.
+    pub(crate) fn registered(&self) -> Vec<String> {
+        let drivers = self.drivers.borrow();
+        drivers.iter().filter(|(_, driver)| driver.is_some()).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Asks a driver what it said when it registered. The cluster is told if it says something else now.
+    pub(super) async fn ask_again(&self, name: &str) {
+        let Ok(driver) = self.driver(name) else { return };
+        match driver.asked_again().await {
+            Ok(Some(news)) => {
+                let mut drivers = self.drivers.borrow_mut();
+                // Another process of it may have registered meanwhile.
+                let same = drivers.get_mut(name).filter(|now| now.as_ref().is_some_and(|now| Rc::ptr_eq(now, &driver)));
+                if let Some(known) = same {
+                    *known = Some(Rc::new(news));
+                    self.changed.notify();
+                }
+            }
+            Ok(None) => {}
+            Err(error) => {
+                log!(warn, "a CSI driver does not say how many volumes it has room for", driver = name, error = error);
+            }
+        }
+    }
+}
