@@ -141,7 +141,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     books.borrow_mut().versions = rt::blocking(move || Versions::open(directory)).await;
     let watchdog = Watchdog::start(&config, health.pulse(), sender.clone());
     let figured = Rc::clone(&runtime);
-    let csi = Csi::new(&config.root_dir, &config.node_name, sender.clone());
+    let csi = Csi::new(&config.root_dir, &config.node_name, sender.clone(), cluster.clone());
     let services = (runtime.cri(), image_service.clone());
     let stats = Stats::new(&runtime.node, runtime.dirs.clone(), services, Rc::clone(&csi));
     let (seen, dirs) = (runtime.seen(), runtime.dirs.clone());

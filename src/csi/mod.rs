@@ -4,6 +4,7 @@
 //! kernel's table of mounts and from the files beside the mounts, so that it is found again after a restart.
 
 mod allocatable;
+mod attaching;
 mod drivers;
 mod node_object;
 mod usage;
@@ -17,6 +18,7 @@ use std::rc::{Rc, Weak};
 
 use async_channel::Sender;
 
+use crate::apiserver::Client;
 use crate::objects::unique_name;
 use crate::pods::SyncEvent;
 use crate::rpc::Signal;
@@ -24,6 +26,8 @@ use crate::rt::{self, Semaphore};
 use crate::sorted::{SortedMap, SortedSet};
 
 use allocatable::Recurrence;
+pub(crate) use attaching::Unattached;
+use attaching::Waiting;
 use drivers::Driver;
 pub(crate) use node_object::CsiNodeKeeper;
 pub(crate) use volume::{CsiVolume, Ends, OwnershipIsDue, Phase, Unmounted, handle_of_inline};
@@ -46,12 +50,15 @@ pub(crate) struct Csi {
     /// What pods have that may have been attached to the node, by the places where it is: by the names in the node's status.
     present: RefCell<SortedMap<PathBuf, String>>,
     recurrences: RefCell<Vec<Recurrence>>,
+    waiting: RefCell<Vec<Waiting>>,
+    /// `None` without a cluster.
+    client: Option<Client>,
     /// The sync loop's.
     inbox: Sender<SyncEvent>,
 }
 
 impl Csi {
-    pub(crate) fn new(root: &Path, node_name: &str, inbox: Sender<SyncEvent>) -> Rc<Self> {
+    pub(crate) fn new(root: &Path, node_name: &str, inbox: Sender<SyncEvent>, client: Option<Client>) -> Rc<Self> {
         Rc::new(Self {
             drivers: RefCell::default(),
             changed: Signal::default(),
@@ -62,6 +69,8 @@ impl Csi {
             owned: RefCell::default(),
             present: RefCell::default(),
             recurrences: RefCell::default(),
+            waiting: RefCell::default(),
+            client,
             inbox,
         })
     }

@@ -28,6 +28,13 @@ impl Attachment {
     }
 }
 
+/// Whether it could not be attached because there is no room for it (gRPC's `ResourceExhausted`).
+pub(crate) fn is_out_of_room(object: &Value) -> bool {
+    object.pointer("/status/attachError/errorCode").and_then(Value::as_i64) == Some(RESOURCE_EXHAUSTED)
+}
+
+const RESOURCE_EXHAUSTED: i64 = 8;
+
 /// As the status of a node names a volume.
 pub(crate) fn unique_name(driver: &str, handle: &str) -> String {
     ["kubernetes.io/csi/", driver, "^", handle].concat()
@@ -54,6 +61,13 @@ mod tests {
         let failed = json!({"status": {"attached": false, "attachError": {"message": "no room"}}});
         assert_eq!(read(failed), Err("no room".to_owned()));
         assert!(read(json!({})).is_err());
+    }
+
+    #[test]
+    fn a_volume_that_there_is_no_room_for_is_told_from_other_failures() {
+        let failed = |code: Value| is_out_of_room(&json!({"status": {"attachError": {"errorCode": code}}}));
+        assert!(failed(json!(8)) && !failed(json!(13)) && !failed(Value::Null));
+        assert!(!is_out_of_room(&json!({"status": {"attached": true}})));
     }
 
     #[test]

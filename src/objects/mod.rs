@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crate::api::{ClusterTrustBundleProjection, Pod, Time, VolumeSource};
 use crate::sorted::{SortedMap, SortedSet};
 
-pub(crate) use attachment::{Attachment, attachment_name, unique_name};
+pub(crate) use attachment::{Attachment, attachment_name, is_out_of_room, unique_name};
 pub(crate) use config_object::{ConfigObject, ObjectKey, ObjectKind};
 pub(crate) use csi_driver::{CsiDriver, GroupPolicy};
 use needs::Known;

@@ -46,6 +46,8 @@ pub(crate) enum SyncEvent {
     CsiDriversChanged,
     /// A plugin does not give a pod the devices that it asks for; why.
     DevicesRefused(PodUid, String),
+    /// The node has no room for a pod's volumes: what the pod is told.
+    VolumesRefused(PodUid, String),
     /// The API server was told of a pod.
     Reported(ReportDone),
     /// The API server can be told of pods again.

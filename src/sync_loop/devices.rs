@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::admission::Rejection;
-use crate::api::{Pod, PodUid, VolumeSource};
+use crate::api::{Pod, PodUid, Reason, VolumeSource};
 use crate::metrics::{self, Count, Timed};
 use crate::pod_workers::State;
 use crate::resource_managers::{Own, Provider, unexpected};
@@ -88,9 +88,18 @@ impl SyncLoop {
     }
 
     pub(super) fn on_devices_refused(&mut self, uid: &PodUid, why: &str, now: Instant) {
+        let (reason, message) = unexpected(why);
+        self.refuse(uid, Rejection { reason, message }, now);
+    }
+
+    pub(super) fn on_volumes_refused(&mut self, uid: &PodUid, message: String, now: Instant) {
+        self.refuse(uid, Rejection { reason: Reason::VOLUME_ATTACHMENT_LIMIT_EXCEEDED, message }, now);
+    }
+
+    /// One that was taken and cannot begin.
+    fn refuse(&mut self, uid: &PodUid, rejection: Rejection, now: Instant) {
         if self.workers.worker(uid).is_some_and(|worker| worker.state == State::Sync) {
-            let (reason, message) = unexpected(why);
-            self.reject(uid, Rejection { reason, message }, now);
+            self.reject(uid, rejection, now);
             self.dirty.insert(uid.clone());
         }
     }

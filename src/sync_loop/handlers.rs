@@ -45,6 +45,7 @@ impl SyncLoop {
             SyncEvent::DevicesChanged => self.on_devices_changed(),
             SyncEvent::CsiDriversChanged => self.on_csi_drivers_changed(),
             SyncEvent::DevicesRefused(uid, why) => self.on_devices_refused(&uid, &why, now),
+            SyncEvent::VolumesRefused(uid, message) => self.on_volumes_refused(&uid, message, now),
             SyncEvent::Reported(done) => self.on_reported(&done, now),
             // What waits is begun with what else this round begins.
             SyncEvent::StatusesAdmitted => {
@@ -526,6 +527,7 @@ fn doing(event: &SyncEvent) -> Doing {
         | SyncEvent::CsiDriversChanged
         | SyncEvent::DevicesChanged
         | SyncEvent::DevicesRefused(..)
+        | SyncEvent::VolumesRefused(..)
         | SyncEvent::Reported(_)
         | SyncEvent::StatusesAdmitted
         | SyncEvent::Mirrored(_) => Doing::Happened,

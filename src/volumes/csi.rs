@@ -19,6 +19,8 @@ pub(super) struct Csi {
     pub(super) on_mismatch: bool,
     /// The driver wants to be told again and again.
     pub(super) is_republished: bool,
+    /// Where there is no room for it, the pod is refused.
+    pub(super) may_be_refused: bool,
 }
 
 const EPHEMERAL: &str = "Ephemeral";
@@ -96,7 +98,10 @@ fn finished(pod: &Pod, mut volume: CsiVolume, named: Named<'_>, one_node_writes:
     let gives_to_group = gives_to_group && volume.group.is_some() && !volume.read_only;
     let change = pod.spec.security_context.as_ref().and_then(|context| context.fs_group_change_policy);
     let on_mismatch = change == Some(FsGroupChangePolicy::OnRootMismatch);
-    Csi { volume, gives_to_group, on_mismatch, is_republished: driver.is_some_and(|driver| driver.requires_republish) }
+    let is = |claim: fn(&CsiDriver) -> bool| driver.is_some_and(claim);
+    let is_republished = is(|driver| driver.requires_republish);
+    let may_be_refused = is(|driver| driver.allocatable_period.is_some());
+    Csi { volume, gives_to_group, on_mismatch, is_republished, may_be_refused }
 }
 
 /// All that the driver is told beside what the volume itself says.

@@ -26,7 +26,7 @@ use std::rc::Rc;
 
 use crate::api::{Container, EnvVarSource, FileKeySelector, Pod};
 use crate::cri::v1::Mount;
-use crate::csi::{Csi, Ends, OwnershipIsDue, Phase};
+use crate::csi::{Csi, Ends, OwnershipIsDue, Phase, Unattached};
 use crate::host::directories;
 use crate::node::NodeSettings;
 use crate::objects::Objects;
@@ -67,10 +67,12 @@ pub(crate) fn set_up(
     let plan = Plan::new(pod, with);
     let csi = Rc::clone(csi);
     let subpaths = with.dirs.subpaths(&pod.metadata.uid);
+    let uid = pod.metadata.uid.clone();
     async move {
         let plan = plan?;
         let places = plan.volumes.iter().map(Planned::set_up_place).collect();
         let (plan, kept) = rt::blocking(move || carry_out(&plan).map(|kept| (plan, kept))).await?;
+        csi.awaits(&uid, unattached(&plan));
         for planned in &plan.volumes {
             match &planned.source {
                 Source::Nfs(volume) => {
@@ -83,6 +85,21 @@ pub(crate) fn set_up(
         }
         Ok(PodVolumes { places, subpaths, kept })
     }
+}
+
+/// Those that cannot be brought before they are attached.
+fn unattached(plan: &Plan) -> Vec<Unattached> {
+    let unattached = |planned: &Planned| {
+        let Source::Csi(csi) = &planned.source else { return None };
+        let (phase, _) = csi.volume.missing.as_ref()?;
+        (*phase == Phase::WaitForAttach).then(|| Unattached {
+            name: planned.name.clone(),
+            driver: csi.volume.driver.clone(),
+            handle: csi.volume.handle.clone(),
+            may_be_refused: csi.may_be_refused,
+        })
+    };
+    plan.volumes.iter().filter_map(unattached).collect()
 }
 
 async fn publish(csi: &Csi, planned: &csi::Csi, ends: &mut Ends) -> Result<(), Error> {

@@ -33,7 +33,7 @@ impl Drop for Scratch {
 }
 
 fn no_drivers() -> Rc<Csi> {
-    Csi::new(Path::new("/nowhere"), "n", async_channel::bounded(1).0)
+    Csi::new(Path::new("/nowhere"), "n", async_channel::bounded(1).0, None)
 }
 
 fn pod(uid: &str, mounts: Value, volumes: Value) -> Pod {

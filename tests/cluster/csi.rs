@@ -613,3 +613,39 @@ fn how_many_volumes_a_driver_has_room_for_is_asked_again_where_the_cluster_wants
     driver.has_room_for(3);
     joined.api.wait_within(patience, CSI_NODE, "three volumes to be told of", count(3));
 }
+
+/// Upstream's patience of two minutes and three seconds is the time of this test.
+#[test]
+fn a_pod_for_whose_volume_the_node_has_no_room_is_refused_and_the_cluster_hears_how_much_there_is() {
+    let mut joined = Joined::new();
+    joined.start(SHORT, &[]);
+    joined.wait_until_ready();
+    joined.create_driver(&json!({"nodeAllocatableUpdatePeriodSeconds": 6000}));
+    joined.create_volume(&json!({}));
+    let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
+    joined.api.wait(CSI_NODE, "the driver to be told of", |node| !node["spec"]["drivers"].is_null());
+    driver.has_room_for(1);
+    let begun = Instant::now();
+    joined.api.create(&claiming("web"));
+    let (_, attachment) = attached_names();
+    joined.api.create(&json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": attachment},
+        "spec": {"attacher": NAME, "nodeName": "node-a", "source": {"persistentVolumeName": "disk"}},
+    }));
+    let path = format!("/apis/storage.k8s.io/v1/volumeattachments/{attachment}/status");
+    let error = json!({"errorCode": 8, "message": "no room", "time": "2026-01-01T00:00:00Z"});
+    joined.api.patch(&path, &json!({"status": {"attached": false, "attachError": error}}));
+    let patience = Duration::from_secs(240);
+    let web = joined.api.wait_within(patience, WEB, "the pod to fail", |pod| pod["status"]["phase"] == "Failed");
+    assert!(begun.elapsed() > Duration::from_secs(120), "{:?}", begun.elapsed());
+    assert_eq!(web["status"]["reason"], "VolumeAttachmentLimitExceeded");
+    let message = "Pod was rejected: Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[v], \
+                   unattached volumes=[v], failed to process volumes=[]: context deadline exceeded";
+    assert_eq!(web["status"]["message"], message);
+    joined.api.wait_for("an event of it", |world| {
+        world.list("/api/v1/events").iter().any(|event| event["reason"] == "VolumeAttachmentLimitExceeded")
+    });
+    let count = |node: &Value| node["spec"]["drivers"][0]["allocatable"]["count"] == 1;
+    joined.api.wait(CSI_NODE, "one volume to be told of", count);
+    assert_eq!(driver.names(), [""; 0]);
+}

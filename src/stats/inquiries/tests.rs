@@ -54,7 +54,7 @@ impl Drop for Scratch {
 }
 
 fn inquiries(root: &Path) -> Inquiries {
-    Inquiries::new(Csi::new(root, "node", async_channel::bounded(1).0))
+    Inquiries::new(Csi::new(root, "node", async_channel::bounded(1).0, None))
 }
 
 /// A busy machine takes longer than a question waits.

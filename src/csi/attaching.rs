@@ -1,0 +1,139 @@
+//! Pods that wait in vain for volumes to be attached: one for whose volume the node has no room any more is refused.
+
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::Csi;
+use crate::api::PodUid;
+use crate::apiserver::Request;
+use crate::objects::{attachment_name, is_out_of_room};
+use crate::pods::SyncEvent;
+use crate::rt;
+
+/// A volume that is not attached to the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unattached {
+    /// As the pod calls it.
+    pub(crate) name: String,
+    pub(crate) driver: String,
+    pub(crate) handle: String,
+    /// The cluster asks the driver again for how many volumes it has room: a pod may go for that.
+    pub(crate) may_be_refused: bool,
+}
+
+/// A pod, and what it waits for.
+pub(super) struct Waiting {
+    pod: PodUid,
+    volumes: Rc<RefCell<Vec<Unattached>>>,
+    task: rt::Task<()>,
+}
+
+/// Upstream's `podAttachAndMountTimeout`: whatever is attached by then keeps the pod.
+const PATIENCE: Duration = Duration::from_secs(123);
+
+impl Csi {
+    /// What of the pod's volumes has still to be attached.
+    pub(crate) fn awaits(self: &Rc<Self>, pod: &PodUid, volumes: Vec<Unattached>) {
+        let may_be_refused = volumes.iter().any(|volume| volume.may_be_refused);
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.retain(|one| !one.task.is_finished() && (may_be_refused || one.pod != *pod));
+        if !may_be_refused {
+            return;
+        }
+        if let Some(one) = waiting.iter().find(|one| one.pod == *pod) {
+            one.volumes.replace(volumes);
+            return;
+        }
+        let volumes = Rc::new(RefCell::new(volumes));
+        let (csi, uid, awaited) = (Rc::downgrade(self), pod.clone(), Rc::clone(&volumes));
+        let task = rt::spawn(async move {
+            rt::sleep(PATIENCE).await;
+            let awaited = awaited.borrow().clone();
+            if let Some(csi) = csi.upgrade() {
+                csi.refuse_without_room(uid, &awaited).await;
+            }
+        });
+        waiting.push(Waiting { pod: pod.clone(), volumes, task });
+    }
+
+    /// The pod of this directory ends.
+    pub(super) fn awaits_no_more(&self, pod: &Path) {
+        self.waiting.borrow_mut().retain(|one| pod.file_name() != Some(OsStr::new(one.pod.as_str())));
+    }
+
+    async fn refuse_without_room(&self, pod: PodUid, volumes: &[Unattached]) {
+        for volume in volumes.iter().filter(|volume| volume.may_be_refused) {
+            if self.is_out_of_room(volume).await {
+                // So that the next pod goes elsewhere.
+                self.ask_again(&volume.driver).await;
+                // Nobody listens any more when the agent ends.
+                let _ = self.inbox.send(SyncEvent::VolumesRefused(pod, refusal(volumes))).await;
+                return;
+            }
+        }
+    }
+
+    async fn is_out_of_room(&self, volume: &Unattached) -> bool {
+        let Some(client) = &self.client else { return false };
+        let name = attachment_name(&volume.driver, &volume.handle, &self.node_name);
+        let path = format!("/apis/storage.k8s.io/v1/volumeattachments/{name}");
+        match client.send(&Request::get(path)).await.and_then(|answer| answer.json()) {
+            Ok(attachment) => is_out_of_room(&attachment),
+            Err(_) => false,
+        }
+    }
+}
+
+/// As upstream tells it.
+fn refusal(volumes: &[Unattached]) -> String {
+    let mut names: Vec<&str> = volumes.iter().map(|volume| &*volume.name).collect();
+    names.sort_unstable();
+    let names = names.join(" ");
+    format!(
+        "Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[{names}], unattached \
+         volumes=[{names}], failed to process volumes=[]: context deadline exceeded"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(name: &str, may_be_refused: bool) -> Unattached {
+        let (driver, handle) = ("d".to_owned(), "h".to_owned());
+        Unattached { name: name.to_owned(), driver, handle, may_be_refused }
+    }
+
+    #[test]
+    fn a_pod_is_waited_for_as_long_as_a_driver_that_tells_of_its_room_has_not_attached_everything() {
+        rt::block_on(async {
+            let csi = Csi::new(Path::new("/nowhere"), "n", async_channel::bounded(1).0, None);
+            let waiting = || {
+                let waiting = csi.waiting.borrow();
+                let names = |one: &Waiting| one.volumes.borrow().iter().map(|one| one.name.clone()).collect::<Vec<_>>();
+                waiting.iter().map(|one| (one.pod.as_str().to_owned(), names(one))).collect::<Vec<_>>()
+            };
+            let (a, b) = (PodUid::from("a"), PodUid::from("b"));
+            csi.awaits(&a, vec![volume("v", false)]);
+            assert_eq!(waiting(), []);
+            csi.awaits(&a, vec![volume("w", true), volume("v", false)]);
+            csi.awaits(&b, vec![volume("v", true)]);
+            csi.awaits(&a, vec![volume("w", true)]);
+            let one = |pod: &str, name: &str| (pod.to_owned(), vec![name.to_owned()]);
+            assert_eq!(waiting(), [one("a", "w"), one("b", "v")]);
+            csi.awaits(&a, Vec::new());
+            assert_eq!(waiting(), [one("b", "v")]);
+            csi.awaits_no_more(Path::new("/pods/b"));
+            assert_eq!(waiting(), []);
+        });
+    }
+
+    #[test]
+    fn a_refusal_names_the_volumes_in_their_order() {
+        let told = refusal(&[volume("w", true), volume("v", false)]);
+        assert!(told.contains(" unmounted volumes=[v w], unattached volumes=[v w], "), "{told}");
+    }
+}
