@@ -285,6 +285,12 @@ impl Container {
         AfterExit::of(self.restart_policy, &self.restart_policy_rules, pod, code)
     }
 
+    /// Whether it mounts the volume, or has it as a device.
+    pub fn uses(&self, volume: &str) -> bool {
+        self.volume_mounts.iter().any(|mount| mount.name == volume)
+            || self.volume_devices.iter().any(|device| device.name == volume)
+    }
+
     /// An init container that goes on running beside the main containers.
     pub fn is_sidecar(&self) -> bool {
         self.restart_policy == Some(RestartPolicy::Always)

@@ -10,8 +10,8 @@ use crate::api::{ConfigMap, DecodeError, Secret, decode};
 use crate::apiserver::{ApiError, Change, Client, Collection, Rank, Request, reflect};
 use crate::cluster::tokens::keep_token;
 use crate::objects::{
-    Attachment, BundleKey, ConfigObject, Content, CsiDriver, ObjectKey, ObjectKind, ObjectNews, PersistentVolume,
-    Service, Topic, TrustBundle, bound_volume, is_bound_to,
+    Attachment, BundleKey, ClaimOwner, ConfigObject, Content, CsiDriver, ObjectKey, ObjectKind, ObjectNews,
+    PersistentVolume, Service, Topic, TrustBundle, bound_volume, is_bound_to, is_controlled_by,
 };
 use crate::offline::{OfflineStore, used_part, without_managed_fields};
 use crate::pods::SyncEvent;
@@ -302,8 +302,8 @@ async fn find(way: Way, topic: Topic, mut stored: Option<Value>) {
 /// What is to be remembered of it.
 async fn answer_about(client: &Client, topic: &Topic) -> Result<Value, String> {
     let get = async |path: String| client.send(&Request::get(path)).await?.json();
-    let (namespace, name) = match topic {
-        Topic::Claim { namespace, name } => (namespace, name),
+    let (namespace, name, owner) = match topic {
+        Topic::Claim { namespace, name, owner } => (namespace, name, owner),
         Topic::Attachment(name) => {
             let found = get(format!("/apis/storage.k8s.io/v1/volumeattachments/{name}")).await;
             let found = found.map_err(|error| error.to_string())?;
@@ -315,6 +315,12 @@ async fn answer_about(client: &Client, topic: &Topic) -> Result<Value, String> {
     };
     let claim = get(format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")).await;
     let claim = claim.map_err(|error| error.to_string())?;
+    if let Some(ClaimOwner { pod_name, .. }) = owner.as_ref().filter(|owner| !is_controlled_by(&claim, &owner.pod)) {
+        // One of another pod of this name may be on its way out.
+        return Err(format!(
+            "PVC {namespace}/{name} was not created for pod {namespace}/{pod_name} (pod is not owner)"
+        ));
+    }
     let bound = bound_volume(&claim).ok_or_else(|| format!("PersistentVolumeClaim is not bound: {name:?}"))?;
     let volume = get(format!("/api/v1/persistentvolumes/{bound}")).await.map_err(|error| error.to_string())?;
     if !is_bound_to(&volume, &claim) {

@@ -7,6 +7,7 @@ mod allocatable;
 mod attaching;
 mod drivers;
 mod node_object;
+mod places;
 mod usage;
 mod v1;
 mod vol_data;
@@ -30,6 +31,7 @@ pub(crate) use attaching::Unattached;
 use attaching::Waiting;
 use drivers::Driver;
 pub(crate) use node_object::CsiNodeKeeper;
+pub(crate) use places::target;
 pub(crate) use volume::{CsiVolume, Ends, OwnershipIsDue, Phase, Unmounted, handle_of_inline};
 
 /// One for the whole process.

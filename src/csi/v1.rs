@@ -35,6 +35,7 @@ message! {
     }
 
     pub(super) struct VolumeCapability {
+        1 => block: Option<Empty>,
         2 => mount: Option<MountVolume>,
         3 => access_mode: Option<AccessMode>,
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::places;
 use crate::host::file;
 
 /// Of a volume on the disk.
@@ -55,21 +56,30 @@ pub(super) fn read(directory: &Path) -> Option<VolData> {
     })
 }
 
-/// The directories of a pod's volumes of this kind.
+/// The places of a pod's volumes of this kind.
 pub(super) fn volumes_of(pod: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = match fs::read_dir(pod.join("volumes").join(FOLDER)) {
-        Ok(entries) => entries,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(Vec::new());
+    let mut volumes = Vec::new();
+    for folder in ["volumes", places::DEVICES] {
+        let entries = match fs::read_dir(pod.join(folder).join(FOLDER)) {
+            Ok(entries) => entries,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            volumes.push(entry?.path());
         }
-        Err(error) => return Err(error),
-    };
-    entries.map(|entry| Ok(entry?.path())).collect()
+    }
+    Ok(volumes)
+}
+
+/// What is known of the volume at this place, if there is something that can be read.
+pub(super) fn of_place(place: &Path) -> Option<VolData> {
+    read(&places::data(place))
 }
 
 /// Whether a volume of another place than `own` is this one.
-pub(super) fn is_used_elsewhere(pods: &Path, own: &Path, data: &VolData) -> io::Result<bool> {
-    Ok(all_volumes(pods)?.iter().any(|(volume, of)| volume != own && of == data))
+pub(super) fn is_used_elsewhere(own: &Path, data: &VolData) -> io::Result<bool> {
+    Ok(all_volumes(places::pods(own))?.iter().any(|(volume, of)| volume != own && of == data))
 }
 
 /// Those of all pods that can be read.
@@ -77,7 +87,7 @@ pub(super) fn all_volumes(pods: &Path) -> io::Result<Vec<(PathBuf, VolData)>> {
     let mut all = Vec::new();
     for pod in fs::read_dir(pods)? {
         let volumes = volumes_of(&pod?.path())?.into_iter();
-        all.extend(volumes.filter_map(|volume| read(&volume).map(|data| (volume, data))));
+        all.extend(volumes.filter_map(|volume| of_place(&volume).map(|data| (volume, data))));
     }
     Ok(all)
 }

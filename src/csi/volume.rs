@@ -2,17 +2,20 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::{FileTypeExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::rc::Rc;
 
-use super::Csi;
+use serde_json::Value;
+
 use super::drivers::{Driver, method};
 use super::v1::{
     AccessMode, Empty, MountVolume, NodePublishVolumeRequest, NodeStageVolumeRequest, SINGLE_NODE_MULTI_WRITER,
     STAGE_UNSTAGE_VOLUME, UndoRequest, VOLUME_MOUNT_GROUP, VolumeCapability,
 };
 use super::vol_data::{self, VolData};
+use super::{Csi, places};
 use crate::host::directories;
 use crate::host::mounts::{mounted_at, unmount_below};
 use crate::host::remove_tree::remove_tree;
@@ -50,8 +53,10 @@ pub(crate) struct CsiVolume {
     pub(crate) group: Option<u32>,
     /// How it is attached to the node, for one that has to be.
     pub(crate) attachment: Option<Texts>,
-    /// Where it is in the pod: `.../mount`.
-    pub(crate) target: PathBuf,
+    /// It is a device, and no directory.
+    pub(crate) is_block: bool,
+    /// In the directory of its pod, see [`super::places`].
+    pub(crate) place: PathBuf,
     /// What cannot be told yet, without which it cannot be brought: one line.
     pub(crate) missing: Option<(Phase, String)>,
 }
@@ -80,6 +85,13 @@ pub(crate) fn handle_of_inline(pod_uid: &str, volume: &str) -> String {
     ["csi-", &sha256([pod_uid, volume].concat().as_bytes())].concat()
 }
 
+impl CsiVolume {
+    /// Where the driver publishes it.
+    pub(crate) fn target(&self) -> PathBuf {
+        places::target(&self.place)
+    }
+}
+
 impl Csi {
     /// Stages and publishes what is not yet.
     ///
@@ -95,11 +107,11 @@ impl Csi {
             Some(turn) => turn,
             None => return Err((Phase::SetUp, ENDS.to_owned())),
         };
-        let target = volume.target.clone();
+        let target = volume.target();
         let failed = |why: String| (Phase::SetUp, format!("kubernetes.io/csi: {why}"));
-        let is_published = is_mounted(target).await.map_err(failed)?;
-        let owned = |by: &Driver| by.can(VOLUME_MOUNT_GROUP) || self.owned.borrow().contains(&volume.target);
-        if self.is_done(&volume.target, is_published) {
+        let is_published = is_published(volume).await.map_err(failed)?;
+        let owned = |by: &Driver| by.can(VOLUME_MOUNT_GROUP) || self.owned.borrow().contains(&target);
+        if self.is_done(&target, is_published) {
             // It is the pod's, also while its driver is away.
             return Ok(OwnershipIsDue(self.driver(name).is_ok_and(|driver| !owned(&driver))));
         }
@@ -113,57 +125,44 @@ impl Csi {
                 (Phase::MountDevice, format!("{what}: {why}"))
             }
         })?;
-        self.owned.borrow_mut().remove(&volume.target);
+        self.owned.borrow_mut().remove(&target);
         let data = VolData { driver: name.clone(), handle: handle.clone(), is_ephemeral: volume.is_ephemeral };
         let staged_at = self.staged_at(volume, &driver);
-        let (is_staged, staging) = (staged_at.is_some(), self.staging(name, handle));
-        let target = volume.target.clone();
         let attachment = attachment_name(name, handle, &self.node_name);
         let of_pod = vol_data::of_pod(&data, &volume.name, &self.node_name, &attachment);
         let is_of_one_pod = volume.access_mode == "ReadWriteOncePod";
+        let (place, staged) = (volume.place.clone(), staged_at.clone());
         let prepared = rt::blocking(move || {
-            let directory = target.parent().unwrap_or(&target);
-            let pods = pods_of(directory);
-            if is_of_one_pod && vol_data::is_used_elsewhere(pods, directory, &data).map_err(at(pods))? {
+            if is_of_one_pod && vol_data::is_used_elsewhere(&place, &data).map_err(at(&place))? {
                 return Ok(false);
             }
-            // From here on the pod's end knows what to take away.
-            let make = |path: &Path| directories::make_own(path, 0o750).map_err(at(path));
-            directory.parent().map_or(Ok(()), make)?;
-            make(directory)?;
-            vol_data::write(directory, &of_pod).map_err(at(directory))?;
-            if is_staged {
-                make(&staging)?;
-                make(&staging.join(GLOBAL))?;
-                vol_data::write(&staging, &vol_data::of_staged(&data)).map_err(at(&staging))?;
-            }
-            Ok(true)
+            prepare(&place, &of_pod, staged.as_deref(), &vol_data::of_staged(&data)).map(|()| true)
         });
         if !prepared.await.map_err(failed)? {
             return Err((Phase::SetUp, IN_USE.to_owned()));
         }
-        let place = volume.target.parent().unwrap_or(&volume.target).to_owned();
         match volume.attachment {
-            Some(_) => drop(self.present.borrow_mut().insert(place, unique_name(name, handle))),
-            None => drop(self.present.borrow_mut().remove(&place)),
+            Some(_) => drop(self.present.borrow_mut().insert(volume.place.clone(), unique_name(name, handle))),
+            None => drop(self.present.borrow_mut().remove(&volume.place)),
         }
-        if let Some(global) = staged_at {
-            let is_there = is_mounted(global.clone()).await.map_err(failed)?;
+        if let Some(staged) = staged_at {
+            // Whether a device is staged only its driver knows.
+            let is_there = !volume.is_block && is_mounted(staged.clone()).await.map_err(failed)?;
             let request = NodeStageVolumeRequest {
                 volume_id: handle.clone(),
                 publish_context: volume.attachment.clone().unwrap_or_default(),
-                staging_target_path: global.display().to_string(),
+                staging_target_path: staged.display().to_string(),
                 volume_capability: Some(capability(volume, &driver)),
                 secrets: volume.stage_secrets.clone(),
                 volume_context: volume.attributes.clone(),
             };
-            if !self.is_done(&global, is_there) {
-                let made = self.make(&driver, method!("NodeStageVolume"), encode(&request), &global);
+            if !self.is_done(&staged, is_there) {
+                let made = self.make(&driver, method!("NodeStageVolume"), encode(&request), &staged);
                 until(made, ends).await.map_err(|why| (Phase::MountDevice, why))?;
             }
         }
         let request = self.publish_request(volume, &driver);
-        let made = self.make(&driver, method!("NodePublishVolume"), request, &volume.target);
+        let made = self.make(&driver, method!("NodePublishVolume"), request, &target);
         until(made, ends).await.map_err(|why| (Phase::SetUp, why))?;
         Ok(OwnershipIsDue(!owned(&driver)))
     }
@@ -173,7 +172,7 @@ impl Csi {
     pub(crate) async fn publish_anew(&self, volume: &CsiVolume) -> Result<(), String> {
         let turn = self.turn(&volume.driver, &volume.handle);
         let _turn = turn.acquire().await;
-        if !is_mounted(volume.target.clone()).await? {
+        if !is_published(volume).await? {
             return Ok(());
         }
         if let Some((_, missing)) = &volume.missing {
@@ -192,7 +191,7 @@ impl Csi {
             volume_id: volume.handle.clone(),
             publish_context: volume.attachment.clone().unwrap_or_default(),
             staging_target_path: staged_at.map_or_else(String::new, |path| path.display().to_string()),
-            target_path: volume.target.display().to_string(),
+            target_path: volume.target().display().to_string(),
             volume_capability: Some(capability(volume, driver)),
             readonly: volume.read_only,
             secrets: volume.publish_secrets.clone(),
@@ -212,7 +211,7 @@ impl Csi {
         let directory = pod.to_owned();
         let found = rt::blocking(move || {
             let volumes = vol_data::volumes_of(&directory).map_err(at(&directory))?;
-            Ok(volumes.into_iter().map(|path| (vol_data::read(&path), path)).collect::<Vec<_>>())
+            Ok(volumes.into_iter().map(|place| (vol_data::of_place(&place), place)).collect::<Vec<_>>())
         });
         let failed = |volume: &Path, why: String| Unmounted { volume: volume.to_owned(), why };
         let found = found.await.map_err(|why| failed(pod, why))?;
@@ -230,42 +229,32 @@ impl Csi {
         outcome
     }
 
-    async fn take_away(&self, data: &VolData, path: &Path) -> Result<(), String> {
+    async fn take_away(&self, data: &VolData, place: &Path) -> Result<(), String> {
         let turn = self.turn(&data.driver, &data.handle);
         let _turn = turn.acquire().await;
         let driver = self.driver(&data.driver)?;
-        let target = path.join("mount");
+        let target = places::target(place);
         let request = UndoRequest { volume_id: data.handle.clone(), path: target.display().to_string() };
         self.make(&driver, method!("NodeUnpublishVolume"), encode(&request), &target).await?;
-        let staging = self.staging(&data.driver, &data.handle);
-        let (own, staged, of) = (path.to_owned(), staging.clone(), data.clone());
-        let is_last = rt::blocking(move || {
-            // Whatever the driver has left.
-            unmount_below(&own).map_err(at(&own))?;
-            if of.is_ephemeral || vol_data::read(&staged).is_none() {
-                return Ok(false);
-            }
-            let pods = pods_of(&own);
-            vol_data::is_used_elsewhere(pods, &own, &of).map(|is_used| !is_used).map_err(at(pods))
-        });
-        let is_last = is_last.await?;
-        let global = staging.join(GLOBAL);
+        let staged = match places::is_device(place) {
+            true => places::staged_device(place),
+            false => self.staging(&data.driver, &data.handle).join(GLOBAL),
+        };
+        let (own, of, at_stage) = (place.to_owned(), data.clone(), staged.clone());
+        let is_last = rt::blocking(move || is_left_alone(&own, &of, &at_stage)).await?;
         if is_last && driver.can(STAGE_UNSTAGE_VOLUME) {
-            let request = UndoRequest { volume_id: data.handle.clone(), path: global.display().to_string() };
-            self.make(&driver, method!("NodeUnstageVolume"), encode(&request), &global).await?;
+            let request = UndoRequest { volume_id: data.handle.clone(), path: staged.display().to_string() };
+            self.make(&driver, method!("NodeUnstageVolume"), encode(&request), &staged).await?;
         }
-        let own = path.to_owned();
-        let removed = rt::blocking(move || {
+        let own = place.to_owned();
+        rt::blocking(move || {
             if is_last {
-                unmount_below(&staging).map_err(at(&staging))?;
-                // What a driver has put where it has mounted nothing is not ours to remove.
-                let _ = fs::remove_dir(staging.join(GLOBAL));
-                remove_tree(&staging).map_err(at(&staging))?;
+                remove_staged(&own, &staged)?;
             }
             remove_tree(&own).map_err(at(&own))
-        });
-        removed.await?;
-        self.present.borrow_mut().remove(path);
+        })
+        .await?;
+        self.present.borrow_mut().remove(place);
         self.owned.borrow_mut().remove(&target);
         Ok(())
     }
@@ -285,10 +274,13 @@ impl Csi {
     /// Where the driver stages the volume, if it does.
     fn staged_at(&self, volume: &CsiVolume, driver: &Driver) -> Option<PathBuf> {
         let is_staged = !volume.is_ephemeral && driver.can(STAGE_UNSTAGE_VOLUME);
-        is_staged.then(|| self.staging(&volume.driver, &volume.handle).join(GLOBAL))
+        is_staged.then(|| match volume.is_block {
+            true => places::staged_device(&volume.place),
+            false => self.staging(&volume.driver, &volume.handle).join(GLOBAL),
+        })
     }
 
-    /// Where a volume is staged, with what is written beside.
+    /// Where a directory is staged, with what is written beside.
     fn staging(&self, driver: &str, handle: &str) -> PathBuf {
         self.directory.join(driver).join(sha256(handle.as_bytes()))
     }
@@ -316,12 +308,14 @@ async fn until(made: impl Future<Output = Result<(), String>>, ends: &mut Ends) 
 
 fn capability(volume: &CsiVolume, driver: &Driver) -> VolumeCapability {
     let group = volume.group.filter(|_| driver.can(VOLUME_MOUNT_GROUP));
+    let mount = || MountVolume {
+        fs_type: volume.fs_type.clone(),
+        mount_flags: volume.mount_options.clone(),
+        volume_mount_group: group.map_or_else(String::new, |group| group.to_string()),
+    };
     VolumeCapability {
-        mount: Some(MountVolume {
-            fs_type: volume.fs_type.clone(),
-            mount_flags: volume.mount_options.clone(),
-            volume_mount_group: group.map_or_else(String::new, |group| group.to_string()),
-        }),
+        block: volume.is_block.then_some(Empty {}),
+        mount: (!volume.is_block).then(mount),
         access_mode: Some(AccessMode { mode: access_mode(&volume.access_mode, driver.can(SINGLE_NODE_MULTI_WRITER)) }),
     }
 }
@@ -338,7 +332,73 @@ fn access_mode(mode: &str, tells_writers_apart: bool) -> i32 {
     }
 }
 
+/// Makes what the driver expects to be there, and writes down what the pod's end takes away.
+fn prepare(place: &Path, of_pod: &Value, staged: Option<&Path>, of_staged: &Value) -> Result<(), String> {
+    let make = |path: &Path| directories::make_own(path, 0o750).map_err(at(path));
+    let data = places::data(place);
+    place.parent().map_or(Ok(()), make)?;
+    make(&data)?;
+    vol_data::write(&data, of_pod).map_err(at(&data))?;
+    let is_device = places::is_device(place);
+    if is_device {
+        make(&places::published(place))?;
+        link(&places::target(place), place).map_err(at(place))?;
+    }
+    let Some(staged) = staged else { return Ok(()) };
+    make(staged)?;
+    match staged.parent().filter(|_| !is_device) {
+        Some(beside) => vol_data::write(beside, of_staged).map_err(at(beside)),
+        None => Ok(()),
+    }
+}
+
+/// Makes `place` a link to `target`, whatever is there.
+fn link(target: &Path, place: &Path) -> io::Result<()> {
+    if fs::read_link(place).is_ok_and(|found| found == target) {
+        return Ok(());
+    }
+    remove_tree(place)?;
+    symlink(target, place)
+}
+
+/// Of what is unpublished: whether it may be staged, and no other pod of the node has it.
+fn is_left_alone(place: &Path, data: &VolData, staged: &Path) -> Result<bool, String> {
+    if places::is_device(place) {
+        let target = places::target(place);
+        remove_tree(&target).map_err(at(&target))?;
+    } else {
+        // Whatever the driver has left.
+        unmount_below(place).map_err(at(place))?;
+        if data.is_ephemeral || staged.parent().and_then(vol_data::read).is_none() {
+            return Ok(false);
+        }
+    }
+    vol_data::is_used_elsewhere(place, data).map(|is_used| !is_used).map_err(at(places::pods(place)))
+}
+
+/// What the node has of a volume that is staged no more.
+fn remove_staged(place: &Path, staged: &Path) -> Result<(), String> {
+    let remove = |path: &Path| {
+        unmount_below(path).map_err(at(path))?;
+        remove_tree(path).map_err(at(path))
+    };
+    if places::is_device(place) {
+        return [staged, &places::published(place), &places::own(place)].into_iter().try_for_each(remove);
+    }
+    staged.parent().map_or(Ok(()), remove)
+}
+
 const ENDS: &str = "the pod ends";
+async fn is_published(volume: &CsiVolume) -> Result<bool, String> {
+    let target = volume.target();
+    match volume.is_block {
+        true => {
+            Ok(rt::blocking(move || fs::metadata(target).is_ok_and(|found| found.file_type().is_block_device())).await)
+        }
+        false => is_mounted(target).await,
+    }
+}
+
 /// As [`mounted_at`], beside the loop.
 async fn is_mounted(place: PathBuf) -> Result<bool, String> {
     rt::blocking(move || mounted_at(&place).map_err(at(&place))).await
@@ -346,11 +406,6 @@ async fn is_mounted(place: PathBuf) -> Result<bool, String> {
 
 fn at(path: &Path) -> impl Fn(io::Error) -> String {
     move |error| format!("{}: {error}", path.display())
-}
-
-/// Where the directories of pods are, of which one has this volume: `pods/<uid>/volumes/kubernetes.io~csi/<name>`.
-fn pods_of(volume: &Path) -> &Path {
-    volume.ancestors().nth(4).unwrap_or(volume)
 }
 
 const GLOBAL: &str = "globalmount";

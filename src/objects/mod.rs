@@ -22,9 +22,11 @@ pub(crate) use attachment::{Attachment, attachment_name, is_out_of_room, unique_
 pub(crate) use config_object::{ConfigObject, ObjectKey, ObjectKind};
 pub(crate) use csi_driver::{CsiDriver, GroupPolicy};
 use needs::Known;
-pub(crate) use needs::{BundleKey, Lookup, TokenKey, Topic};
+pub(crate) use needs::{BundleKey, ClaimOwner, Lookup, TokenKey, Topic};
 pub(crate) use news::{Content, ObjectNews};
-pub(crate) use persistent_volume::{CsiSource, PersistentSource, PersistentVolume, bound_volume, is_bound_to};
+pub(crate) use persistent_volume::{
+    CsiSource, PersistentSource, PersistentVolume, bound_volume, is_bound_to, is_controlled_by,
+};
 pub(crate) use references::{references, volumes_follow};
 pub(crate) use service::Service;
 #[cfg(test)]
@@ -102,9 +104,9 @@ impl Objects {
         lists.flatten()
     }
 
-    /// The volume that a claim of the pod's namespace is bound to.
-    pub(crate) fn claim(&self, pod: &Pod, name: &str) -> Lookup<&PersistentVolume> {
-        match self.known.get(&Topic::claim(pod, name)) {
+    /// What is bound to a claim.
+    pub(crate) fn claimed(&self, claim: &Topic) -> Lookup<&PersistentVolume> {
+        match self.known.get(claim) {
             Lookup::Found(Content::Volume(volume)) => Lookup::Found(volume),
             Lookup::Found(_) | Lookup::Missing => Lookup::Missing,
             Lookup::Unknown(why) => Lookup::Unknown(why),
@@ -135,13 +137,12 @@ impl Objects {
     fn csi_volumes<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = (&'a str, Option<&'a CsiSource>)> {
         pod.spec.volumes.iter().filter_map(move |volume| match &volume.source {
             VolumeSource::Csi(source) => Some((source.driver.as_str(), None)),
-            VolumeSource::PersistentVolumeClaim(claim) => match self.claim(pod, &claim.claim_name) {
+            _ => match self.claimed(&Topic::claim(pod, volume)?) {
                 Lookup::Found(PersistentVolume { source: PersistentSource::Csi(source), .. }) => {
                     Some((source.driver.as_str(), Some(source)))
                 }
                 _ => None,
             },
-            _ => None,
         })
     }
 

@@ -2,7 +2,7 @@
 
 use super::{CsiSource, ObjectKey, attachment_name, references};
 use crate::api::{
-    ClusterTrustBundleProjection, Pod, PodUid, ProjectionSource, ServiceAccountTokenProjection, VolumeSource,
+    ClusterTrustBundleProjection, Pod, PodUid, ProjectionSource, ServiceAccountTokenProjection, Volume, VolumeSource,
 };
 use crate::sorted::{SortedMap, SortedSet};
 
@@ -18,6 +18,8 @@ pub(crate) enum Topic {
     Claim {
         namespace: String,
         name: String,
+        /// Whom it has to be made for.
+        owner: Option<ClaimOwner>,
     },
     /// By its name.
     RuntimeClass(String),
@@ -26,6 +28,13 @@ pub(crate) enum Topic {
     /// By its name.
     Attachment(String),
     TrustBundles(BundleKey),
+}
+
+/// A pod that has claims of its own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ClaimOwner {
+    pub(crate) pod: PodUid,
+    pub(crate) pod_name: String,
 }
 
 /// Which ClusterTrustBundles.
@@ -73,10 +82,7 @@ impl Topic {
             ProjectionSource::ClusterTrustBundle(bundle) => BundleKey::of(bundle).map(Self::TrustBundles),
             _ => None,
         }));
-        topics.extend(pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
-            VolumeSource::PersistentVolumeClaim(claim) => Some(Self::claim(pod, &claim.claim_name)),
-            _ => None,
-        }));
+        topics.extend(pod.spec.volumes.iter().filter_map(|volume| Self::claim(pod, volume)));
         topics.extend(pod.spec.runtime_class_name.clone().map(Self::RuntimeClass));
         topics
     }
@@ -85,8 +91,19 @@ impl Topic {
         Self::Attachment(attachment_name(&source.driver, &source.handle, &pod.spec.node_name))
     }
 
-    pub(crate) fn claim(pod: &Pod, name: &str) -> Self {
-        Self::Claim { namespace: pod.metadata.namespace.clone(), name: name.to_owned() }
+    /// The claim that the pod has a volume by. A volume that lives as long as the pod has one that is made for it.
+    pub(crate) fn claim(pod: &Pod, volume: &Volume) -> Option<Self> {
+        let namespace = pod.metadata.namespace.clone();
+        match &volume.source {
+            VolumeSource::PersistentVolumeClaim(claim) => {
+                Some(Self::Claim { namespace, name: claim.claim_name.clone(), owner: None })
+            }
+            VolumeSource::Ephemeral(_) => {
+                let owner = ClaimOwner { pod: pod.metadata.uid.clone(), pod_name: pod.metadata.name.clone() };
+                Some(Self::Claim { namespace, name: [&owner.pod_name, "-", &volume.name].concat(), owner: Some(owner) })
+            }
+            _ => None,
+        }
     }
 }
 
@@ -212,6 +229,15 @@ mod tests {
         let wanted =
             [object("kube-root-ca.crt"), Topic::Services("ns".into()), Topic::ApiServerService, Topic::Token(key)];
         assert_eq!(topics, wanted.into_iter().collect());
+    }
+
+    #[test]
+    fn a_volume_that_lives_as_long_as_its_pod_has_a_claim_that_is_made_for_it() {
+        let volumes = json!([{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]);
+        let topics = Topic::of(&pod(json!({"enableServiceLinks": false, "volumes": volumes})));
+        let owner = Some(ClaimOwner { pod: "u".into(), pod_name: "p".into() });
+        let claim = Topic::Claim { namespace: "ns".into(), name: "p-v".into(), owner };
+        assert_eq!(topics, [claim, Topic::ApiServerService].into_iter().collect());
     }
 
     #[test]

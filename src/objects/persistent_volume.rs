@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{ObjectKey, ObjectKind};
-use crate::api::{DecodeError, HostPathVolumeSource, NfsVolumeSource, decode};
+use crate::api::{DecodeError, HostPathVolumeSource, NfsVolumeSource, PodUid, decode};
 use crate::sorted::SortedMap;
 
 /// What is bound to a claim.
@@ -101,6 +101,13 @@ pub(crate) fn bound_volume(claim: &Value) -> Option<&str> {
     name.filter(|name| is_bound && !name.is_empty())
 }
 
+/// Whether a claim was made for the pod.
+pub(crate) fn is_controlled_by(claim: &Value, pod: &PodUid) -> bool {
+    let owners = claim.pointer("/metadata/ownerReferences").and_then(Value::as_array).into_iter().flatten();
+    let mut controllers = owners.filter(|owner| owner.get("controller") == Some(&Value::Bool(true)));
+    controllers.any(|owner| owner.get("uid").and_then(Value::as_str) == Some(pod.as_str()))
+}
+
 /// Whether the volume is bound to this claim, and not to another one of its name.
 pub(crate) fn is_bound_to(volume: &Value, claim: &Value) -> bool {
     let uid = volume.pointer("/spec/claimRef/uid");
@@ -146,6 +153,14 @@ mod tests {
         };
         assert_eq!(read.source, PersistentSource::Csi(source));
         assert_eq!((&*read.access_modes[0], &*read.mount_options[0]), ("ReadWriteOnce", "noatime"));
+    }
+
+    #[test]
+    fn a_claim_was_made_for_the_pod_that_controls_it() {
+        let claim = json!({"metadata": {"ownerReferences": [{"uid": "a"}, {"uid": "b", "controller": true}]}});
+        assert!(is_controlled_by(&claim, &"b".into()));
+        assert!(!is_controlled_by(&claim, &"a".into()));
+        assert!(!is_controlled_by(&json!({}), &"a".into()));
     }
 
     #[test]

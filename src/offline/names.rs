@@ -30,7 +30,10 @@ pub(super) fn of_topic(topic: &Topic) -> String {
         Topic::Token(TokenKey { pod, namespace, service_account, audience, seconds, .. }) => {
             name(&["token", namespace, service_account, pod.as_str(), audience, &seconds.to_string()])
         }
-        Topic::Claim { namespace, name: claim } => name(&["claim", namespace, claim]),
+        Topic::Claim { namespace, name: claim, owner: None } => name(&["claim", namespace, claim]),
+        Topic::Claim { namespace, name: claim, owner: Some(owner) } => {
+            name(&["claim", namespace, claim, owner.pod.as_str()])
+        }
         Topic::RuntimeClass(class) => name(&["runtimeclass", class]),
         Topic::Attachment(attachment) => name(&["attachment", attachment]),
         Topic::CsiDriver(driver) => name(&["csidriver", driver]),
@@ -111,10 +114,11 @@ pub(super) fn read_terms(content: Value) -> Option<NodeTerms> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::{ObjectKey, ObjectKind};
+    use crate::objects::{ClaimOwner, ObjectKey, ObjectKind};
 
     #[test]
     fn each_topic_has_a_name_of_its_own() {
+        let owner = ClaimOwner { pod: "u".into(), pod_name: "p".into() };
         let token = |audience: &str| TokenKey {
             pod: "u".into(),
             pod_name: "p".into(),
@@ -131,7 +135,8 @@ mod tests {
             (Topic::ApiServerService, "service/default/kubernetes"),
             (Topic::Token(token("")), "token/ns/sa/u//3607"),
             (Topic::Token(token("a/b")), "token/ns/sa/u/a%2Fb/3607"),
-            (Topic::Claim { namespace: "ns".into(), name: "a".into() }, "claim/ns/a"),
+            (Topic::Claim { namespace: "ns".into(), name: "a".into(), owner: None }, "claim/ns/a"),
+            (Topic::Claim { namespace: "ns".into(), name: "p-v".into(), owner: Some(owner) }, "claim/ns/p-v/u"),
             (Topic::RuntimeClass("a".into()), "runtimeclass/a"),
             (Topic::CsiDriver("a".into()), "csidriver/a"),
             (Topic::Attachment("csi-1".into()), "attachment/csi-1"),

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::api::{Pod, Reason};
+use crate::api::Pod;
 use crate::csi::Csi;
 use crate::error::ErrorChain;
 use crate::kuberuntime::{CancelWatch, PodRuntime};
@@ -19,6 +19,6 @@ pub(super) async fn refresh_volumes(runtime: &PodRuntime, csi: &Rc<Csi>, pod: &P
         Ok(kept) => (true, kept),
         Err(error) => (false, vec![error]),
     };
-    let warnings = failed.iter().map(|error| (Reason::FAILED_MOUNT, ErrorChain(error).to_string())).collect();
+    let warnings = failed.iter().map(|error| (error.reason(), ErrorChain(error).to_string())).collect();
     WorkDone { uid: pod.metadata.uid.clone(), observation: None, result: WorkResult::Refreshed { all, warnings } }
 }

@@ -119,11 +119,11 @@ async fn set_up_and_execute(
         Ok(volumes) => volumes,
         Err(error) => {
             let failure = ErrorChain(&error).to_string();
-            warnings.push((Reason::FAILED_MOUNT, failure.clone()));
+            warnings.push((error.reason(), failure.clone()));
             return Executed { failure: Some(failure), ..Executed::default() };
         }
     };
-    let kept = volumes.kept.iter().map(|error| (Reason::FAILED_MOUNT, ErrorChain(error).to_string()));
+    let kept = volumes.kept.iter().map(|error| (error.reason(), ErrorChain(error).to_string()));
     warnings.extend(kept);
     let recursive_read_only = runtime.mounts_read_only_recursively(pod);
     let mounts = |container: &Container, environment: &Environment| -> Made<Mounts> {
@@ -142,7 +142,12 @@ async fn set_up_and_execute(
     let uid = &pod.metadata.uid;
     let devices = |container: &Container| -> Made<Result<ContainerConfig, String>> {
         let (devices, uid, container) = (Rc::clone(devices), uid.clone(), container.clone());
-        Box::pin(async move { devices.container_config(&uid, &container).await })
+        let of_volumes = volumes.container_devices(&container);
+        Box::pin(async move {
+            let mut config = devices.container_config(&uid, &container).await?;
+            config.devices.extend(of_volumes.map_err(|error| ErrorChain(&error).to_string())?);
+            Ok(config)
+        })
     };
     let volumes = VolumesFor { mounts: &mounts, file_values: &file_values, devices: &devices };
     let mut executed = runtime.execute(pod, &volumes, plan, observed, cancel).await;

@@ -57,6 +57,16 @@ impl PodDirs {
         self.volumes(uid).join(component(plugin)).join(component(name))
     }
 
+    /// The devices that are volumes.
+    pub(crate) fn volume_devices(&self, uid: &PodUid) -> PathBuf {
+        self.pod(uid).join("volumeDevices")
+    }
+
+    /// The link to one of them: `volumeDevices/kubernetes.io~csi/<name>`.
+    pub(crate) fn volume_device(&self, uid: &PodUid, plugin: &str, name: &str) -> PathBuf {
+        self.volume_devices(uid).join(component(plugin)).join(component(name))
+    }
+
     pub(crate) fn plugins(&self, uid: &PodUid) -> PathBuf {
         self.pod(uid).join("plugins")
     }

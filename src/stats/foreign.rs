@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::api::{Pod, PodUid, VolumeSource};
-use crate::csi::handle_of_inline;
-use crate::objects::{Lookup, Objects, PersistentSource};
+use crate::api::{Pod, PodUid, Volume, VolumeSource};
+use crate::csi::{handle_of_inline, target};
+use crate::objects::{Lookup, Objects, PersistentSource, Topic};
 use crate::pods::PodDirs;
 use crate::pods::volume_places::{CSI, NFS};
 
@@ -33,38 +33,41 @@ pub(super) enum Teller {
     Mount,
 }
 
-/// Those that the containers of `pod` mount, which runs under `uid`. Of a hostPath nobody tells, whoever names it
+/// Those that the containers of `pod` use, which runs under `uid`. Of a hostPath nobody tells, whoever names it
 /// (upstream's `MetricsNil`).
 pub(crate) fn foreign_volumes(pod: &Pod, uid: &PodUid, dirs: &PodDirs, objects: &Objects) -> Vec<ForeignVolume> {
     let driver = |name: &String, handle: String| Teller::Driver { name: name.clone(), handle };
-    let mount = |name: &str| dirs.volume(uid, CSI, name).join("mount");
-    let place = |name: &String, source: &VolumeSource| match source {
-        VolumeSource::Csi(source) => {
-            Some((mount(name), driver(&source.driver, handle_of_inline(uid.as_str(), name)), None))
+    let mount = |name: &str| target(&dirs.volume(uid, CSI, name));
+    let place = |of: &Volume| match (&of.source, Topic::claim(pod, of)) {
+        (VolumeSource::Csi(source), _) => {
+            Some((mount(&of.name), driver(&source.driver, handle_of_inline(uid.as_str(), &of.name)), None))
         }
-        VolumeSource::Nfs(_) => Some((dirs.volume(uid, NFS, name), Teller::Mount, None)),
-        VolumeSource::PersistentVolumeClaim(claim) => {
-            let Lookup::Found(volume) = objects.claim(pod, &claim.claim_name) else { return None };
+        (VolumeSource::Nfs(_), _) => Some((dirs.volume(uid, NFS, &of.name), Teller::Mount, None)),
+        (_, Some(claim)) => {
+            let Lookup::Found(volume) = objects.claimed(&claim) else { return None };
             let (path, teller) = match &volume.source {
+                PersistentSource::Csi(source) => {
+                    let device = || target(&dirs.volume_device(uid, CSI, &volume.name));
+                    let place = if volume.is_block { device() } else { mount(&volume.name) };
+                    (place, driver(&source.driver, source.handle.clone()))
+                }
                 _ if volume.is_block => return None,
-                PersistentSource::Csi(source) => (mount(&volume.name), driver(&source.driver, source.handle.clone())),
                 PersistentSource::Local(path) => (path.into(), Teller::Directory),
                 PersistentSource::Nfs(_) => (dirs.volume(uid, NFS, &volume.name), Teller::Mount),
                 PersistentSource::HostPath(_) | PersistentSource::Other(_) => return None,
             };
-            Some((path, teller, Some(claim.claim_name.clone())))
+            let Topic::Claim { name, .. } = claim else { return None };
+            Some((path, teller, Some(name)))
         }
         _ => None,
     };
-    let is_mounted = |name: &str| {
-        pod.spec.all_containers().any(|container| container.volume_mounts.iter().any(|mount| mount.name == name))
-    };
+    let is_used = |name: &str| pod.spec.all_containers().any(|container| container.uses(name));
     let volumes = pod.spec.volumes.iter().filter_map(|volume| {
-        let (path, teller, claim) = place(&volume.name, &volume.source)?;
+        let (path, teller, claim) = place(volume)?;
         let (namespace, name) = (pod.metadata.namespace.clone(), volume.name.clone());
         Some(ForeignVolume { pod: uid.as_str().to_owned(), namespace, name, claim, path, teller })
     });
-    volumes.filter(|volume| is_mounted(&volume.name)).collect()
+    volumes.filter(|volume| is_used(&volume.name)).collect()
 }
 
 #[cfg(test)]
@@ -75,12 +78,13 @@ mod tests {
 
     use super::*;
     use crate::api::decode;
-    use crate::objects::{Content, ObjectNews, PersistentVolume, Topic};
+    use crate::objects::{Content, ObjectNews, PersistentVolume};
 
-    fn bound(objects: &mut Objects, pod: &Pod, claim: &str, spec: &Value) {
+    fn bound(objects: &mut Objects, claim: &str, spec: &Value) {
         let volume = PersistentVolume::read(&json!({"metadata": {"name": format!("pv-{claim}")}, "spec": spec}));
         let content = Content::Volume(Box::new(volume.unwrap()));
-        assert!(objects.hear(ObjectNews::Heard(Topic::claim(pod, claim), Some(content))));
+        let topic = Topic::Claim { namespace: "ns".to_owned(), name: claim.to_owned(), owner: None };
+        assert!(objects.hear(ObjectNews::Heard(topic, Some(content))));
     }
 
     #[test]
@@ -102,12 +106,12 @@ mod tests {
         .unwrap()
         .value;
         let mut objects = Objects::default();
-        bound(&mut objects, &pod, "c-disk", &json!({"csi": {"driver": "d", "volumeHandle": "h"}}));
-        bound(&mut objects, &pod, "c-local", &json!({"local": {"path": "/mnt/d"}}));
-        bound(&mut objects, &pod, "c-server", &json!({"nfs": {"server": "s", "path": "/p"}}));
-        bound(&mut objects, &pod, "c-host", &json!({"hostPath": {"path": "/h"}}));
+        bound(&mut objects, "c-disk", &json!({"csi": {"driver": "d", "volumeHandle": "h"}}));
+        bound(&mut objects, "c-local", &json!({"local": {"path": "/mnt/d"}}));
+        bound(&mut objects, "c-server", &json!({"nfs": {"server": "s", "path": "/p"}}));
+        bound(&mut objects, "c-host", &json!({"hostPath": {"path": "/h"}}));
         let block = json!({"csi": {"driver": "d", "volumeHandle": "b"}, "volumeMode": "Block"});
-        bound(&mut objects, &pod, "c-block", &block);
+        bound(&mut objects, "c-block", &block);
         let dirs = PodDirs::new(Path::new("/k"), Path::new("/l"));
         let found = foreign_volumes(&pod, &PodUid::from("u"), &dirs, &objects);
         let driver = |handle: &str| Teller::Driver { name: "d".to_owned(), handle: handle.to_owned() };
@@ -123,6 +127,12 @@ mod tests {
             of("disk", Some("c-disk"), "/k/pods/u/volumes/kubernetes.io~csi/pv-c-disk/mount", driver("h")),
             of("local", Some("c-local"), "/mnt/d", Teller::Directory),
             of("server", Some("c-server"), "/k/pods/u/volumes/kubernetes.io~nfs/pv-c-server", Teller::Mount),
+            of(
+                "block",
+                Some("c-block"),
+                "/k/plugins/kubernetes.io/csi/volumeDevices/publish/pv-c-block/u",
+                driver("b"),
+            ),
             of(
                 "inline",
                 None,

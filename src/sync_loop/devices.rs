@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::admission::Rejection;
 use crate::api::{Pod, PodUid, Reason, VolumeSource};
 use crate::metrics::{self, Count, Timed};
+use crate::objects::Topic;
 use crate::pod_workers::State;
 use crate::resource_managers::{Own, Provider, unexpected};
 use crate::sync_loop::SyncLoop;
@@ -81,9 +82,8 @@ impl SyncLoop {
     /// Pods that wait for a driver, to begin or to end, try again at once.
     pub(super) fn try_volumes_again(&mut self) {
         self.workers.objects_changed(|pod| {
-            let may_be_of_driver =
-                |source: &VolumeSource| matches!(source, VolumeSource::Csi(_) | VolumeSource::PersistentVolumeClaim(_));
-            pod.spec.volumes.iter().any(|volume| may_be_of_driver(&volume.source))
+            let mut volumes = pod.spec.volumes.iter();
+            volumes.any(|volume| matches!(volume.source, VolumeSource::Csi(_)) || Topic::claim(pod, volume).is_some())
         });
     }
 

@@ -6,6 +6,7 @@ use super::SetUp;
 use crate::api::{CsiVolumeSource, FsGroupChangePolicy, Pod, Time};
 use crate::csi::{CsiVolume, Phase, handle_of_inline};
 use crate::objects::{CsiDriver, CsiSource, GroupPolicy, Lookup, ObjectKey, ObjectKind, PersistentVolume, TokenKey};
+use crate::pods::PodDirs;
 use crate::pods::volume_places::CSI;
 use crate::sorted::SortedMap;
 
@@ -63,6 +64,7 @@ pub(super) fn claimed(
         fs_type: source.fs_type.clone(),
         mount_options: volume.mount_options.clone(),
         access_mode: volume.access_modes.first().cloned().unwrap_or_else(|| "ReadWriteOnce".to_owned()),
+        is_block: volume.is_block,
         read_only,
         attributes: source.attributes.clone(),
         ..CsiVolume::default()
@@ -88,14 +90,15 @@ fn finished(pod: &Pod, mut volume: CsiVolume, named: Named<'_>, one_node_writes:
     volume.missing = fill(pod, &mut volume, named, &driver, with).err();
     let driver = if let Lookup::Found(driver) = driver { Some(driver) } else { None };
     volume.group = super::plan::group(&pod.spec);
-    volume.target = with.dirs.volume(&pod.metadata.uid, CSI, &volume.name).join("mount");
+    let place = if volume.is_block { PodDirs::volume_device } else { PodDirs::volume };
+    volume.place = place(with.dirs, &pod.metadata.uid, CSI, &volume.name);
     let policy = driver.map_or(GroupPolicy::ReadWriteOnceWithFsType, |driver| driver.group_policy);
     let gives_to_group = match policy {
         GroupPolicy::File => true,
         GroupPolicy::Nobody => false,
         GroupPolicy::ReadWriteOnceWithFsType => !volume.fs_type.is_empty() && one_node_writes,
     };
-    let gives_to_group = gives_to_group && volume.group.is_some() && !volume.read_only;
+    let gives_to_group = gives_to_group && volume.group.is_some() && !volume.read_only && !volume.is_block;
     let change = pod.spec.security_context.as_ref().and_then(|context| context.fs_group_change_policy);
     let on_mismatch = change == Some(FsGroupChangePolicy::OnRootMismatch);
     let is = |claim: fn(&CsiDriver) -> bool| driver.is_some_and(claim);

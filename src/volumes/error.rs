@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::api::FieldProblem;
+use crate::api::{FieldProblem, Reason};
 use crate::csi::{Phase, Unmounted};
 use crate::objects::ObjectKind;
 
@@ -17,6 +17,11 @@ pub(crate) enum Error {
     },
     /// A container mounts a volume that the pod does not have.
     NoSuchVolume {
+        volume: String,
+        container: String,
+    },
+    /// A container is to have a device that the pod does not have.
+    NoSuchDevice {
         volume: String,
         container: String,
     },
@@ -36,6 +41,7 @@ pub(crate) enum Error {
     Csi {
         phase: Phase,
         volume: String,
+        is_block: bool,
         why: String,
     },
     /// A volume of a CSI driver could not be taken away.
@@ -128,6 +134,14 @@ pub(crate) enum FilesProblem {
 }
 
 impl Error {
+    /// The reason of the event that tells of it.
+    pub(crate) fn reason(&self) -> Reason {
+        match self {
+            Self::Csi { is_block: true, .. } => Reason::FAILED_MAP_VOLUME,
+            _ => Reason::FAILED_MOUNT,
+        }
+    }
+
     pub(super) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { doing, path, source }
@@ -149,7 +163,20 @@ impl fmt::Display for Error {
             Self::NoSuchVolume { volume, container } => {
                 write!(f, "cannot find volume {volume:?} to mount into container {container:?}")
             }
-            Self::Csi { phase, volume, why } => write!(f, "MountVolume.{phase:?} failed for volume {volume:?} : {why}"),
+            Self::Csi { phase, volume, is_block, why } => {
+                let doing = match (phase, is_block) {
+                    (Phase::WaitForAttach, false) => "MountVolume.WaitForAttach",
+                    (Phase::WaitForAttach, true) => "MapVolume.WaitForAttach",
+                    (Phase::MountDevice, false) => "MountVolume.MountDevice",
+                    (Phase::MountDevice, true) => "MapVolume.SetUpDevice",
+                    (Phase::SetUp, false) => "MountVolume.SetUp",
+                    (Phase::SetUp, true) => "MapVolume.MapPodDevice",
+                };
+                write!(f, "{doing} failed for volume {volume:?} : {why}")
+            }
+            Self::NoSuchDevice { volume, container } => {
+                write!(f, "cannot find volume {volume:?} to pass into container {container:?}")
+            }
             Self::Unmount(Unmounted { volume, why }) => {
                 write!(f, "UnmountVolume.TearDown failed for volume {}: {why}", volume.display())
             }
@@ -167,7 +194,11 @@ impl std::error::Error for Error {
         match self {
             Self::Io { source, .. } | Self::SubPath { source, .. } => Some(source),
             Self::SetUp { problem, .. } => Some(problem),
-            Self::Csi { .. } | Self::Mount(_) | Self::NoSuchVolume { .. } | Self::Unmount(_) => None,
+            Self::Csi { .. }
+            | Self::Mount(_)
+            | Self::NoSuchDevice { .. }
+            | Self::NoSuchVolume { .. }
+            | Self::Unmount(_) => None,
         }
     }
 }

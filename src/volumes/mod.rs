@@ -24,9 +24,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use crate::api::{Container, EnvVarSource, FileKeySelector, Pod};
-use crate::cri::v1::Mount;
-use crate::csi::{Csi, Ends, OwnershipIsDue, Phase, Unattached};
+use crate::api::{Container, EnvVarSource, FileKeySelector, HostPathType, Pod};
+use crate::cri::v1::{Device, Mount};
+use crate::csi::{Csi, CsiVolume, Ends, OwnershipIsDue, Phase, Unattached};
 use crate::host::directories;
 use crate::node::NodeSettings;
 use crate::objects::Objects;
@@ -80,7 +80,11 @@ pub(crate) fn set_up(
                     done.map_err(|problem| Error::SetUp { volume: planned.name.clone(), problem })?;
                 }
                 Source::Csi(volume) => publish(&csi, volume, &mut ends).await?,
-                Source::EmptyDir(_) | Source::Files(_) | Source::HostPath { .. } | Source::Image => {}
+                Source::Device { .. }
+                | Source::EmptyDir(_)
+                | Source::Files(_)
+                | Source::HostPath { .. }
+                | Source::Image => {}
             }
         }
         Ok(PodVolumes { places, subpaths, kept })
@@ -104,17 +108,21 @@ fn unattached(plan: &Plan) -> Vec<Unattached> {
 
 async fn publish(csi: &Csi, planned: &csi::Csi, ends: &mut Ends) -> Result<(), Error> {
     let volume = &planned.volume;
-    let failed = |(phase, why)| Error::Csi { phase, volume: volume.name.clone(), why };
+    let failed = |(phase, why)| failed(volume, phase, why);
     let is_due = csi.set_up(volume, ends).await.map_err(failed)?;
     if let Some(group) = volume.group.filter(|_| planned.gives_to_group && is_due == OwnershipIsDue(true)) {
-        let target = volume.target.clone();
+        let target = volume.target();
         let on_mismatch = planned.on_mismatch;
         let given = rt::blocking(move || ownership::give(&target, group, on_mismatch)).await;
         let why = |error: io::Error| format!("applyFSGroup failed for vol {}: {error}", volume.handle);
         given.map_err(|error| failed((Phase::SetUp, why(error))))?;
-        csi.given_to_group(&volume.target);
+        csi.given_to_group(&volume.target());
     }
     Ok(())
+}
+
+fn failed(volume: &CsiVolume, phase: Phase, why: String) -> Error {
+    Error::Csi { phase, volume: volume.name.clone(), is_block: volume.is_block, why }
 }
 
 /// Brings what is made from objects, or from the pod itself, up to date in volumes that are set up, unless the pod `ends`.
@@ -134,8 +142,12 @@ pub(crate) fn refresh(
             for planned in &plan.volumes {
                 match &planned.source {
                     Source::Files(files) => kept.extend(set_up_files(files, &planned.name)?),
-                    Source::Csi(_) | Source::EmptyDir(_) | Source::HostPath { .. } | Source::Image | Source::Nfs(_) => {
-                    }
+                    Source::Csi(_)
+                    | Source::Device { .. }
+                    | Source::EmptyDir(_)
+                    | Source::HostPath { .. }
+                    | Source::Image
+                    | Source::Nfs(_) => {}
                 }
             }
             Ok((plan, kept))
@@ -151,8 +163,7 @@ pub(crate) fn refresh(
                     Ok(())
                 };
                 let published = rt::either(ended, csi.publish_anew(volume)).await;
-                let failed = |why| Error::Csi { phase: Phase::SetUp, volume: volume.name.clone(), why };
-                kept.extend(published.map_err(failed).err());
+                kept.extend(published.map_err(|why| failed(volume, Phase::SetUp, why)).err());
             }
         }
         Ok(kept)
@@ -187,6 +198,11 @@ impl PodVolumes {
         }
     }
 
+    /// The volumes that `container` is given as devices.
+    pub(crate) fn container_devices(&self, container: &Container) -> Result<Vec<Device>, Error> {
+        mounts::container_devices(container, &self.places)
+    }
+
     /// For each variable of `container` that comes from a file in a volume, in order, what it says.
     pub(crate) fn file_values(&self, container: &Container) -> impl Future<Output = Vec<FileValue>> + use<> {
         let sources = container.env.iter().filter_map(|variable| match &variable.value_from.as_ref()?.source {
@@ -211,8 +227,8 @@ impl PodVolumes {
 
 impl Planned {
     fn set_up_place(&self) -> Place {
-        let path = self.place().map(Path::to_owned);
-        Place { volume: self.name.clone(), path, read_only: self.read_only() }
+        let (volume, path) = (self.name.clone(), self.place());
+        Place { volume, path, read_only: self.read_only(), is_device: self.is_device() }
     }
 }
 
@@ -241,6 +257,7 @@ fn carry_out(plan: &Plan) -> Result<Vec<Error>, Error> {
                 kept.extend(set_up_files(files, &volume.name)?);
                 continue;
             }
+            Source::Device { path, .. } => host_path::check(path, HostPathType::BlockDevice),
             Source::HostPath { path, kind, .. } => host_path::check(path, *kind),
             Source::Csi(_) | Source::Image | Source::Nfs(_) => continue,
         };

@@ -14,6 +14,7 @@ pub(super) struct Place {
     pub(super) path: Option<PathBuf>,
     /// Whatever a mount says.
     pub(super) read_only: bool,
+    pub(super) is_device: bool,
 }
 
 /// A part of a volume that is bound to a place of its own, where no link in the volume leads astray.
@@ -76,6 +77,23 @@ pub(super) fn container_mounts(container: &Container, given: &Given<'_>) -> Resu
     Ok((mounts, parts))
 }
 
+/// The volumes that the container is given as devices, in the order in which it names them.
+pub(super) fn container_devices(container: &Container, places: &[Place]) -> Result<Vec<v1::Device>, Error> {
+    let devices = container.volume_devices.iter().map(|device| {
+        let found = places.iter().find(|place| place.volume == device.name && place.is_device);
+        let Some(Place { path: Some(path), read_only, .. }) = found else {
+            let (volume, container) = (device.name.clone(), container.name.clone());
+            return Err(Error::NoSuchDevice { volume, container });
+        };
+        Ok(v1::Device {
+            container_path: device.device_path.clone(),
+            host_path: path.to_string_lossy().into_owned(),
+            permissions: if *read_only { "r" } else { "mrw" }.to_owned(),
+        })
+    });
+    devices.collect()
+}
+
 fn sub_path(mount: &VolumeMount, expand: &dyn Fn(&str) -> Result<String, String>) -> Result<String, MountProblem> {
     let path = if mount.sub_path_expr.is_empty() {
         mount.sub_path.clone()
@@ -121,6 +139,7 @@ mod tests {
             volume: volume.to_owned(),
             path: path.map(PathBuf::from),
             read_only,
+            is_device: false,
         };
         let places = [place("v", Some("/host/v"), false), place("ro", Some("/host/ro"), true), place("i", None, true)];
         let expand = |text: &str| match text {
@@ -171,6 +190,31 @@ mod tests {
         let (made, parts) = mounts(json!({"name": "i", "mountPath": "/data", "subPath": "bin"})).unwrap();
         assert_eq!((made[0].host_path.as_str(), made[0].image_sub_path.as_str(), parts.len()), ("", "bin", 0));
         assert!(made[0].image.is_some() && made[0].readonly);
+    }
+
+    #[test]
+    fn a_device_is_passed_where_the_container_wants_it_with_what_it_may_do() {
+        let container: Container = decode(json!({"name": "main", "volumeDevices": [
+            {"name": "rw", "devicePath": "/dev/a"}, {"name": "ro", "devicePath": "/dev/b"},
+        ]}))
+        .unwrap()
+        .value;
+        let place = |volume: &str, read_only| Place {
+            volume: volume.to_owned(),
+            path: Some(Path::new("/dev").join(volume)),
+            read_only,
+            is_device: true,
+        };
+        let places = [place("ro", true), place("rw", false)];
+        let device = |at: &str, on_host: &str, permissions: &str| v1::Device {
+            container_path: at.to_owned(),
+            host_path: on_host.to_owned(),
+            permissions: permissions.to_owned(),
+        };
+        let expected = [device("/dev/a", "/dev/rw", "mrw"), device("/dev/b", "/dev/ro", "r")];
+        assert_eq!(container_devices(&container, &places).unwrap(), expected);
+        let error = container_devices(&container, &places[..1]).unwrap_err();
+        assert_eq!(error.to_string(), "cannot find volume \"rw\" to pass into container \"main\"");
     }
 
     #[track_caller]

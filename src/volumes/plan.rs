@@ -1,6 +1,6 @@
 //! What has to be there before the containers of a pod can start. Pure.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, PathBuf};
 
 use super::SetUp;
 use super::csi::{self, Csi};
@@ -8,10 +8,10 @@ use super::error::{Error, FilesProblem, Problem};
 use super::nested::nested_mount_points;
 use super::payload::{Payload, payload};
 use crate::api::{
-    Container, EmptyDirVolumeSource, HUGE_PAGES_PREFIX, HostPathType, MEMORY, NfsVolumeSource,
-    PersistentVolumeClaimVolumeSource, Pod, PodSpec, Quantity, StorageMedium, Volume, VolumeSource, pod_limits,
+    Container, EmptyDirVolumeSource, HUGE_PAGES_PREFIX, HostPathType, MEMORY, NfsVolumeSource, Pod, PodSpec, Quantity,
+    StorageMedium, Volume, VolumeSource, pod_limits,
 };
-use crate::objects::{Lookup, PersistentSource};
+use crate::objects::{Lookup, PersistentSource, Topic};
 use crate::pods::volume_places::{CONFIG_MAP, DOWNWARD_API, EMPTY_DIR, NFS, PROJECTED, SECRET};
 
 /// The directories of a pod and its volumes, in the order in which they are made.
@@ -32,6 +32,11 @@ pub(super) struct Planned {
 #[derive(Debug)]
 pub(super) enum Source {
     Csi(Box<Csi>),
+    /// A device of this node.
+    Device {
+        path: PathBuf,
+        read_only: bool,
+    },
     EmptyDir(EmptyDir),
     Files(Files),
     HostPath {
@@ -86,13 +91,23 @@ pub(super) enum Medium {
 
 impl Planned {
     /// Where the volume is on the host, if it is there.
-    pub(super) fn place(&self) -> Option<&Path> {
+    pub(super) fn place(&self) -> Option<PathBuf> {
         match &self.source {
-            Source::Csi(csi) => Some(&csi.volume.target),
-            Source::EmptyDir(directory) | Source::Files(Files { directory, .. }) => Some(&directory.path),
-            Source::HostPath { path, .. } => Some(path),
+            Source::Csi(csi) if csi.volume.is_block => Some(csi.volume.place.clone()),
+            Source::Csi(csi) => Some(csi.volume.target()),
+            Source::EmptyDir(directory) | Source::Files(Files { directory, .. }) => Some(directory.path.clone()),
+            Source::Device { path, .. } | Source::HostPath { path, .. } => Some(path.clone()),
             Source::Image => None,
-            Source::Nfs(nfs) => Some(&nfs.path),
+            Source::Nfs(nfs) => Some(nfs.path.clone()),
+        }
+    }
+
+    /// It is a device, and no directory.
+    pub(super) fn is_device(&self) -> bool {
+        match &self.source {
+            Source::Csi(csi) => csi.volume.is_block,
+            Source::Device { .. } => true,
+            Source::EmptyDir(_) | Source::Files(_) | Source::HostPath { .. } | Source::Image | Source::Nfs(_) => false,
         }
     }
 
@@ -101,7 +116,7 @@ impl Planned {
         match &self.source {
             Source::Csi(csi) => csi.volume.read_only,
             Source::EmptyDir(_) => false,
-            Source::HostPath { read_only, .. } => *read_only,
+            Source::Device { read_only, .. } | Source::HostPath { read_only, .. } => *read_only,
             Source::Files(_) | Source::Image => true,
             Source::Nfs(nfs) => nfs.read_only,
         }
@@ -132,11 +147,17 @@ impl Plan {
 
 /// A volume that no container mounts is left alone, whatever is wrong with it.
 fn is_used(spec: &PodSpec, volume: &str) -> bool {
-    let mounts = |container: &Container| {
-        container.volume_mounts.iter().any(|mount| mount.name == volume)
-            || container.volume_devices.iter().any(|device| device.name == volume)
-    };
-    spec.all_containers().any(mounts)
+    spec.all_containers().any(|container| container.uses(volume))
+}
+
+/// Some container wants it as a directory.
+fn is_mounted(spec: &PodSpec, volume: &str) -> bool {
+    spec.all_containers().any(|container| container.volume_mounts.iter().any(|mount| mount.name == volume))
+}
+
+/// Some container wants it as a device.
+fn is_passed(spec: &PodSpec, volume: &str) -> bool {
+    spec.all_containers().any(|container| container.volume_devices.iter().any(|device| device.name == volume))
 }
 
 fn source(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Problem> {
@@ -167,7 +188,6 @@ fn source(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Problem
         VolumeSource::AzureFile(_) => unsupported("azureFile"),
         VolumeSource::CephFs(_) => unsupported("cephfs"),
         VolumeSource::Cinder(_) => unsupported("cinder"),
-        VolumeSource::Ephemeral(_) => unsupported("ephemeral"),
         VolumeSource::Fc(_) => unsupported("fc"),
         VolumeSource::FlexVolume(_) => unsupported("flexVolume"),
         VolumeSource::Flocker(_) => unsupported("flocker"),
@@ -175,7 +195,7 @@ fn source(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Problem
         VolumeSource::GitRepo(_) => unsupported("gitRepo"),
         VolumeSource::Glusterfs(_) => unsupported("glusterfs"),
         VolumeSource::Iscsi(_) => unsupported("iscsi"),
-        VolumeSource::PersistentVolumeClaim(claim) => claimed(pod, claim, with),
+        VolumeSource::Ephemeral(_) | VolumeSource::PersistentVolumeClaim(_) => claimed(pod, volume, with),
         VolumeSource::PhotonPersistentDisk(_) => unsupported("photonPersistentDisk"),
         VolumeSource::PortworxVolume(_) => unsupported("portworxVolume"),
         VolumeSource::Quobyte(_) => unsupported("quobyte"),
@@ -186,33 +206,55 @@ fn source(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Problem
     }
 }
 
-/// What is bound to the claim, as if the pod had named it itself.
-fn claimed(pod: &Pod, claim: &PersistentVolumeClaimVolumeSource, with: SetUp<'_>) -> Result<Source, Problem> {
-    let PersistentVolumeClaimVolumeSource { claim_name: name, read_only } = claim;
+/// What is bound to the volume's claim, as if the pod had named it itself.
+fn claimed(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Problem> {
+    let Some(claim @ Topic::Claim { name, .. }) = &Topic::claim(pod, volume) else {
+        return Err(Problem::Unsupported { kind: "unknown" });
+    };
     let failed = |why: String| Problem::Claim { name: name.clone(), why };
-    let volume = match with.objects.claim(pod, name) {
-        Lookup::Found(volume) => volume,
+    let bound = match with.objects.claimed(claim) {
+        Lookup::Found(bound) => bound,
         Lookup::Missing => return Err(failed(format!("persistentvolumeclaim {name:?} not found"))),
         Lookup::Unknown(why) => return Err(failed(why)),
     };
-    if volume.is_block {
-        return Err(failed("volumes of the mode Block are not supported".to_owned()));
+    let read_only = match &volume.source {
+        VolumeSource::PersistentVolumeClaim(source) => source.read_only,
+        _ => false,
+    };
+    let wrong = |mode: &str, list: &str| {
+        failed(format!("volume {} has volumeMode {mode}, but is specified in {list}", volume.name))
+    };
+    if bound.is_block && is_mounted(&pod.spec, &volume.name) {
+        return Err(wrong("Block", "volumeMounts"));
     }
-    match &volume.source {
-        PersistentSource::Csi(source) => Ok(Source::Csi(Box::new(csi::claimed(pod, volume, source, *read_only, with)))),
-        PersistentSource::HostPath(source) => host_path(&source.path, source.kind, *read_only),
-        PersistentSource::Local(path) => host_path(path, HostPathType::Directory, *read_only),
-        PersistentSource::Nfs(source) => Ok(nfs(pod, source, &volume.name, *read_only || source.read_only, with)),
+    if !bound.is_block && is_passed(&pod.spec, &volume.name) {
+        return Err(wrong("Filesystem", "volumeDevices"));
+    }
+    let no_device = |kind: &str| failed(format!("volumes of the kind {kind} are no devices"));
+    match &bound.source {
+        PersistentSource::Csi(source) => Ok(Source::Csi(Box::new(csi::claimed(pod, bound, source, read_only, with)))),
+        PersistentSource::Local(path) if bound.is_block => {
+            Ok(Source::Device { path: without_backsteps(path)?, read_only })
+        }
+        PersistentSource::Local(path) => host_path(path, HostPathType::Directory, read_only),
+        PersistentSource::HostPath(_) if bound.is_block => Err(no_device("hostPath")),
+        PersistentSource::HostPath(source) => host_path(&source.path, source.kind, read_only),
+        PersistentSource::Nfs(_) if bound.is_block => Err(no_device("nfs")),
+        PersistentSource::Nfs(source) => Ok(nfs(pod, source, &bound.name, read_only || source.read_only, with)),
         PersistentSource::Other(kind) => Err(failed(format!("volumes of the kind {kind} are not supported"))),
     }
 }
 
 fn host_path(path: &str, kind: HostPathType, read_only: bool) -> Result<Source, Problem> {
+    Ok(Source::HostPath { path: without_backsteps(path)?, kind, read_only })
+}
+
+fn without_backsteps(path: &str) -> Result<PathBuf, Problem> {
     let place = PathBuf::from(path);
     if place.components().any(|part| part == Component::ParentDir) {
         return Err(Problem::BackSteps { path: path.to_owned() });
     }
-    Ok(Source::HostPath { path: place, kind, read_only })
+    Ok(place)
 }
 
 fn nfs(pod: &Pod, source: &NfsVolumeSource, name: &str, read_only: bool, with: SetUp<'_>) -> Source {

@@ -16,7 +16,7 @@ use crate::rt;
 pub(crate) async fn tear_down(dirs: &PodDirs, uid: &PodUid, csi: &Csi) -> Result<(), Error> {
     let pod = dirs.pod(uid);
     give_back(&pod, csi).await?;
-    let gone = [dirs.subpaths(uid), dirs.volumes(uid), dirs.plugins(uid)];
+    let gone = [dirs.subpaths(uid), dirs.volumes(uid), dirs.volume_devices(uid), dirs.plugins(uid)];
     rt::blocking(move || {
         unmount_below(&pod).map_err(Error::io("unmount what is below", &pod))?;
         gone.iter().try_for_each(|path| remove_path(path))

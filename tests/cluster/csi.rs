@@ -44,6 +44,11 @@ impl Joined {
     }
 
     fn create_volume(&self, more: &Value) {
+        self.create_volume_of(&json!({}), more);
+    }
+
+    /// One with this in its spec, and this of its driver.
+    fn create_volume_of(&self, spec: &Value, more: &Value) {
         let claim = self.api.create(&json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "default"},
             "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": "disk"},
@@ -54,7 +59,7 @@ impl Joined {
         for (key, value) in more.as_object().unwrap() {
             source[key] = value.clone();
         }
-        self.api.create(&json!({
+        let mut volume = json!({
             "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "disk"},
             "spec": {
                 "accessModes": ["ReadWriteOnce"], "mountOptions": ["noatime"], "csi": source,
@@ -63,7 +68,11 @@ impl Joined {
                     "uid": claim["metadata"]["uid"],
                 },
             },
-        }));
+        });
+        for (key, value) in spec.as_object().unwrap() {
+            volume["spec"][key] = value.clone();
+        }
+        self.api.create(&volume);
         let bound = json!({"status": {"phase": "Bound"}});
         self.api.patch("/api/v1/namespaces/default/persistentvolumeclaims/data/status", &bound);
     }
@@ -110,6 +119,16 @@ impl Joined {
         let attached = json!([{"name": volume, "devicePath": ""}]);
         self.api.patch(STATUS, &json!({"status": {"volumesAttached": attached}}));
     }
+}
+
+/// A pod that is given the volume as a device.
+fn with_device(name: &str, read_only: bool) -> Value {
+    let container = json!({
+        "name": "main", "image": "localhost/coracle/busybox:1", "imagePullPolicy": "IfNotPresent",
+        "volumeDevices": [{"name": "v", "devicePath": "/dev/disk"}],
+    });
+    let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": "data", "readOnly": read_only}});
+    pod(name, &json!({"containers": [container], "volumes": [volume]}))
 }
 
 fn claiming(name: &str) -> Value {
@@ -648,4 +667,129 @@ fn a_pod_for_whose_volume_the_node_has_no_room_is_refused_and_the_cluster_hears_
     let count = |node: &Value| node["spec"]["drivers"][0]["allocatable"]["count"] == 1;
     joined.api.wait(CSI_NODE, "one volume to be told of", count);
     assert_eq!(driver.names(), [""; 0]);
+}
+
+#[test]
+fn a_device_is_published_for_each_pod_and_linked_to_and_taken_away_in_order() {
+    let mut joined = Joined::new();
+    joined.start(SHORT, &[]);
+    joined.wait_until_ready();
+    joined.create_driver(&json!({"attachRequired": false}));
+    joined.create_volume_of(&json!({"volumeMode": "Block"}), &json!({}));
+    let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
+    joined.api.create(&with_device("web", false));
+    let web = joined.wait_until_web_is_ready();
+    let uid = web["metadata"]["uid"].as_str().unwrap();
+    let link = joined.node.folder().join(format!("pods/pods/{uid}/volumeDevices/kubernetes.io~csi/disk"));
+    let below = joined.node.folder().join("pods/plugins/kubernetes.io/csi/volumeDevices");
+    let device = joined.node.fake.containers().pop().unwrap().config.devices.pop().unwrap();
+    assert_eq!((&*device.container_path, &*device.permissions), ("/dev/disk", "mrw"));
+    assert_eq!(device.host_path, link.display().to_string());
+    assert_eq!(fs::read_link(&link).unwrap(), below.join(format!("publish/disk/{uid}")));
+    let told: Value = serde_json::from_slice(&fs::read(below.join("disk/data/vol_data.json")).unwrap()).unwrap();
+    assert_eq!((&told["volumeHandle"], &told["driverName"]), (&json!("vol-1"), &json!(NAME)));
+
+    let calls = driver.calls();
+    let [Call::Stage(stage), Call::Publish(publish)] = &*calls else { panic!("{calls:?}") };
+    assert_eq!(stage.staging_target_path, below.join("staging/disk").display().to_string());
+    assert_eq!(publish.staging_target_path, stage.staging_target_path);
+    assert_eq!(publish.target_path, below.join(format!("publish/disk/{uid}")).display().to_string());
+    for capability in [&stage.volume_capability, &publish.volume_capability] {
+        assert!(matches!(capability.as_ref().unwrap().access_type, Some(AccessType::Block(_))), "{capability:?}");
+    }
+
+    joined.api.create(&with_device("other", true));
+    let other = "/api/v1/namespaces/default/pods/other";
+    joined.api.wait(other, "the other pod to be ready", is_ready);
+    let given = joined.node.fake.containers().into_iter().flat_map(|container| container.config.devices);
+    assert_eq!(given.filter(|device| device.permissions == "r").count(), 1);
+    driver.wait_for("both to have it", |state| state == (1, 2));
+    // What is known of the volume is found again.
+    joined.node.kill_agent();
+    joined.start(SHORT, &[]);
+    joined.api.delete(other);
+    joined.api.wait_gone(other);
+    driver.wait_for("one to have it", |state| state == (1, 1));
+    assert!(link.exists());
+    driver.hang("NodeUnstageVolume");
+    joined.api.delete(WEB);
+    driver.wait_for_call("unstage", 1);
+    joined.node.kill_agent();
+    driver.mend();
+    joined.start(SHORT, &[]);
+    joined.delete_web(&driver);
+    let left = |name: &str| fs::read_dir(below.join(name)).map_or(0, Iterator::count);
+    assert_eq!((left("publish"), left("staging"), below.join("disk").exists()), (0, 0, false));
+}
+
+#[test]
+fn a_device_is_no_directory_and_a_directory_is_no_device() {
+    let mut joined = Joined::new();
+    joined.start(SHORT, &[]);
+    joined.wait_until_ready();
+    joined.create_driver(&json!({"attachRequired": false}));
+    joined.create_volume_of(&json!({"volumeMode": "Block"}), &json!({}));
+    let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
+    joined.api.create(&claiming("web"));
+    joined.wait_for_event("volume v has volumeMode Block, but is specified in volumeMounts");
+    driver.fail("NodePublishVolume");
+    joined.api.create(&with_device("other", false));
+    joined.api.wait_for("the event of a device", |world| {
+        let what = "MapVolume.MapPodDevice failed for volume \"disk\" : rpc error: code = Internal desc = no disk";
+        let says = |event: &Value| event["message"].as_str().is_some_and(|message| message.contains(what));
+        world.list("/api/v1/events").iter().any(|event| event["reason"] == "FailedMapVolume" && says(event))
+    });
+    assert!(!driver.names().contains(&"unpublish"));
+}
+
+#[test]
+fn a_volume_that_lives_as_long_as_its_pod_is_had_by_the_claim_that_was_made_for_the_pod() {
+    let mut joined = Joined::new();
+    joined.start(SHORT, &[]);
+    joined.wait_until_ready();
+    joined.create_driver(&json!({"attachRequired": false}));
+    let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME]);
+    let template = json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    let volume = json!({"name": "v", "ephemeral": {"volumeClaimTemplate": template}});
+    joined.api.create(&pod("web", &mounted(&volume)));
+    let uid = joined.api.get(WEB).unwrap()["metadata"]["uid"].clone();
+    let claims = "/api/v1/namespaces/default/persistentvolumeclaims/web-v";
+    // Somebody else's claim, which has the name by chance.
+    let claim = joined.api.create(&json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "web-v", "namespace": "default"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": "disk"},
+    }));
+    let reference = |claim: &Value| {
+        json!({
+            "kind": "PersistentVolumeClaim", "namespace": "default", "name": "web-v", "uid": claim["metadata"]["uid"],
+        })
+    };
+    joined.api.create(&json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "disk"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "csi": {"driver": NAME, "volumeHandle": "vol-1"},
+            "claimRef": reference(&claim),
+        },
+    }));
+    joined.api.patch(&format!("{claims}/status"), &json!({"status": {"phase": "Bound"}}));
+    joined.wait_for_event("PVC default/web-v was not created for pod default/web (pod is not owner)");
+    assert_eq!(driver.names(), [""; 0]);
+    joined.api.delete(WEB);
+    joined.api.wait_gone(WEB);
+    joined.api.delete(claims);
+
+    joined.api.create(&pod("web", &mounted(&volume)));
+    let next = joined.api.get(WEB).unwrap()["metadata"]["uid"].clone();
+    assert_ne!(uid, next);
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": next, "controller": true});
+    let claim = joined.api.create(&json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "web-v", "namespace": "default", "ownerReferences": [owner]},
+        "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": "disk"},
+    }));
+    joined.api.patch("/api/v1/persistentvolumes/disk", &json!({"spec": {"claimRef": reference(&claim)}}));
+    joined.api.patch(&format!("{claims}/status"), &json!({"status": {"phase": "Bound"}}));
+    joined.wait_until_web_is_ready();
+    assert_eq!(driver.names(), ["stage", "publish"]);
+    joined.delete_web(&driver);
 }

@@ -5,6 +5,7 @@
 pub(crate) mod messages;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use prost::Message;
 use tonic::Status;
 use tonic::service::Routes;
@@ -36,7 +38,7 @@ pub(crate) struct Driver {
 pub(crate) struct Shared {
     pub(crate) info: Mutex<NodeInfo>,
     capabilities: Vec<i32>,
-    /// Mounted into pods; memory without it.
+    /// Mounted into pods, memory without it; or the device that they get.
     directory: Option<PathBuf>,
     calls: Mutex<Vec<Call>>,
     hanging: Mutex<Vec<&'static str>>,
@@ -305,7 +307,10 @@ impl Shared {
             state.faults.push(format!("{} is not there to stage at", place.1));
         }
         if !state.staged.contains(&place) {
-            self.mount(&place.1);
+            // A device is at no place before it is published.
+            if !is_block(asked.volume_capability.as_ref()) {
+                self.mount(&place.1);
+            }
             state.staged.push(place);
         }
         Vec::new()
@@ -321,8 +326,11 @@ impl Shared {
         }
         if !state.published.contains(&place) {
             // The kubelet makes what is above it.
-            fs::create_dir(&place.1).unwrap();
-            if self.stages() && !is_ephemeral {
+            if is_block(asked.volume_capability.as_ref()) {
+                self.make_device(&place.1);
+            } else if let Err(error) = fs::create_dir(&place.1) {
+                panic!("{}: {error}", place.1);
+            } else if self.stages() && !is_ephemeral {
                 bind(Path::new(&staged.1), &place.1);
             } else {
                 self.mount(&place.1);
@@ -336,8 +344,13 @@ impl Shared {
         let mut state = self.state.lock().unwrap();
         let place = (asked.volume_id.clone(), asked.path.clone());
         if state.published.contains(&place) {
-            umount2(asked.path.as_str(), MntFlags::MNT_DETACH).unwrap();
-            let _ = fs::remove_dir(&asked.path);
+            match fs::remove_file(&asked.path) {
+                Ok(()) => {}
+                Err(_) => {
+                    umount2(asked.path.as_str(), MntFlags::MNT_DETACH).unwrap();
+                    let _ = fs::remove_dir(&asked.path);
+                }
+            }
         }
         state.published.retain(|known| *known != place);
         Vec::new()
@@ -350,7 +363,8 @@ impl Shared {
         }
         let place = (asked.volume_id.clone(), asked.path.clone());
         if state.staged.contains(&place) {
-            umount2(asked.path.as_str(), MntFlags::MNT_DETACH).unwrap();
+            // Nothing is mounted of a device.
+            let _ = umount2(asked.path.as_str(), MntFlags::MNT_DETACH);
         }
         state.staged.retain(|known| *known != place);
         Vec::new()
@@ -367,12 +381,22 @@ impl Shared {
         Usages { usage: vec![bytes, inodes] }.encode_to_vec()
     }
 
+    /// The device that the test has said, or one that is there only by its name.
+    fn make_device(&self, at: &str) {
+        let number = self.directory.as_ref().map_or(makedev(7, 250), |device| fs::metadata(device).unwrap().rdev());
+        mknod(at, SFlag::S_IFBLK, Mode::S_IRUSR | Mode::S_IWUSR, number).unwrap();
+    }
+
     fn mount(&self, at: &str) {
         match &self.directory {
             Some(directory) => bind(directory, at),
             None => mount(Some("tmpfs"), at, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap(),
         }
     }
+}
+
+fn is_block(capability: Option<&VolumeCapability>) -> bool {
+    matches!(capability, Some(VolumeCapability { access_type: Some(AccessType::Block(_)), .. }))
 }
 
 fn bind(from: &Path, at: &str) {
