@@ -65,3 +65,38 @@ impl Csi {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::drivers::Driver;
+    use super::*;
+
+    #[test]
+    fn a_timer_goes_on_until_its_driver_or_its_period_is_another() {
+        rt::block_on(async {
+            let csi = Csi::new(Path::new("/nowhere"), "n", async_channel::bounded(1).0, None);
+            let register = |name: &str, is_there: bool| {
+                let driver = is_there.then(|| Rc::new(Driver::named("node-7", &[], 1)));
+                csi.drivers.borrow_mut().insert(name.to_owned(), driver);
+            };
+            register("a", true);
+            register("b", true);
+            register("gone", false);
+            // Each timer that was begun knows the drivers, until it is next looked at.
+            let ask = |of_a: u64, of_b: Option<u64>| {
+                let before = Rc::weak_count(&csi);
+                csi.ask_again_by(|name| if name == "b" { of_b } else { Some(of_a) }.map(Duration::from_secs));
+                let all = csi.recurrences.borrow();
+                let all = all.iter().map(|one| (one.driver.clone(), one.period.as_secs())).collect::<Vec<_>>();
+                (Rc::weak_count(&csi) - before, all)
+            };
+            let one = |name: &str, period| (name.to_owned(), period);
+            assert_eq!(ask(60, Some(90)), (2, vec![one("a", 60), one("b", 90)]));
+            assert_eq!(ask(60, Some(90)), (0, vec![one("a", 60), one("b", 90)]));
+            assert_eq!(ask(30, Some(90)), (1, vec![one("a", 30), one("b", 90)]));
+            assert_eq!(ask(30, None), (0, vec![one("a", 30)]));
+        });
+    }
+}

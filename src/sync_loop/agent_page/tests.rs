@@ -50,7 +50,7 @@ const NOT_ON_THE_PAGE: [(&str, &str); 48] = [
     ("kubelet_image_manager_", "what was pulled says kubelet_image_pull_duration_seconds"),
     ("kubelet_imagemanager_", "there is no cache of records in memory"),
     ("kubelet_image_volume_", "volumes are not counted"),
-    ("kubelet_volume_metric_collection_", "the same"),
+    ("kubelet_volume_metric_collection_", "nobody waits for what volumes hold, however long it takes"),
     ("kubelet_lifecycle_handler_", "there is no such fallback"),
     ("kubelet_sleep_action_", "events tell of it"),
     ("kubelet_managed_ephemeral_containers", "there are none"),
