@@ -1,6 +1,8 @@
 //! What is in foreign volumes: a driver or a file server may not answer for long, or ever, and nobody waits for that.
 
 use std::cell::{Cell, RefCell};
+use std::fs;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -150,8 +152,8 @@ impl Inquiry {
 
 async fn by_driver(csi: &Csi, driver: &str, handle: &str, place: &Path) -> Option<(FileSystem, Found)> {
     let path = place.to_owned();
-    // Where nothing is mounted, a driver may tell of the node's own disk.
-    if !rt::blocking(move || mounted_at(&path)).await.is_ok_and(|is_mounted| is_mounted) {
+    // Where there is nothing, a driver may tell of the node's own disk.
+    if !rt::blocking(move || mounted_at(&path).unwrap_or(false) || is_device(&path)).await {
         return None;
     }
     match csi.usage(driver, handle, place).await {
@@ -161,6 +163,11 @@ async fn by_driver(csi: &Csi, driver: &str, handle: &str, place: &Path) -> Optio
             None
         }
     }
+}
+
+/// Asked only where nothing is mounted, so that no file server is.
+fn is_device(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_block_device())
 }
 
 fn of_disk(disk: FileSystem) -> (FileSystem, Found) {

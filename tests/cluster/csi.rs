@@ -510,13 +510,13 @@ fn a_driver_that_wants_it_is_told_anew_and_the_pod_keeps_its_volume_whatever_com
 
 impl Joined {
     /// A node with a volume in the cluster whose figures anybody may read, and their place.
-    fn with_figures() -> (Self, SocketAddr) {
+    fn with_figures(volume: &Value) -> (Self, SocketAddr) {
         let (mut joined, place) = (Self::new(), Place::new());
         joined.start(&format!("{SHORT}{}readOnlyPort: 10255\n", place.configuration()), &[]);
         joined.wait_until_ready();
         let modes = json!(["Persistent", "Ephemeral"]);
         joined.create_driver(&json!({"attachRequired": false, "volumeLifecycleModes": modes}));
-        joined.create_volume(&json!({}));
+        joined.create_volume_of(volume, &json!({}));
         (joined, SocketAddr::new(place.ip(), 10255))
     }
 }
@@ -534,7 +534,7 @@ fn volumes_of_web(door: SocketAddr) -> Vec<Value> {
 
 #[test]
 fn a_driver_tells_what_is_in_its_volumes_when_somebody_asks_and_not_again_within_a_minute() {
-    let (joined, door) = Joined::with_figures();
+    let (joined, door) = Joined::with_figures(&json!({}));
     let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME, GET_VOLUME_STATS]);
     let volumes = [
         json!({"name": "v", "persistentVolumeClaim": {"claimName": "data"}}),
@@ -587,7 +587,7 @@ fn a_driver_tells_what_is_in_its_volumes_when_somebody_asks_and_not_again_within
 
 #[test]
 fn a_driver_that_hangs_delays_no_statistics_and_one_that_cannot_tell_is_not_asked() {
-    let (joined, door) = Joined::with_figures();
+    let (joined, door) = Joined::with_figures(&json!({}));
     let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME, GET_VOLUME_STATS]);
     driver.hang("NodeGetVolumeStats");
     joined.api.create(&claiming("web"));
@@ -791,5 +791,17 @@ fn a_volume_that_lives_as_long_as_its_pod_is_had_by_the_claim_that_was_made_for_
     joined.api.patch(&format!("{claims}/status"), &json!({"status": {"phase": "Bound"}}));
     joined.wait_until_web_is_ready();
     assert_eq!(driver.names(), ["stage", "publish"]);
+    joined.delete_web(&driver);
+}
+
+#[test]
+fn a_driver_tells_of_its_devices_as_of_its_directories() {
+    let (joined, door) = Joined::with_figures(&json!({"volumeMode": "Block"}));
+    let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME, GET_VOLUME_STATS]);
+    joined.api.create(&with_device("web", false));
+    joined.wait_until_web_is_ready();
+    joined.node.wait_until("the device is told of", |_| volumes_of_web(door).len() == 1);
+    let told = volumes_of_web(door).remove(0);
+    assert_eq!((&told["pvcRef"]["name"], &told["capacityBytes"]), (&json!("data"), &json!(1u64 << 50)), "{told}");
     joined.delete_web(&driver);
 }

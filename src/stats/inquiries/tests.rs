@@ -1,6 +1,6 @@
 //! Real file systems, of which one does not answer.
 
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
 
