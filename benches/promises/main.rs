@@ -2,6 +2,8 @@
 //!
 //! `cargo bench --bench promises` takes about ten minutes; `-- quick` measures less often and rests less long, and the name
 //! of a part (`latency`, `rest`, `logs`, `probes`, `scrape`, `storm`) runs that part alone.
+//! It measures the build that cargo has just made, or another one: `CORACLE_BINARY=dist/coracle-VERSION-x86_64` measures what
+//! is shipped. The first line says which one it was.
 //! What takes time is compared with the same CRI calls, made by a bare client of the same code to a containerd of its
 //! own, turn by turn on the same machine. A container runs from the moment that the runtime calls its start.
 #![expect(
@@ -62,7 +64,7 @@ fn main() {
         Effort { rounds: 21, crowd_rounds: 7, rest: Duration::from_secs(60) }
     };
     let mut report = Report::default();
-    report.binary_size(env!("CARGO_BIN_EXE_coracle"));
+    report.binary(node::coracle());
     let named = |part: &Part| std::env::args().any(|argument| argument == part.name);
     let all = !PARTS.iter().any(named);
     for part in PARTS.iter().filter(|part| all || named(part)) {

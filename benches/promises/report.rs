@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::fs;
+use std::path::Path;
 
 #[derive(Default)]
 pub(crate) struct Report {
@@ -21,8 +22,8 @@ impl Report {
     }
 
     /// What is promised of the size, `cross/build` measures on the binaries of boards.
-    pub(crate) fn binary_size(&self, binary: &str) {
-        self.note("binary of this machine, stripped", format!("{} bytes", fs::metadata(binary).unwrap().len()));
+    pub(crate) fn binary(&self, measured: &Path) {
+        println!("{}, {} bytes", measured.display(), fs::metadata(measured).unwrap().len());
     }
 
     pub(crate) fn finish(&self) {

@@ -12,12 +12,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
 
-use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+use crate::node::{Manifest, Node, PATIENCE, STAY, coracle, wait_for};
 
 impl Node {
     /// A command of `coracle` that asks this node's agent.
     pub(crate) fn coracle(&self, command: &str, line: &[&str]) -> Command {
-        let mut coracle = Command::new(env!("CARGO_BIN_EXE_coracle"));
+        let mut coracle = Command::new(coracle());
         coracle.args([command, "--local-socket"]).arg(self.folder().join("coracle.sock")).args(line);
         coracle
     }

@@ -5,11 +5,11 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+use crate::node::{Manifest, Node, PATIENCE, STAY, coracle, wait_for};
 
 /// What a command said: its exit code, and both of its outputs.
 fn said(node: &Node, line: &[&str], input: &str) -> (Option<i32>, String, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_coracle"))
+    let mut child = Command::new(coracle())
         .args(line)
         .arg("--local-socket")
         .arg(node.folder().join("coracle.sock"))

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::node::{Manifest, Node, PATIENCE, STAY, wait_for};
+use crate::node::{Manifest, Node, PATIENCE, STAY, coracle, wait_for};
 
 impl Node {
     fn logs(&self, line: &[&str]) -> String {
@@ -66,7 +66,7 @@ fn who_follows_sees_what_comes_until_the_container_ends_and_the_run_before_stays
     node.apply(&manifest);
     let pods = node.wait_until("the container is known to run", |pods| pods.has("web", |pod| pod.is_ready()));
     let uid = pods.get("web").unwrap().uid();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
+    let mut command = Command::new(coracle());
     command.args(["logs", "-f", "web", "--local-socket"]).arg(node.folder().join("coracle.sock"));
     let mut follow = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut followed = BufReader::new(follow.stdout.take().unwrap());
@@ -94,7 +94,7 @@ fn who_follows_is_told_when_the_agent_goes_and_may_follow_the_next_one_to_the_en
     let pods = node.wait_until("the container is known to run", |pods| pods.has("web", |pod| pod.is_ready()));
     let uid = pods.get("web").unwrap().uid();
     let follow = |node: &Node| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
+        let mut command = Command::new(coracle());
         command.args(["logs", "-f", "web", "--local-socket"]).arg(node.folder().join("coracle.sock"));
         let mut follow = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut followed = BufReader::new(follow.stdout.take().unwrap());

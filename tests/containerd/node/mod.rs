@@ -17,6 +17,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -199,7 +200,7 @@ impl Node {
         let arguments = settings::arguments(self.folder(), &endpoint);
         let arguments: Vec<&str> = arguments.iter().chain(&self.more_arguments).map(String::as_str).collect();
         let log = self.folder().join("coracle.log");
-        self.agent = Some(self.enclosure.start(Path::new(CORACLE), &arguments, &log));
+        self.agent = Some(self.enclosure.start(coracle(), &arguments, &log));
     }
 
     /// The agent's process, as the machine numbers it.
@@ -224,7 +225,7 @@ impl Node {
     /// What a subcommand writes; `None` when it fails.
     pub(crate) fn ask(&self, line: &[&str]) -> Option<String> {
         let done =
-            Command::new(CORACLE).args(line).arg("--local-socket").arg(self.folder().join("coracle.sock")).output();
+            Command::new(coracle()).args(line).arg("--local-socket").arg(self.folder().join("coracle.sock")).output();
         let done = done.unwrap();
         done.status.success().then(|| String::from_utf8_lossy(&done.stdout).into_owned())
     }
@@ -360,8 +361,17 @@ impl Drop for Node {
     }
 }
 
-const CORACLE: &str = env!("CARGO_BIN_EXE_coracle");
 const POLL: Duration = Duration::from_millis(20);
+
+/// The program under test: the one that cargo has just made, or the build that `CORACLE_BINARY` names.
+pub(crate) fn coracle() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| match std::env::var_os("CORACLE_BINARY") {
+        // Its own name and place, as procfs tells them of what runs.
+        Some(named) => fs::canonicalize(&named).unwrap_or_else(|error| panic!("CORACLE_BINARY, {named:?}: {error}")),
+        None => PathBuf::from(env!("CARGO_BIN_EXE_coracle")),
+    })
+}
 
 /// Looks again and again until there is something to be given.
 #[track_caller]
