@@ -123,6 +123,7 @@ reasons! {
     FAILED_SYNC = "FailedSync";
     FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET = "FailedToRetrieveImagePullSecret";
     FAILED_VALIDATION = "FailedValidation";
+    FILE_SYSTEM_RESIZE_SUCCESSFUL = "FileSystemResizeSuccessful";
     FREE_DISK_SPACE_FAILED = "FreeDiskSpaceFailed";
     IMAGE_GC_FAILED = "ImageGCFailed";
     INSPECT_FAILED = "InspectFailed";
@@ -170,6 +171,7 @@ reasons! {
     UNHEALTHY = "Unhealthy";
     UPDATE_ACCEPTED = "UpdateAccepted";
     UPDATE_REJECTED = "UpdateRejected";
+    VOLUME_RESIZE_FAILED = "VolumeResizeFailed";
     VOLUME_PERMISSION_CHANGE_IN_PROGRESS = "VolumePermissionChangeInProgress";
 }
 

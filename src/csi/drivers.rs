@@ -10,6 +10,7 @@ use crate::plugin_registry::{PluginInfo, Taker};
 use crate::pods::SyncEvent;
 use crate::rpc::{self, Client};
 use crate::sorted::SortedMap;
+use crate::wire::grpc::{Code, Status};
 use crate::wire::protobuf::{Message, decode_into, encode};
 
 /// A driver that has registered.
@@ -71,6 +72,24 @@ impl Driver {
     ) -> Result<(), String> {
         ask(&self.client, path, request, answer).await
     }
+
+    /// As [`Self::ask`], for whoever goes by why it has failed.
+    pub(super) async fn ask_for(
+        &self,
+        path: &'static str,
+        request: Vec<u8>,
+        answer: &mut dyn Message,
+    ) -> Result<(), Refusal> {
+        call(&self.client, path, request, answer).await
+    }
+}
+
+/// A call that has failed.
+pub(super) struct Refusal {
+    /// The driver's own.
+    pub(super) code: Option<Code>,
+    /// As upstream's libraries tell it.
+    pub(super) text: String,
 }
 
 async fn node_info(client: &Client) -> Result<NodeGetInfoResponse, String> {
@@ -83,16 +102,25 @@ async fn node_info(client: &Client) -> Result<NodeGetInfoResponse, String> {
     Ok(info)
 }
 
-/// One call. An error is told as upstream's libraries tell it.
 async fn ask(client: &Client, path: &'static str, request: Vec<u8>, answer: &mut dyn Message) -> Result<(), String> {
-    match client.unary(path, request, ANSWER).await {
-        Ok(bytes) => decode_into(answer, &bytes).map_err(|error| format!("{path}: the answer cannot be read: {error}")),
-        Err(rpc::Error::Status(status)) => Err(format!("rpc error: code = {} desc = {}", status.code, status.message)),
-        Err(rpc::Error::DeadlineExceeded) => {
-            Err("rpc error: code = DeadlineExceeded desc = context deadline exceeded".to_owned())
+    call(client, path, request, answer).await.map_err(|refusal| refusal.text)
+}
+
+async fn call(client: &Client, path: &'static str, request: Vec<u8>, answer: &mut dyn Message) -> Result<(), Refusal> {
+    let (code, text) = match client.unary(path, request, ANSWER).await {
+        Ok(bytes) => match decode_into(answer, &bytes) {
+            Ok(()) => return Ok(()),
+            Err(error) => (None, format!("{path}: the answer cannot be read: {error}")),
+        },
+        Err(rpc::Error::Status(Status { code, message, .. })) => {
+            (Some(code), format!("rpc error: code = {code} desc = {message}"))
         }
-        Err(error) => Err(format!("rpc error: code = Unavailable desc = {}", ErrorChain(&error))),
-    }
+        Err(rpc::Error::DeadlineExceeded) => {
+            (None, "rpc error: code = DeadlineExceeded desc = context deadline exceeded".to_owned())
+        }
+        Err(error) => (None, format!("rpc error: code = Unavailable desc = {}", ErrorChain(&error))),
+    };
+    Err(Refusal { code, text })
 }
 
 impl Csi {

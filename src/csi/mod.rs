@@ -6,6 +6,7 @@
 mod allocatable;
 mod attaching;
 mod drivers;
+mod growth;
 mod node_object;
 mod places;
 mod usage;
@@ -30,6 +31,7 @@ use allocatable::Recurrence;
 pub(crate) use attaching::Unattached;
 use attaching::Waiting;
 use drivers::Driver;
+use growth::Growth;
 pub(crate) use node_object::CsiNodeKeeper;
 pub(crate) use places::target;
 pub(crate) use volume::{CsiVolume, Ends, OwnershipIsDue, Phase, Unmounted, handle_of_inline};
@@ -53,6 +55,7 @@ pub(crate) struct Csi {
     present: RefCell<SortedMap<PathBuf, String>>,
     recurrences: RefCell<Vec<Recurrence>>,
     waiting: RefCell<Vec<Waiting>>,
+    growths: RefCell<Vec<Growth>>,
     /// `None` without a cluster.
     client: Option<Client>,
     /// The sync loop's.
@@ -72,6 +75,7 @@ impl Csi {
             present: RefCell::default(),
             recurrences: RefCell::default(),
             waiting: RefCell::default(),
+            growths: RefCell::default(),
             client,
             inbox,
         })

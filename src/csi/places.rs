@@ -6,6 +6,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use crate::api::PodUid;
+
 /// Of a pod's directory: where its devices are.
 pub(super) const DEVICES: &str = "volumeDevices";
 
@@ -48,6 +50,10 @@ pub(super) fn own(place: &Path) -> PathBuf {
 /// The directory of pods that the volume's pod is in.
 pub(super) fn pods(place: &Path) -> &Path {
     place.ancestors().nth(4).unwrap_or(place)
+}
+
+pub(super) fn pod_uid(place: &Path) -> PodUid {
+    pod_of(place).file_name().unwrap_or_default().to_string_lossy().as_ref().into()
 }
 
 fn pod_of(place: &Path) -> &Path {

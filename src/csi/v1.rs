@@ -6,6 +6,7 @@ use crate::wire::protobuf::message;
 /// What a driver can do (`NodeServiceCapability.RPC.Type`).
 pub(super) const STAGE_UNSTAGE_VOLUME: i32 = 1;
 pub(super) const GET_VOLUME_STATS: i32 = 2;
+pub(super) const EXPAND_VOLUME: i32 = 3;
 pub(super) const SINGLE_NODE_MULTI_WRITER: i32 = 5;
 pub(super) const VOLUME_MOUNT_GROUP: i32 = 6;
 
@@ -68,6 +69,23 @@ message! {
         6 => readonly: bool,
         7 => secrets: SortedMap<String, String>,
         8 => volume_context: SortedMap<String, String>,
+    }
+
+    pub(super) struct NodeExpandVolumeRequest {
+        1 => volume_id: String,
+        2 => volume_path: String,
+        3 => capacity_range: Option<CapacityRange>,
+        4 => staging_target_path: String,
+        5 => volume_capability: Option<VolumeCapability>,
+        6 => secrets: SortedMap<String, String>,
+    }
+
+    pub(super) struct CapacityRange {
+        1 => required_bytes: i64,
+    }
+
+    pub(super) struct NodeExpandVolumeResponse {
+        1 => capacity_bytes: i64,
     }
 
     /// `NodeUnpublishVolumeRequest` and `NodeUnstageVolumeRequest`.

@@ -19,7 +19,7 @@ use super::{Csi, places};
 use crate::host::directories;
 use crate::host::mounts::{mounted_at, unmount_below};
 use crate::host::remove_tree::remove_tree;
-use crate::objects::{attachment_name, unique_name};
+use crate::objects::{ObjectKey, attachment_name, unique_name};
 use crate::rt::{self, Semaphore};
 use crate::sorted::SortedMap;
 use crate::wire::protobuf::encode;
@@ -55,6 +55,9 @@ pub(crate) struct CsiVolume {
     pub(crate) attachment: Option<Texts>,
     /// It is a device, and no directory.
     pub(crate) is_block: bool,
+    /// The namespace and name of its claim.
+    pub(crate) claim: Option<(String, String)>,
+    pub(crate) expand_secret: Option<ObjectKey>,
     /// In the directory of its pod, see [`super::places`].
     pub(crate) place: PathBuf,
     /// What cannot be told yet, without which it cannot be brought: one line.
@@ -164,6 +167,11 @@ impl Csi {
         let request = self.publish_request(volume, &driver);
         let made = self.make(&driver, method!("NodePublishVolume"), request, &target);
         until(made, ends).await.map_err(|why| (Phase::SetUp, why))?;
+        let grown = async {
+            self.grow_before_use(volume).await;
+            Ok(())
+        };
+        until(grown, ends).await.map_err(|why| (Phase::SetUp, why))?;
         Ok(OwnershipIsDue(!owned(&driver)))
     }
 
@@ -272,7 +280,7 @@ impl Csi {
     }
 
     /// Where the driver stages the volume, if it does.
-    fn staged_at(&self, volume: &CsiVolume, driver: &Driver) -> Option<PathBuf> {
+    pub(super) fn staged_at(&self, volume: &CsiVolume, driver: &Driver) -> Option<PathBuf> {
         let is_staged = !volume.is_ephemeral && driver.can(STAGE_UNSTAGE_VOLUME);
         is_staged.then(|| match volume.is_block {
             true => places::staged_device(&volume.place),
@@ -285,7 +293,7 @@ impl Csi {
         self.directory.join(driver).join(sha256(handle.as_bytes()))
     }
 
-    fn turn(&self, driver: &str, handle: &str) -> Rc<Semaphore> {
+    pub(super) fn turn(&self, driver: &str, handle: &str) -> Rc<Semaphore> {
         let mut turns = self.turns.borrow_mut();
         turns.retain(|_, turn| turn.strong_count() > 0);
         let key = (driver.to_owned(), handle.to_owned());
@@ -306,7 +314,7 @@ async fn until(made: impl Future<Output = Result<(), String>>, ends: &mut Ends) 
     rt::either(ended, made).await
 }
 
-fn capability(volume: &CsiVolume, driver: &Driver) -> VolumeCapability {
+pub(super) fn capability(volume: &CsiVolume, driver: &Driver) -> VolumeCapability {
     let group = volume.group.filter(|_| driver.can(VOLUME_MOUNT_GROUP));
     let mount = || MountVolume {
         fs_type: volume.fs_type.clone(),
@@ -389,7 +397,7 @@ fn remove_staged(place: &Path, staged: &Path) -> Result<(), String> {
 }
 
 const ENDS: &str = "the pod ends";
-async fn is_published(volume: &CsiVolume) -> Result<bool, String> {
+pub(super) async fn is_published(volume: &CsiVolume) -> Result<bool, String> {
     let target = volume.target();
     match volume.is_block {
         true => {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::api::{ConfigMap, Map, Secret};
+use crate::sorted::SortedMap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ObjectKind {
@@ -73,6 +74,14 @@ impl From<Secret> for ConfigObject {
             immutable: from.immutable,
             secret_type: from.secret_type,
         }
+    }
+}
+
+impl ConfigObject {
+    /// All that it says, as text.
+    pub(crate) fn texts(&self) -> SortedMap<String, String> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        self.variables().map(|(key, value)| (key.to_owned(), text(value))).collect()
     }
 }
 

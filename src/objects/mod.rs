@@ -4,6 +4,7 @@
 //! becomes of the object.
 
 mod attachment;
+mod claim_growth;
 mod config_object;
 mod csi_driver;
 mod needs;
@@ -19,6 +20,9 @@ use crate::api::{ClusterTrustBundleProjection, Pod, Time, VolumeSource};
 use crate::sorted::{SortedMap, SortedSet};
 
 pub(crate) use attachment::{Attachment, attachment_name, is_out_of_room, unique_name};
+pub(crate) use claim_growth::{
+    GrowthDue, Target, begun_patch, capacity, done_patch, failed_patch, growth_due, size_in_bytes,
+};
 pub(crate) use config_object::{ConfigObject, ObjectKey, ObjectKind};
 pub(crate) use csi_driver::{CsiDriver, GroupPolicy};
 use needs::Known;
@@ -139,7 +143,7 @@ impl Objects {
             VolumeSource::Csi(source) => Some((source.driver.as_str(), None)),
             _ => match self.claimed(&Topic::claim(pod, volume)?) {
                 Lookup::Found(PersistentVolume { source: PersistentSource::Csi(source), .. }) => {
-                    Some((source.driver.as_str(), Some(source)))
+                    Some((source.driver.as_str(), Some(&**source)))
                 }
                 _ => None,
             },
@@ -156,6 +160,11 @@ impl Objects {
             };
             source.filter(|_| is_attached_first).map(|source| unique_name(driver, &source.handle))
         })
+    }
+
+    /// Whether the pod has claims that drivers bring something for.
+    pub(crate) fn has_claims_of_drivers(&self, pod: &Pod) -> bool {
+        self.csi_volumes(pod).any(|(_, source)| source.is_some())
     }
 
     /// Whether a driver of the pod's volumes wants to be told of them again and again.

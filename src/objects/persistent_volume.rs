@@ -10,6 +10,8 @@ use crate::sorted::SortedMap;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PersistentVolume {
     pub(crate) name: String,
+    /// The namespace and name of the claim that it is bound to.
+    pub(crate) claim: Option<(String, String)>,
     pub(crate) source: PersistentSource,
     /// A device, and no directory.
     pub(crate) is_block: bool,
@@ -19,7 +21,7 @@ pub(crate) struct PersistentVolume {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum PersistentSource {
-    Csi(CsiSource),
+    Csi(Box<CsiSource>),
     HostPath(HostPathVolumeSource),
     /// A directory of this node, which has to be there.
     Local(String),
@@ -37,6 +39,7 @@ pub(crate) struct CsiSource {
     pub(crate) attributes: SortedMap<String, String>,
     pub(crate) stage_secret: Option<ObjectKey>,
     pub(crate) publish_secret: Option<ObjectKey>,
+    pub(crate) expand_secret: Option<ObjectKey>,
 }
 
 impl CsiSource {
@@ -54,6 +57,7 @@ impl CsiSource {
             attributes: attributes.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect(),
             stage_secret: secret("nodeStageSecretRef"),
             publish_secret: secret("nodePublishSecretRef"),
+            expand_secret: secret("nodeExpandSecretRef"),
         }
     }
 }
@@ -68,7 +72,7 @@ impl PersistentVolume {
         } else if let Some(source) = field("nfs") {
             PersistentSource::Nfs(decode(source)?.value)
         } else if let Some(source) = field("csi") {
-            PersistentSource::Csi(CsiSource::read(&source))
+            PersistentSource::Csi(Box::new(CsiSource::read(&source)))
         } else if field("local").is_some() {
             PersistentSource::Local(text("/spec/local/path"))
         } else {
@@ -77,12 +81,14 @@ impl PersistentVolume {
                 keys.into_iter().flatten().find(|(key, value)| value.is_object() && !NO_SOURCE.contains(&key.as_str()));
             PersistentSource::Other(kind.map_or_else(|| "unknown".to_owned(), |(key, _)| key.clone()))
         };
+        let claim = |field: &str| object.pointer("/spec/claimRef")?.get(field)?.as_str().map(str::to_owned);
         let texts = |path: &str| {
             let list = object.pointer(path).and_then(Value::as_array).into_iter().flatten();
             list.filter_map(Value::as_str).map(str::to_owned).collect()
         };
         Ok(Self {
             name: text("/metadata/name"),
+            claim: claim("namespace").zip(claim("name")),
             source,
             is_block: text("/spec/volumeMode") == "Block",
             access_modes: texts("/spec/accessModes"),
@@ -150,8 +156,9 @@ mod tests {
             attributes: [("a".to_owned(), "b".to_owned())].into_iter().collect(),
             stage_secret: Some(secret),
             publish_secret: None,
+            expand_secret: None,
         };
-        assert_eq!(read.source, PersistentSource::Csi(source));
+        assert_eq!(read.source, PersistentSource::Csi(Box::new(source)));
         assert_eq!((&*read.access_modes[0], &*read.mount_options[0]), ("ReadWriteOnce", "noatime"));
     }
 

@@ -11,6 +11,7 @@ use crate::pods::{MirrorDone, NodeTerms, ReportDone, SourcePod};
 use crate::sorted::SortedSet;
 use crate::status::terminated;
 use crate::sync_loop::SyncLoop;
+use crate::volumes::{self, SetUp};
 
 impl SyncLoop {
     pub(super) fn on_reported(&mut self, done: &ReportDone, now: Instant) {
@@ -87,6 +88,19 @@ impl SyncLoop {
                 store.forget_what_is_left();
             }
         }
+    }
+
+    /// What may grow of the volumes of pods that run.
+    pub(super) fn follow_growth(&self) {
+        if self.follower.is_none() {
+            return;
+        }
+        let (objects, runtime) = (self.runtime.objects.borrow(), &self.runtime);
+        let with = SetUp { dirs: &runtime.dirs, node: &runtime.node, objects: &objects };
+        let pods = self.workers.iter().filter(|worker| worker.state == State::Sync);
+        let pods = pods.filter_map(|worker| worker.pod.as_ref()).filter(|pod| objects.has_claims_of_drivers(pod));
+        let volumes = pods.flat_map(|pod| volumes::of_drivers(pod, with)).collect();
+        self.csi.follow_growth(volumes, self.sync_frequency);
     }
 
     /// As often as the cluster wants it of each.

@@ -205,6 +205,7 @@ impl SyncLoop {
         let objects = self.runtime.objects.borrow();
         self.workers.volumes_due(|pod| objects.is_republished(pod));
         drop(objects);
+        self.follow_growth();
         // Pods that need nothing are looked at again too: this is the periodic sync, one timer for all of them.
         self.workers.touch_all();
     }

@@ -81,6 +81,8 @@ pub(crate) struct SyncLoop {
     groups: Rc<ContainerManager>,
     devices: Rc<Devices>,
     csi: Rc<Csi>,
+    /// Of pods that need nothing.
+    sync_frequency: Duration,
     workers: PodWorkers,
     pleg: Pleg,
     logs: LogKeeper,
@@ -179,6 +181,7 @@ impl SyncLoop {
             groups,
             devices,
             csi,
+            sync_frequency: config.sync_frequency,
             workers,
             pleg,
             logs,

@@ -65,6 +65,8 @@ pub(super) fn claimed(
         mount_options: volume.mount_options.clone(),
         access_mode: volume.access_modes.first().cloned().unwrap_or_else(|| "ReadWriteOnce".to_owned()),
         is_block: volume.is_block,
+        claim: volume.claim.clone(),
+        expand_secret: source.expand_secret.clone(),
         read_only,
         attributes: source.attributes.clone(),
         ..CsiVolume::default()
@@ -172,10 +174,7 @@ fn secrets(field: &str, key: Option<&ObjectKey>, with: SetUp<'_>) -> Result<Sort
         missing(format!("fetching {field} {namespace}/{name} failed: {why}"))
     };
     match with.objects.secret(key) {
-        Lookup::Found(secret) => {
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            Ok(secret.variables().map(|(key, value)| (key.to_owned(), text(value))).collect())
-        }
+        Lookup::Found(secret) => Ok(secret.texts()),
         Lookup::Missing => failed(&format!("secrets {:?} not found", key.name)),
         Lookup::Unknown(why) => failed(&why),
     }

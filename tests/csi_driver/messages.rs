@@ -132,6 +132,30 @@ pub(crate) struct Usage {
     pub(crate) unit: i32,
 }
 
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Expand {
+    #[prost(string, tag = "1")]
+    pub(crate) volume_id: String,
+    #[prost(string, tag = "2")]
+    pub(crate) volume_path: String,
+    #[prost(message, optional, tag = "3")]
+    pub(crate) capacity_range: Option<CapacityRange>,
+    #[prost(string, tag = "4")]
+    pub(crate) staging_target_path: String,
+    #[prost(message, optional, tag = "5")]
+    pub(crate) volume_capability: Option<VolumeCapability>,
+    #[prost(map = "string, string", tag = "6")]
+    pub(crate) secrets: Texts,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct CapacityRange {
+    #[prost(int64, tag = "1")]
+    pub(crate) required_bytes: i64,
+    #[prost(int64, tag = "2")]
+    pub(crate) limit_bytes: i64,
+}
+
 /// `NodeUnpublishVolumeRequest` and `NodeUnstageVolumeRequest`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Undo {

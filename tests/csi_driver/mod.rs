@@ -15,8 +15,8 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use prost::Message;
-use tonic::Status;
 use tonic::service::Routes;
+use tonic::{Code, Status};
 
 use super::grpc_plugin::{Answerer, Name, Named, PluginInfo, Registration, RegistrationStatus, Served, serve};
 use messages::*;
@@ -24,6 +24,7 @@ use messages::*;
 pub(crate) const NAME: &str = "csi.example.com";
 pub(crate) const STAGE_UNSTAGE_VOLUME: i32 = 1;
 pub(crate) const GET_VOLUME_STATS: i32 = 2;
+pub(crate) const EXPAND_VOLUME: i32 = 3;
 pub(crate) const VOLUME_MOUNT_GROUP: i32 = 6;
 
 pub(crate) struct Driver {
@@ -42,7 +43,7 @@ pub(crate) struct Shared {
     directory: Option<PathBuf>,
     calls: Mutex<Vec<Call>>,
     hanging: Mutex<Vec<&'static str>>,
-    failing: Mutex<Vec<&'static str>>,
+    failing: Mutex<Vec<(&'static str, Code)>>,
     /// Answered with what is no message.
     babbling: Mutex<Vec<&'static str>>,
     state: Mutex<State>,
@@ -53,6 +54,7 @@ pub(crate) struct Shared {
 pub(crate) enum Call {
     Stage(Stage),
     Publish(Publish),
+    Expand(Expand),
     Unpublish(Undo),
     Unstage(Undo),
     Usage(Ask),
@@ -64,6 +66,7 @@ impl Call {
         match self {
             Self::Stage(_) => "stage",
             Self::Publish(_) => "publish",
+            Self::Expand(_) => "expand",
             Self::Unpublish(_) => "unpublish",
             Self::Unstage(_) => "unstage",
             Self::Usage(_) => "usage",
@@ -156,7 +159,11 @@ impl Driver {
     }
 
     pub(crate) fn fail(&self, method: &'static str) {
-        self.shared.failing.lock().unwrap().push(method);
+        self.refuse(method, Code::Internal);
+    }
+
+    pub(crate) fn refuse(&self, method: &'static str, code: Code) {
+        self.shared.failing.lock().unwrap().push((method, code));
     }
 
     pub(crate) fn babble(&self, method: &'static str) {
@@ -267,6 +274,7 @@ impl Shared {
         let call = match method {
             "NodeStageVolume" => Call::Stage(Stage::decode(request).unwrap()),
             "NodePublishVolume" => Call::Publish(Publish::decode(request).unwrap()),
+            "NodeExpandVolume" => Call::Expand(Expand::decode(request).unwrap()),
             "NodeUnpublishVolume" => Call::Unpublish(Undo::decode(request).unwrap()),
             "NodeUnstageVolume" => Call::Unstage(Undo::decode(request).unwrap()),
             "NodeGetVolumeStats" => Call::Usage(Ask::decode(request).unwrap()),
@@ -277,12 +285,14 @@ impl Shared {
         if is_one(&self.hanging) {
             std::future::pending::<()>().await;
         }
-        if is_one(&self.failing) {
-            return Err(Status::internal("no disk"));
+        let refused = self.failing.lock().unwrap().iter().find(|(failing, _)| *failing == method).copied();
+        if let Some((_, code)) = refused {
+            return Err(Status::new(code, "no disk"));
         }
         let answer = match call {
             Call::Stage(asked) => self.stage(&asked),
             Call::Publish(asked) => self.publish(&asked),
+            Call::Expand(asked) => self.expand(&asked),
             Call::Unpublish(asked) => self.unpublish(&asked),
             Call::Unstage(asked) => self.unstage(&asked),
             Call::Usage(asked) => self.usage(&asked),
@@ -336,6 +346,14 @@ impl Shared {
                 self.mount(&place.1);
             }
             state.published.push(place);
+        }
+        Vec::new()
+    }
+
+    fn expand(&self, asked: &Expand) -> Vec<u8> {
+        let mut state = self.state.lock().unwrap();
+        if !state.published.contains(&(asked.volume_id.clone(), asked.volume_path.clone())) {
+            state.faults.push(format!("{} is made larger where it is not published", asked.volume_id));
         }
         Vec::new()
     }

@@ -244,7 +244,7 @@ fn is_on_node(world: &World, node: &str, volume: &Value) -> bool {
 /// Whether a volume that is on the node names the secret for it (`pvutil.VisitPVSecretNames`).
 fn of_volumes(world: &World, node: &str, namespace: &str, name: &str) -> bool {
     let named = |volume: &Value| {
-        ["nodeStageSecretRef", "nodePublishSecretRef"].iter().any(|field| {
+        ["nodeStageSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"].iter().any(|field| {
             let secret = &volume["spec"]["csi"][*field];
             secret["namespace"] == namespace && secret["name"] == name
         })

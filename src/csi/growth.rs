@@ -1,0 +1,229 @@
+//! Making volumes larger that pods have: their claims are looked at, as a node may not watch them.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::drivers::{Driver, Refusal, method};
+use super::v1::{CapacityRange, EXPAND_VOLUME, NodeExpandVolumeRequest, NodeExpandVolumeResponse};
+use super::volume::{capability, is_published};
+use super::{Csi, CsiVolume, places};
+use crate::api::{EventKind, Reason, Secret, decode};
+use crate::apiserver::{ApiError, Patch, Request};
+use crate::host::clock;
+use crate::objects::{
+    ConfigObject, GrowthDue, ObjectKey, Target, begun_patch, capacity, done_patch, failed_patch, growth_due,
+    size_in_bytes,
+};
+use crate::pods::{PodEvent, SyncEvent};
+use crate::rt;
+use crate::sorted::SortedMap;
+use crate::time::jitter;
+use crate::wire::grpc::Code;
+use crate::wire::protobuf::encode;
+
+/// A volume of a pod whose claim is looked at again and again.
+pub(super) struct Growth {
+    volume: CsiVolume,
+    #[expect(dead_code, reason = "dropping the task ends it")]
+    task: rt::Task<()>,
+}
+
+/// What was seen of a claim, in bytes.
+#[derive(Default)]
+struct Seen {
+    capacity: Option<i64>,
+    /// The driver does not take this size while the volume is used.
+    refused: Option<i64>,
+}
+
+/// So many times the period in which pods are synchronized: the radio is dear, and a volume grows seldom.
+const LOOKS: u32 = 3;
+/// A pod that begins waits so long for what its claim says, and no longer.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+impl Csi {
+    /// Looks after these and no others; pods are synchronized so often.
+    pub(crate) fn follow_growth(self: &Rc<Self>, wanted: Vec<CsiVolume>, sync_frequency: Duration) {
+        let period = sync_frequency.saturating_mul(LOOKS);
+        let mut before = self.growths.take();
+        let wanted = wanted.into_iter().filter(|volume| self.can_grow(volume).is_some());
+        let growth = |volume: CsiVolume| {
+            let known = before.iter().position(|old| old.volume.place == volume.place);
+            known.map(|place| before.swap_remove(place)).unwrap_or_else(|| self.look_again_and_again(volume, period))
+        };
+        let growths = wanted.map(growth).collect();
+        self.growths.replace(growths);
+    }
+
+    fn look_again_and_again(self: &Rc<Self>, volume: CsiVolume, period: Duration) -> Growth {
+        let (csi, of) = (Rc::downgrade(self), volume.clone());
+        let task = rt::spawn(async move {
+            let mut seen = Seen::default();
+            loop {
+                rt::sleep(jitter(period, 0.2, rt::random())).await;
+                let Some(csi) = csi.upgrade() else { return };
+                if let Some(driver) = csi.can_grow(&of) {
+                    csi.look(&of, &driver, &mut seen).await;
+                }
+            }
+        });
+        Growth { volume, task }
+    }
+
+    /// Who makes it larger, if that is the node's to do.
+    fn can_grow(&self, volume: &CsiVolume) -> Option<Rc<Driver>> {
+        let driver = self.driver(&volume.driver).ok()?;
+        (volume.claim.is_some() && !volume.read_only && driver.can(EXPAND_VOLUME)).then_some(driver)
+    }
+
+    async fn look(&self, volume: &CsiVolume, driver: &Driver, seen: &mut Seen) {
+        // A server that is away is asked again with the next look.
+        let Ok(Some((claim, target))) = self.due(volume, seen, |request| request).await else { return };
+        let turn = self.turn(&volume.driver, &volume.handle);
+        let _turn = turn.acquire().await;
+        if is_published(volume).await == Ok(true) {
+            self.grow(volume, driver, &claim, &target, seen).await;
+        }
+    }
+
+    /// Makes a volume as large as it should be that no container uses yet: there are drivers that can do it only then. It is
+    /// the caller's turn to act on it. Whatever comes of it, the pod has its volume.
+    pub(super) async fn grow_before_use(&self, volume: &CsiVolume) {
+        let Some(driver) = self.can_grow(volume) else { return };
+        let mut seen = Seen::default();
+        let due = self.due(volume, &mut seen, Request::at_once);
+        if let Ok(Ok(Some((claim, target)))) = rt::deadline(PATIENCE, due).await {
+            self.grow(volume, &driver, &claim, &target, &mut seen).await;
+        }
+    }
+
+    async fn due(
+        &self,
+        volume: &CsiVolume,
+        seen: &mut Seen,
+        ranked: fn(Request) -> Request,
+    ) -> Result<Option<(Value, Target)>, ApiError> {
+        let (Some(client), Some((namespace, name))) = (&self.client, &volume.claim) else { return Ok(None) };
+        let get = async |path: String| client.send(&ranked(Request::get(path))).await?.json();
+        let claim = get(format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")).await?;
+        let due = growth_due(&claim, seen.capacity);
+        seen.capacity = seen.capacity.or_else(|| capacity(&claim));
+        let target = match due {
+            GrowthDue::Nothing => return Ok(None),
+            GrowthDue::To(target) => target,
+            GrowthDue::AsLargeAsVolume => {
+                let bound = get(format!("/api/v1/persistentvolumes/{}", volume.name)).await?;
+                let size = bound.pointer("/spec/capacity/storage").and_then(Value::as_str);
+                let Some(size) = size.map(str::to_owned) else { return Ok(None) };
+                Target { size, is_marked: true, is_told: true }
+            }
+        };
+        let is_refused = seen.refused.is_some() && seen.refused == size_in_bytes(&target.size);
+        Ok((!is_refused).then_some((claim, target)))
+    }
+
+    async fn grow(&self, volume: &CsiVolume, driver: &Driver, claim: &Value, target: &Target, seen: &mut Seen) {
+        let size = size_in_bytes(&target.size);
+        let failed = |why: &str| {
+            let message = format!("NodeExpandVolume.NodeExpandVolume failed for volume {:?} : {why}", volume.name);
+            self.tell(volume, EventKind::Warning, Reason::VOLUME_RESIZE_FAILED, message);
+        };
+        if target.is_told && !target.is_marked {
+            if let Err(error) = self.patch_claim(volume, &begun_patch(claim)).await {
+                // Another one has changed it, or the server is away: the next look shows.
+                log!(info, "a volume is not made larger yet", volume = volume.name, error = error);
+                return;
+            }
+        }
+        let request = match self.secrets(volume.expand_secret.as_ref()).await {
+            Ok(secrets) => self.expand_request(volume, driver, size.unwrap_or(0), secrets),
+            Err(why) => return failed(&why),
+        };
+        let mut answer = NodeExpandVolumeResponse::default();
+        let asked = driver.ask_for(method!("NodeExpandVolume"), encode(&request), &mut answer).await;
+        let patch = match &asked {
+            Ok(()) => Some(done_patch(claim, &target.size)),
+            Err(Refusal { code, text }) => {
+                code.filter(|code| is_final(*code)).map(|code| failed_patch(text, can_never_be(code), clock::now()))
+            }
+        };
+        let told = match patch.filter(|_| target.is_told) {
+            Some(patch) => self.patch_claim(volume, &patch).await,
+            None => Ok(()),
+        };
+        match asked {
+            Ok(()) => {
+                seen.capacity = size.or(seen.capacity);
+                let message =
+                    format!("MountVolume.NodeExpandVolume succeeded for volume {:?} {}", volume.name, self.node_name);
+                self.tell(volume, EventKind::Normal, Reason::FILE_SYSTEM_RESIZE_SUCCESSFUL, message);
+            }
+            Err(Refusal { code, text }) => {
+                if code == Some(Code::FailedPrecondition) {
+                    seen.refused = size;
+                }
+                failed(&format!("Expander.NodeExpand failed to expand the volume : {text}"));
+            }
+        }
+        if let Err(error) = told {
+            log!(warn, "a claim was not told of its volume's size", volume = volume.name, error = error);
+        }
+    }
+
+    fn expand_request(
+        &self,
+        volume: &CsiVolume,
+        driver: &Driver,
+        bytes: i64,
+        secrets: SortedMap<String, String>,
+    ) -> NodeExpandVolumeRequest {
+        let staged_at = self.staged_at(volume, driver);
+        NodeExpandVolumeRequest {
+            volume_id: volume.handle.clone(),
+            volume_path: volume.target().display().to_string(),
+            capacity_range: Some(CapacityRange { required_bytes: bytes }),
+            staging_target_path: staged_at.map_or_else(String::new, |path| path.display().to_string()),
+            volume_capability: Some(capability(volume, driver)),
+            secrets,
+        }
+    }
+
+    async fn secrets(&self, key: Option<&ObjectKey>) -> Result<SortedMap<String, String>, String> {
+        let (Some(key), Some(client)) = (key, &self.client) else { return Ok(SortedMap::new()) };
+        let ObjectKey { namespace, name, .. } = key;
+        let failed =
+            |why: String| format!("expander.NodeExpand failed to get NodeExpandSecretRef {namespace}/{name}: {why}");
+        let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
+        let found = client.send(&Request::get(path)).await.and_then(|answer| answer.json());
+        let found = found.map_err(|error| failed(error.to_string()))?;
+        let secret: ConfigObject = decode::<Secret>(found).map_err(|error| failed(error.to_string()))?.value.into();
+        Ok(secret.texts())
+    }
+
+    async fn patch_claim(&self, volume: &CsiVolume, patch: &Value) -> Result<(), ApiError> {
+        let (Some(client), Some((namespace, name))) = (&self.client, &volume.claim) else { return Ok(()) };
+        let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}/status");
+        client.send(&Request::patch(path, Patch::StrategicMerge, patch).unread()).await.map(drop)
+    }
+
+    fn tell(&self, volume: &CsiVolume, kind: EventKind, reason: Reason, message: String) {
+        let event = PodEvent::of_pod(&places::pod_uid(&volume.place), kind, reason, message);
+        // Nothing depends on it: when the inbox is full it is dropped.
+        let _ = self.inbox.try_send(SyncEvent::Happened(event));
+    }
+}
+
+/// What the driver has said so counts: it is not still at it (upstream's `isFinalError`).
+fn is_final(code: Code) -> bool {
+    !matches!(
+        code,
+        Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable | Code::ResourceExhausted | Code::Aborted
+    )
+}
+
+/// Upstream's `isInfeasibleError`.
+fn can_never_be(code: Code) -> bool {
+    matches!(code, Code::InvalidArgument | Code::OutOfRange | Code::NotFound)
+}

@@ -1,0 +1,180 @@
+//! Whether what is bound to a claim is to be made larger by the node, and what the claim then says. Pure.
+
+use serde_json::{Map, Value, json};
+
+use crate::api::{Quantity, Time};
+
+/// What a node has to do about the size of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum GrowthDue {
+    /// It is as large as it should be, or it is another's turn.
+    Nothing,
+    /// To this size.
+    To(Target),
+    /// To the size of the PersistentVolume, as a controller has it that says no size.
+    AsLargeAsVolume,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// As the cluster writes it.
+    pub(crate) size: String,
+    /// The claim says already that the node is at it.
+    pub(crate) is_marked: bool,
+    /// The claim is told of it. One that several nodes have is told by the first.
+    pub(crate) is_told: bool,
+}
+
+const STATUSES: &str = "allocatedResourceStatuses";
+const STATUS: &str = "/status/allocatedResourceStatuses/storage";
+const PENDING: &str = "NodeResizePending";
+const IN_PROGRESS: &str = "NodeResizeInProgress";
+const INFEASIBLE: &str = "NodeResizeInfeasible";
+const FAILED: &str = "NodeResizeError";
+const WAITS_FOR_NODE: &str = "FileSystemResizePending";
+/// What is no more when the volume has grown (`knownResizeConditions`).
+const OF_GROWTH: [&str; 4] = ["Resizing", "ControllerResizeError", FAILED, WAITS_FOR_NODE];
+const NOT_REQUIRED: &str = "volume.kubernetes.io/node-expansion-not-required";
+
+/// Of a claim, of which this node has seen the capacity `seen` before, in bytes.
+pub(crate) fn growth_due(claim: &Value, seen: Option<i64>) -> GrowthDue {
+    let text = |path: &str| claim.pointer(path).and_then(Value::as_str);
+    let allocated = text("/status/allocatedResources/storage");
+    let target = |size: &str, is_marked, is_told| GrowthDue::To(Target { size: size.to_owned(), is_marked, is_told });
+    match (text(STATUS), allocated) {
+        (Some(status @ (PENDING | IN_PROGRESS)), Some(size)) => target(size, status == IN_PROGRESS, true),
+        (None, None) if conditions(claim).any(|kind| kind == WAITS_FOR_NODE) => GrowthDue::AsLargeAsVolume,
+        (None, _) if has_grown(claim, seen) && is_shared(claim) => {
+            text("/status/capacity/storage").map_or(GrowthDue::Nothing, |size| target(size, true, false))
+        }
+        _ => GrowthDue::Nothing,
+    }
+}
+
+/// What the volume can hold by the claim, in bytes.
+pub(crate) fn capacity(claim: &Value) -> Option<i64> {
+    size_in_bytes(claim.pointer("/status/capacity/storage")?.as_str()?)
+}
+
+pub(crate) fn size_in_bytes(size: &str) -> Option<i64> {
+    size.parse::<Quantity>().ok().map(Quantity::value)
+}
+
+fn has_grown(claim: &Value, seen: Option<i64>) -> bool {
+    seen.zip(capacity(claim)).is_some_and(|(before, now)| before < now)
+}
+
+/// Other nodes have it too, and each has to do its part.
+fn is_shared(claim: &Value) -> bool {
+    let modes = claim.pointer("/spec/accessModes").and_then(Value::as_array);
+    let annotations = claim.pointer("/metadata/annotations");
+    modes.into_iter().flatten().any(|mode| mode == "ReadWriteMany")
+        && annotations.is_none_or(|all| all.get(NOT_REQUIRED).is_none())
+}
+
+fn conditions(claim: &Value) -> impl Iterator<Item = &str> {
+    let all = claim.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
+    all.filter_map(|condition| condition.get("type")?.as_str())
+}
+
+/// The node begins. It counts only if the claim is still what it was.
+pub(crate) fn begun_patch(claim: &Value) -> Value {
+    let version = claim.pointer("/metadata/resourceVersion");
+    let status = json!({"allocatedResourceStatuses": {"storage": IN_PROGRESS}});
+    json!({"metadata": {"resourceVersion": version}, "status": status})
+}
+
+/// The volume has the size.
+pub(crate) fn done_patch(claim: &Value, size: &str) -> Value {
+    let gone = conditions(claim).filter(|kind| OF_GROWTH.contains(kind));
+    let gone: Vec<Value> = gone.map(|kind| json!({"type": kind, "$patch": "delete"})).collect();
+    let mut status = Map::from_iter([("capacity".to_owned(), json!({"storage": size}))]);
+    if claim.pointer(STATUS).is_some() {
+        status.insert(STATUSES.to_owned(), json!({"storage": null}));
+    }
+    if !gone.is_empty() {
+        status.insert("conditions".to_owned(), gone.into());
+    }
+    json!({"status": status})
+}
+
+/// The driver has failed for good. What can never be is another's turn.
+pub(crate) fn failed_patch(why: &str, can_never_be: bool, now: Time) -> Value {
+    let condition = json!({
+        "type": FAILED, "status": "True", "lastTransitionTime": now.to_string(),
+        "message": format!("failed to expand pvc with {why}"),
+    });
+    if can_never_be {
+        return json!({"status": {"conditions": [condition], STATUSES: {"storage": INFEASIBLE}}});
+    }
+    json!({"status": {"conditions": [condition]}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(status: &Value) -> Value {
+        json!({"metadata": {"resourceVersion": "7"}, "spec": {"accessModes": ["ReadWriteOnce"]}, "status": status})
+    }
+
+    fn due(status: &Value) -> GrowthDue {
+        growth_due(&claim(status), Some(1))
+    }
+
+    #[test]
+    fn a_volume_grows_when_the_claim_waits_for_the_node() {
+        let status = |status: &str| json!({"allocatedResources": {"storage": "2Gi"}, "allocatedResourceStatuses": {"storage": status}});
+        let to = |is_marked| GrowthDue::To(Target { size: "2Gi".to_owned(), is_marked, is_told: true });
+        assert_eq!(due(&status(PENDING)), to(false));
+        assert_eq!(due(&status(IN_PROGRESS)), to(true));
+        for other in ["ControllerResizeInProgress", INFEASIBLE, ""] {
+            assert_eq!(due(&status(other)), GrowthDue::Nothing, "{other}");
+        }
+        assert_eq!(due(&json!({"capacity": {"storage": "1Gi"}})), GrowthDue::Nothing);
+        let waits = json!({"conditions": [{"type": WAITS_FOR_NODE, "status": "True"}]});
+        assert_eq!(due(&waits), GrowthDue::AsLargeAsVolume);
+    }
+
+    #[test]
+    fn what_another_node_has_made_larger_grows_here_too() {
+        let mut shared = claim(&json!({"capacity": {"storage": "2"}}));
+        shared["spec"]["accessModes"] = json!(["ReadWriteMany"]);
+        let target = Target { size: "2".to_owned(), is_marked: true, is_told: false };
+        assert_eq!(growth_due(&shared, Some(1)), GrowthDue::To(target));
+        for seen in [None, Some(2), Some(3)] {
+            assert_eq!(growth_due(&shared, seen), GrowthDue::Nothing);
+        }
+        shared["metadata"]["annotations"] = json!({NOT_REQUIRED: "true"});
+        assert_eq!(growth_due(&shared, Some(1)), GrowthDue::Nothing);
+    }
+
+    #[test]
+    fn a_claim_is_told_what_has_become_of_it_and_keeps_what_is_not_of_growth() {
+        let other = json!({"type": "Other", "status": "True"});
+        let mut waiting = claim(&json!({
+            "allocatedResourceStatuses": {"storage": PENDING},
+            "conditions": [other, {"type": WAITS_FOR_NODE, "status": "True"}],
+        }));
+        assert_eq!(begun_patch(&waiting)["metadata"]["resourceVersion"], "7");
+        let status = json!({
+            "capacity": {"storage": "2Gi"}, "allocatedResourceStatuses": {"storage": null},
+            "conditions": [{"type": WAITS_FOR_NODE, "$patch": "delete"}],
+        });
+        assert_eq!(done_patch(&waiting, "2Gi"), json!({"status": status}));
+        waiting["status"] = json!({});
+        assert_eq!(done_patch(&waiting, "2Gi"), json!({"status": {"capacity": {"storage": "2Gi"}}}));
+    }
+
+    #[test]
+    fn what_has_failed_says_so_and_what_can_never_be_waits_no_more() {
+        let patch = |never| failed_patch("no room", never, Time::from_unix_nanos(0));
+        let condition = &patch(false)["status"]["conditions"][0];
+        assert_eq!(
+            (&condition["type"], &condition["message"]),
+            (&json!(FAILED), &json!("failed to expand pvc with no room"))
+        );
+        assert_eq!(patch(false).pointer(STATUS), None);
+        assert_eq!(patch(true).pointer(STATUS), Some(&json!(INFEASIBLE)));
+    }
+}
