@@ -18,6 +18,7 @@
 
 mod at_rest;
 mod bare_client;
+mod bare_probes;
 #[path = "../../tests/containerd/door.rs"]
 #[expect(dead_code, reason = "the tests ask for whole pages")]
 mod door;
@@ -57,6 +58,10 @@ const PARTS: &[Part] = &[
 ];
 
 fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((bare_probes::NAME, rest)) = arguments.split_first().map(|(name, rest)| (name.as_str(), rest)) {
+        return bare_probes::run(rest);
+    }
     let quick = std::env::args().any(|argument| argument == "quick");
     let effort = if quick {
         Effort { rounds: 5, crowd_rounds: 2, rest: Duration::from_secs(10) }
