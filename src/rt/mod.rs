@@ -3,6 +3,7 @@
 //! One thread runs every future. What may block for long goes to [`blocking`]; what waits for ever has a [`thread`].
 
 mod blocking;
+mod timers;
 
 use std::fmt;
 use std::future::Future;
@@ -20,6 +21,7 @@ pub use smol::stream::StreamExt;
 
 use pin_project_lite::pin_project;
 use smol::future::FutureExt;
+use timers::Timer;
 
 thread_local! {
     static EXECUTOR: smol::LocalExecutor<'static> = const { smol::LocalExecutor::new() };
@@ -27,10 +29,11 @@ thread_local! {
 
 /// Runs `future` to its end on this thread, and every spawned task beside it.
 ///
-/// The reactor's own thread waits for sockets and timers and wakes this one. `smol::block_on` would wait for them here,
-/// but then the reactor's thread looks in again and again after each event: six times as many wake-ups at rest.
+/// The reactor's own thread waits for sockets and wakes this one. `smol::block_on` would wait for them here, but then the
+/// reactor's thread looks in again and again after each event: six times as many wake-ups at rest. Timers are not the
+/// reactor's, which wakes its thread whenever one is set.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
-    EXECUTOR.with(|executor| smol::future::block_on(executor.run(future)))
+    EXECUTOR.with(|executor| timers::block_on(executor.run(future)))
 }
 
 /// A spawned future. Dropping it cancels the future at its next await.
@@ -71,11 +74,11 @@ pub fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Resu
 const THREAD_STACK: usize = 256 * 1024;
 
 pub async fn sleep(duration: Duration) {
-    smol::Timer::after(duration).await;
+    Timer::after(duration).await;
 }
 
 pub async fn sleep_until(moment: Instant) {
-    smol::Timer::at(moment).await;
+    Timer::at(moment).await;
 }
 
 /// The time was up before the future was done.
@@ -104,7 +107,7 @@ pin_project! {
         future: F,
         limit: Duration,
         // From the first look at it on.
-        timer: Option<smol::Timer>,
+        timer: Option<Timer>,
     }
 }
 
@@ -116,7 +119,7 @@ impl<F: Future> Future for Deadline<F> {
         if let Poll::Ready(value) = this.future.poll(context) {
             return Poll::Ready(Ok(value));
         }
-        let timer = this.timer.get_or_insert_with(|| smol::Timer::after(*this.limit));
+        let timer = this.timer.get_or_insert_with(|| Timer::after(*this.limit));
         Pin::new(timer).poll(context).map(|_| Err(Elapsed))
     }
 }
