@@ -56,13 +56,31 @@ impl Decoder {
             let length = { bytes }.skip_until(b'\n').unwrap_or(bytes.len());
             let (line, rest) = bytes.split_at_checked(length).unwrap_or((bytes, &[]));
             match line.strip_suffix(b"\n") {
-                Some(line) => {
-                    self.take_part(line, text);
-                    self.end_line(text);
-                }
+                Some(content) => match self.whole(content) {
+                    Some(length) => text.extend_from_slice(line.get(length..).unwrap_or_default()),
+                    None => {
+                        self.take_part(content, text);
+                        self.end_line(text);
+                    }
+                },
                 None => self.take_part(line, text),
             }
             bytes = rest;
+        }
+    }
+
+    /// What nearly every line is: a whole one, of which all that is behind its head is wanted. How long the head is then.
+    fn whole(&mut self, line: &[u8]) -> Option<usize> {
+        let begins = matches!(&self.state, State::Head(known) if known.is_empty());
+        if !begins || self.timestamps || self.since.is_some() || self.left.is_some() {
+            return None;
+        }
+        match Head::of(line.get(..LONGEST_HEAD).unwrap_or(line)) {
+            Found::Head { head: Head { partial: false, .. }, length } => {
+                self.goes_on = false;
+                Some(length)
+            }
+            _ => None,
         }
     }
 

@@ -37,6 +37,8 @@ pub(crate) struct LogReader {
     request: LogRequest,
     decoder: Decoder,
     at: Option<Position>,
+    /// What is read into, as long as there is always more.
+    buffer: Vec<u8>,
     /// Without following, what is written after the beginning is not read: the last file, and its size then.
     end: Option<(u64, u64)>,
     watch: Option<Watch>,
@@ -70,7 +72,15 @@ impl LogReader {
         let (path, wanted) = (log.clone(), request.clone());
         let (at, end) = rt::blocking(move || begin(&path, &wanted)).await?;
         let decoder = Decoder::new(request.since, request.timestamps, request.limit_bytes);
-        Ok(Self { log, decoder, at: Some(at), end: end.filter(|_| !request.follow), watch, request })
+        Ok(Self {
+            log,
+            decoder,
+            at: Some(at),
+            buffer: Vec::new(),
+            end: end.filter(|_| !request.follow),
+            watch,
+            request,
+        })
     }
 
     /// The next part of the text; `None` at its end. `ended` is closed when nothing more will be written.
@@ -81,10 +91,15 @@ impl LogReader {
             }
             // Asked before: what was written until then is read.
             let over = !self.request.follow || ended.is_closed();
-            let bytes = self.read().await?;
-            if !bytes.is_empty() {
-                let mut text = Vec::with_capacity(bytes.len());
-                self.decoder.take(&bytes, &mut text);
+            let read = self.read().await?;
+            let bytes = self.buffer.get(..read).unwrap_or_default();
+            let mut text = Vec::with_capacity(read);
+            self.decoder.take(bytes, &mut text);
+            if read < CHUNK {
+                // Who waits keeps no room.
+                self.buffer = Vec::new();
+            }
+            if read > 0 {
                 if !text.is_empty() {
                     return Ok(Some(text));
                 }
@@ -100,24 +115,25 @@ impl LogReader {
         }
     }
 
-    /// The next bytes of the file, none where it ends at present.
-    async fn read(&mut self) -> io::Result<Vec<u8>> {
-        let Some(at) = &mut self.at else { return Ok(Vec::new()) };
+    /// Reads the next bytes of the file into the buffer; how many they are, none where it ends at present.
+    async fn read(&mut self) -> io::Result<usize> {
+        let Some(at) = &mut self.at else { return Ok(0) };
         let most = match self.end {
             Some((inode, size)) if inode == at.inode => size.saturating_sub(at.offset),
             Some(_) | None => u64::MAX,
         };
         let most = usize::try_from(most).unwrap_or(CHUNK).min(CHUNK);
         let (file, offset) = (Arc::clone(&at.file), at.offset);
-        let bytes = rt::blocking(move || {
-            let mut bytes = vec![0; most];
-            let read = file.read_at(&mut bytes, offset)?;
-            bytes.truncate(read);
-            Ok::<_, io::Error>(bytes)
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let (buffer, read) = rt::blocking(move || {
+            buffer.resize(CHUNK, 0);
+            let read = file.read_at(buffer.get_mut(..most).unwrap_or_default(), offset)?;
+            Ok::<_, io::Error>((buffer, read))
         })
         .await?;
-        at.offset = at.offset.saturating_add(u64::try_from(bytes.len()).unwrap_or(0));
-        Ok(bytes)
+        self.buffer = buffer;
+        at.offset = at.offset.saturating_add(u64::try_from(read).unwrap_or(0));
+        Ok(read)
     }
 
     fn is_at_end(&self) -> bool {

@@ -148,3 +148,13 @@ fn what_was_rotated_away_before_it_was_come_to_is_left_out() {
     fs::remove_file(log.0.join(format!("0.log.{SECOND}"))).unwrap();
     assert_eq!(rest(&mut reader), "a\nc\n");
 }
+
+#[test]
+fn a_log_of_many_pieces_is_given_whole_and_who_has_read_it_keeps_no_room() {
+    let log = Log::new("pieces");
+    let lines: Vec<String> = (0..5000).map(|number| format!("line {number}")).collect();
+    log.write(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut reader = log.open(LogRequest::default());
+    assert!(rest(&mut reader) == lines.join("\n") + "\n");
+    assert_eq!(reader.buffer.capacity(), 0);
+}
