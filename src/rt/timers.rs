@@ -59,7 +59,7 @@ impl Future for Timer {
         if at <= Instant::now() {
             return Poll::Ready(());
         }
-        TIMERS.with_borrow_mut(|timers| {
+        let before = TIMERS.with_borrow_mut(|timers| {
             let number = *self.number.get_or_insert_with(|| {
                 timers.count += 1;
                 timers.count
@@ -67,13 +67,17 @@ impl Future for Timer {
             let waker = context.waker();
             match timers.place((at, number)) {
                 Ok(place) => {
-                    if let Some(known) = timers.set.get_mut(place) {
-                        known.waker.clone_from(waker);
-                    }
+                    let known = timers.set.get_mut(place).filter(|known| !known.waker.will_wake(waker));
+                    known.map(|known| std::mem::replace(&mut known.waker, waker.clone()))
                 }
-                Err(place) => timers.set.insert(place, Set { key: (at, number), waker: waker.clone() }),
+                Err(place) => {
+                    timers.set.insert(place, Set { key: (at, number), waker: waker.clone() });
+                    None
+                }
             }
         });
+        // Who is woken by it may go with it, and has timers perhaps.
+        drop(before);
         Poll::Pending
     }
 }
@@ -86,7 +90,7 @@ impl Drop for Timer {
             let mut timers = timers.borrow_mut();
             timers.place((at, number)).ok().map(|place| timers.set.remove(place))
         });
-        // Who is woken by it may go with it, and has timers perhaps.
+        // As above.
         drop(removed);
     }
 }
