@@ -1,5 +1,6 @@
 //! Making volumes larger that pods have: their claims are looked at, as a node may not watch them.
 
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -55,6 +56,11 @@ impl Csi {
         };
         let growths = wanted.map(growth).collect();
         self.growths.replace(growths);
+    }
+
+    /// The pod of this directory ends: it waits for no driver that is at it.
+    pub(super) fn grow_no_more(&self, pod: &Path) {
+        self.growths.borrow_mut().retain(|growth| !growth.volume.place.starts_with(pod));
     }
 
     fn look_again_and_again(self: &Rc<Self>, volume: CsiVolume, period: Duration) -> Growth {

@@ -216,6 +216,7 @@ impl Csi {
     /// removed last, so that whatever ends this between two steps, it is done again.
     pub(crate) async fn tear_down(&self, pod: &Path) -> Result<(), Unmounted> {
         self.awaits_no_more(pod);
+        self.grow_no_more(pod);
         let directory = pod.to_owned();
         let found = rt::blocking(move || {
             let volumes = vol_data::volumes_of(&directory).map_err(at(&directory))?;

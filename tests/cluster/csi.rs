@@ -925,5 +925,11 @@ fn a_driver_that_cannot_make_a_volume_larger_keeps_no_pod_from_it_and_the_claim_
     joined.api.create(&claiming("web"));
     joined.wait_until_web_is_ready();
     joined.wait_for_size("4Gi");
+
+    driver.hang("NodeExpandVolume");
+    let before = asked();
+    joined.leave_to_node("5Gi");
+    driver.wait_for_call("expand", before + 1);
     joined.delete_web(&driver);
+    assert_eq!(asked(), before + 1, "a pod that ends waits for no driver that hangs");
 }
