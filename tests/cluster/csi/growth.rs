@@ -1,0 +1,136 @@
+//! Volumes that become larger.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tonic::Code;
+
+use super::{SHORT, claiming};
+use crate::csi_driver::{Call, Driver, EXPAND_VOLUME, STAGE_UNSTAGE_VOLUME};
+use crate::joined::Joined;
+use crate::pods::WEB;
+
+const CLAIM: &str = "/api/v1/namespaces/default/persistentvolumeclaims/data";
+
+impl Joined {
+    /// A node that looks often, with a volume whose driver makes it larger; and the driver.
+    fn with_growing_volume() -> (Self, Driver) {
+        let mut joined = Self::new();
+        joined.start(&format!("{SHORT}syncFrequency: 300ms\n"), &[]);
+        joined.wait_until_ready();
+        joined.create_driver(&json!({"attachRequired": false}));
+        joined.api.create(&json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "grow", "namespace": "disks"},
+            "data": {"key": STANDARD.encode("sesame")},
+        }));
+        joined.create_volume(&json!({"nodeExpandSecretRef": {"namespace": "disks", "name": "grow"}}));
+        let driver = Driver::start(&joined.registry(), &[STAGE_UNSTAGE_VOLUME, EXPAND_VOLUME]);
+        (joined, driver)
+    }
+
+    /// As the controller of a cluster does, when its part is done.
+    fn leave_to_node(&self, size: &str) {
+        self.api.patch(
+            &format!("{CLAIM}/status"),
+            &json!({"status": {
+                "allocatedResources": {"storage": size}, "allocatedResourceStatuses": {"storage": "NodeResizePending"},
+                "conditions": [{"type": "FileSystemResizePending", "status": "True"}],
+            }}),
+        );
+    }
+
+    #[track_caller]
+    fn wait_for_size(&self, size: &str) {
+        let claim =
+            self.api.wait(CLAIM, "the claim to have its size", |claim| claim["status"]["capacity"]["storage"] == size);
+        let status = &claim["status"];
+        assert!(status["allocatedResourceStatuses"]["storage"].is_null(), "{status}");
+        assert!(status["conditions"].as_array().is_none_or(Vec::is_empty), "{status}");
+    }
+
+    #[track_caller]
+    fn wait_for_event_of(&self, reason: &str, what: &str) {
+        self.api.wait_for(what, |world| {
+            let says = |event: &Value| event["message"].as_str().is_some_and(|message| message.contains(what));
+            world.list("/api/v1/events").iter().any(|event| event["reason"] == reason && says(event))
+        });
+    }
+}
+
+#[test]
+fn a_volume_grows_before_its_pod_uses_it_and_while_it_does() {
+    let (joined, driver) = Joined::with_growing_volume();
+    joined.leave_to_node("2Gi");
+    joined.api.create(&claiming("web"));
+    let web = joined.wait_until_web_is_ready();
+    let calls = driver.calls();
+    let [Call::Stage(stage), Call::Publish(publish), Call::Expand(expand)] = &*calls else { panic!("{calls:?}") };
+    assert_eq!((&expand.volume_id, &expand.volume_path), (&publish.volume_id, &publish.target_path));
+    assert_eq!(expand.staging_target_path, stage.staging_target_path);
+    assert_eq!(expand.capacity_range.as_ref().unwrap().required_bytes, 2 << 30);
+    assert_eq!((&*expand.secrets["key"], &expand.volume_capability), ("sesame", &publish.volume_capability));
+    joined.wait_for_size("2Gi");
+    let succeeded = "MountVolume.NodeExpandVolume succeeded for volume \"disk\" node-a";
+    joined.wait_for_event_of("FileSystemResizeSuccessful", succeeded);
+
+    joined.leave_to_node("3Gi");
+    joined.wait_for_size("3Gi");
+    assert_eq!(driver.names(), ["stage", "publish", "expand", "expand"]);
+    let after = joined.api.get(WEB).unwrap();
+    assert_eq!(
+        after["status"]["containerStatuses"][0]["containerID"],
+        web["status"]["containerStatuses"][0]["containerID"]
+    );
+    joined.delete_web(&driver);
+}
+
+#[test]
+fn a_driver_that_cannot_make_a_volume_larger_keeps_no_pod_from_it_and_the_claim_says_why() {
+    let (joined, driver) = Joined::with_growing_volume();
+    driver.fail("NodeExpandVolume");
+    joined.leave_to_node("2Gi");
+    joined.api.create(&claiming("web"));
+    joined.wait_until_web_is_ready();
+    let why = "rpc error: code = Internal desc = no disk";
+    joined.wait_for_event_of("VolumeResizeFailed", why);
+    let condition = |claim: &Value, kind: &str| {
+        let conditions = claim["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.into_iter().find(|condition| condition["type"] == kind)
+    };
+    let claim = joined.api.wait(CLAIM, "the claim to say why", |claim| condition(claim, "NodeResizeError").is_some());
+    assert_eq!(condition(&claim, "NodeResizeError").unwrap()["message"], format!("failed to expand pvc with {why}"));
+    assert_eq!(claim["status"]["allocatedResourceStatuses"]["storage"], "NodeResizeInProgress");
+    driver.mend();
+    joined.wait_for_size("2Gi");
+
+    driver.refuse("NodeExpandVolume", Code::OutOfRange);
+    joined.leave_to_node("3Gi");
+    joined.api.wait(CLAIM, "it to be another's turn", |claim| {
+        claim["status"]["allocatedResourceStatuses"]["storage"] == "NodeResizeInfeasible"
+    });
+    driver.mend();
+
+    driver.refuse("NodeExpandVolume", Code::FailedPrecondition);
+    let asked = || driver.names().iter().filter(|name| **name == "expand").count();
+    let before = asked();
+    joined.leave_to_node("4Gi");
+    joined.wait_for_event_of("VolumeResizeFailed", "code = FailedPrecondition");
+    driver.mend();
+    let looks = || {
+        joined.api.look(|world| world.requests.iter().filter(|request| request.path.ends_with("claims/data")).count())
+    };
+    let seen = looks();
+    joined.node.wait_until("the claim is looked at again", |_| looks() > seen + 2);
+    assert_eq!(asked(), before + 1, "not while the volume is used");
+    joined.delete_web(&driver);
+    joined.api.create(&claiming("web"));
+    joined.wait_until_web_is_ready();
+    joined.wait_for_size("4Gi");
+
+    driver.hang("NodeExpandVolume");
+    let before = asked();
+    joined.leave_to_node("5Gi");
+    driver.wait_for_call("expand", before + 1);
+    joined.delete_web(&driver);
+    assert_eq!(asked(), before + 1, "a pod that ends waits for no driver that hangs");
+}
