@@ -45,6 +45,11 @@ const LOOKS: u32 = 3;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 impl Csi {
+    /// Whether the driver makes volumes larger.
+    pub(crate) fn grows(&self, driver: &str) -> bool {
+        self.driver(driver).is_ok_and(|driver| driver.can(EXPAND_VOLUME))
+    }
+
     /// Looks after these and no others; pods are synchronized so often.
     pub(crate) fn follow_growth(self: &Rc<Self>, wanted: Vec<CsiVolume>, sync_frequency: Duration) {
         let period = sync_frequency.saturating_mul(LOOKS);

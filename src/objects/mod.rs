@@ -16,7 +16,7 @@ mod trust_bundle;
 
 use std::sync::Arc;
 
-use crate::api::{ClusterTrustBundleProjection, Pod, Time, VolumeSource};
+use crate::api::{ClusterTrustBundleProjection, Pod, Time, Volume, VolumeSource};
 use crate::sorted::{SortedMap, SortedSet};
 
 pub(crate) use attachment::{Attachment, attachment_name, is_out_of_room, unique_name};
@@ -141,13 +141,16 @@ impl Objects {
     fn csi_volumes<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = (&'a str, Option<&'a CsiSource>)> {
         pod.spec.volumes.iter().filter_map(move |volume| match &volume.source {
             VolumeSource::Csi(source) => Some((source.driver.as_str(), None)),
-            _ => match self.claimed(&Topic::claim(pod, volume)?) {
-                Lookup::Found(PersistentVolume { source: PersistentSource::Csi(source), .. }) => {
-                    Some((source.driver.as_str(), Some(&**source)))
-                }
-                _ => None,
-            },
+            _ => self.claimed_of_driver(pod, volume).map(|source| (source.driver.as_str(), Some(source))),
         })
+    }
+
+    /// What a driver brings for the volume, if it is bound to the volume's claim.
+    pub(crate) fn claimed_of_driver(&self, pod: &Pod, volume: &Volume) -> Option<&CsiSource> {
+        match self.claimed(&Topic::claim(pod, volume)?) {
+            Lookup::Found(PersistentVolume { source: PersistentSource::Csi(source), .. }) => Some(source),
+            _ => None,
+        }
     }
 
     /// The volumes of the pod that have to be attached, as far as they are known.
@@ -160,11 +163,6 @@ impl Objects {
             };
             source.filter(|_| is_attached_first).map(|source| unique_name(driver, &source.handle))
         })
-    }
-
-    /// Whether the pod has claims that drivers bring something for.
-    pub(crate) fn has_claims_of_drivers(&self, pod: &Pod) -> bool {
-        self.csi_volumes(pod).any(|(_, source)| source.is_some())
     }
 
     /// Whether a driver of the pod's volumes wants to be told of them again and again.

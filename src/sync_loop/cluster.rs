@@ -98,8 +98,8 @@ impl SyncLoop {
         let (objects, runtime) = (self.runtime.objects.borrow(), &self.runtime);
         let with = SetUp { dirs: &runtime.dirs, node: &runtime.node, objects: &objects };
         let pods = self.workers.iter().filter(|worker| worker.state == State::Sync);
-        let pods = pods.filter_map(|worker| worker.pod.as_ref()).filter(|pod| objects.has_claims_of_drivers(pod));
-        let volumes = pods.flat_map(|pod| volumes::of_drivers(pod, with)).collect();
+        let pods = pods.filter_map(|worker| worker.pod.as_ref());
+        let volumes = pods.flat_map(|pod| volumes::of_drivers(pod, with, &|driver| self.csi.grows(driver))).collect();
         self.csi.follow_growth(volumes, self.sync_frequency);
     }
 

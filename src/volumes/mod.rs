@@ -91,14 +91,9 @@ pub(crate) fn set_up(
     }
 }
 
-/// Those of a running pod that a driver brings for claims.
-pub(crate) fn of_drivers(pod: &Pod, with: SetUp<'_>) -> Vec<CsiVolume> {
-    let plan = Plan::new(pod, with).map(|plan| plan.volumes).unwrap_or_default();
-    let volumes = plan.into_iter().filter_map(|planned| match planned.source {
-        Source::Csi(csi) => Some(csi.volume),
-        _ => None,
-    });
-    volumes.filter(|volume| volume.claim.is_some()).collect()
+/// Those of a running pod that drivers bring for its claims, of the drivers that are `meant`.
+pub(crate) fn of_drivers(pod: &Pod, with: SetUp<'_>, meant: &dyn Fn(&str) -> bool) -> Vec<CsiVolume> {
+    plan::of_drivers(pod, with, meant).map(|csi| csi.volume).collect()
 }
 
 /// Those that cannot be brought before they are attached.

@@ -145,6 +145,18 @@ impl Plan {
     }
 }
 
+/// What drivers that are `meant` bring for claims of the pod. Of other volumes nothing is made up: what they hold is much.
+pub(super) fn of_drivers(pod: &Pod, with: SetUp<'_>, meant: &dyn Fn(&str) -> bool) -> impl Iterator<Item = Box<Csi>> {
+    let is_meant = move |volume: &&Volume| {
+        let source = with.objects.claimed_of_driver(pod, volume);
+        source.is_some_and(|source| meant(&source.driver)) && is_used(&pod.spec, &volume.name)
+    };
+    pod.spec.volumes.iter().filter(is_meant).filter_map(move |volume| match claimed(pod, volume, with) {
+        Ok(Source::Csi(csi)) => Some(csi),
+        _ => None,
+    })
+}
+
 /// A volume that no container mounts is left alone, whatever is wrong with it.
 fn is_used(spec: &PodSpec, volume: &str) -> bool {
     spec.all_containers().any(|container| container.uses(volume))

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api::decode;
 use crate::kuberuntime::golden;
-use crate::objects::Objects;
+use crate::objects::{Content, ObjectNews, Objects, PersistentVolume};
 use crate::pods::PodDirs;
 
 const GIB: u64 = 1 << 30;
@@ -135,4 +135,34 @@ fn a_file_server_is_named_with_its_directory() {
     assert_eq!(device("server"), ("server:/export".to_owned(), true));
     assert_eq!(device("192.0.2.1"), ("192.0.2.1:/export".to_owned(), true));
     assert_eq!(device("2001:db8::1"), ("[2001:db8::1]:/export".to_owned(), true));
+}
+
+#[test]
+fn of_claims_those_are_found_whose_drivers_are_meant_and_that_a_container_uses() {
+    let names = ["meant", "other", "local", "unbound", "idle"];
+    let claim = |name: &&str| json!({"name": name, "persistentVolumeClaim": {"claimName": name}});
+    let mut volumes: Vec<Value> = names.iter().map(claim).collect();
+    // Nobody knows this one, which is nothing to the others.
+    volumes.push(json!({"name": "secret", "secret": {"secretName": "s"}}));
+    volumes.push(json!({"name": "inline", "csi": {"driver": "meant"}}));
+    let used = ["meant", "other", "local", "unbound", "secret", "inline"];
+    let mounts: Vec<Value> = used.iter().map(|name| json!({"name": name, "mountPath": name})).collect();
+    let spec = json!({"containers": [{"name": "main", "volumeMounts": mounts}], "volumes": volumes});
+    let meta = json!({"name": "web", "namespace": "ns", "uid": "u1"});
+    let pod: Pod = decode(json!({"metadata": meta, "spec": spec})).unwrap().value;
+    let mut objects = Objects::default();
+    let driver = |driver: &str| json!({"csi": {"driver": driver, "volumeHandle": "h"}});
+    let local = json!({"local": {"path": "/mnt"}});
+    for (name, spec) in
+        [("meant", driver("meant")), ("other", driver("other")), ("local", local), ("idle", driver("meant"))]
+    {
+        let volume = PersistentVolume::read(&json!({"metadata": {"name": format!("pv-{name}")}, "spec": spec}));
+        let content = Content::Volume(Box::new(volume.unwrap()));
+        let topic = Topic::Claim { namespace: "ns".to_owned(), name: name.to_owned(), owner: None };
+        assert!(objects.hear(ObjectNews::Heard(topic, Some(content))));
+    }
+    let node = golden::node_with_memory(GIB);
+    let with = SetUp { dirs: &dirs(), node: &node, objects: &objects };
+    let found: Vec<String> = of_drivers(&pod, with, &|driver| driver == "meant").map(|csi| csi.volume.name).collect();
+    assert_eq!(found, ["pv-meant"]);
 }
