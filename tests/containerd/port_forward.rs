@@ -1,6 +1,6 @@
 //! `coracle port-forward`: connections to this machine that go on in a pod.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Child, ChildStderr, Stdio};
 use std::thread;
@@ -41,13 +41,34 @@ impl Forward {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     }
+
+    /// To the port that gives back what it is told; it has accepted then. nc lets two wait for that, and resets others.
+    fn connect_to_echo(&self) -> TcpStream {
+        let mut stream = self.connect(7);
+        stream.write_all(b"?").unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+        stream
+    }
 }
 
 impl Drop for Forward {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if thread::panicking() {
+            let mut told = String::new();
+            let _ = self.stderr.read_to_string(&mut told);
+            eprintln!("--- coracle port-forward said:\n{told}");
+        }
     }
+}
+
+/// A pod that is ready when it listens on so many ports.
+fn web(script: &str, ports: usize, fields: &str) -> Manifest {
+    let listens = format!("test $(cat /proc/net/tcp /proc/net/tcp6 | grep -c ' 0A ') = {ports}");
+    let probe = format!("readinessProbe: {{periodSeconds: 1, exec: {{command: [sh, -c, \"{listens}\"]}}}}");
+    let fields = if fields.is_empty() { probe } else { format!("{fields}, {probe}") };
+    Manifest::new("web").spec("terminationGracePeriodSeconds: 1").container_with("main", script, &fields)
 }
 
 #[test]
@@ -56,14 +77,14 @@ fn connections_go_on_in_the_pod_many_at_once_and_both_ways() {
     // What it is told comes back, and a page.
     let script = "nc -ll -p 7 -e cat & nc -ll -p 80 -e sh -c 'read line; echo you said $line' & wait";
     let ports = "ports: [{name: echo, containerPort: 7}, {containerPort: 80}]";
-    node.apply(&Manifest::new("web").container_with("main", script, ports));
+    node.apply(&web(script, 2, ports));
     node.wait_until("the pod runs", |pods| pods.has("web", |pod| pod.is_ready()));
     let mut forward = Forward::start(&node, &["web", ":echo", ":80"], 2);
     assert!(forward.lines.iter().all(|(address, _)| address.ip().is_loopback() && address.port() > 0));
 
     let talks: Vec<_> = (0..20_usize)
         .map(|number| {
-            let mut out = forward.connect(7);
+            let mut out = forward.connect_to_echo();
             thread::spawn(move || {
                 let said: Vec<u8> = (0..200_000).map(|at| ((at * (number + 1)) >> 3_usize).to_le_bytes()[0]).collect();
                 let mut back = out.try_clone().unwrap();
@@ -87,9 +108,11 @@ fn connections_go_on_in_the_pod_many_at_once_and_both_ways() {
     let mut answer = String::new();
     line.read_to_string(&mut answer).unwrap();
     assert_eq!(answer, "you said hello\n");
-    // Somebody who takes nothing holds up nobody else for long, and what is for him is bounded.
-    let mut idle = forward.connect(7);
-    idle.write_all(&[7; 20_000]).unwrap();
+    // Somebody who takes nothing holds up nobody else.
+    let mut idle = forward.connect_to_echo();
+    idle.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+    let blocked = std::iter::repeat_with(|| idle.write(&[7; 100_000])).find_map(Result::err).unwrap();
+    assert_eq!(blocked.kind(), ErrorKind::WouldBlock);
     let mut line = forward.connect(80);
     line.write_all(b"again\n").unwrap();
     line.shutdown(Shutdown::Write).unwrap();
@@ -105,9 +128,50 @@ fn connections_go_on_in_the_pod_many_at_once_and_both_ways() {
 }
 
 #[test]
+fn a_connection_that_the_pod_resets_is_told_and_holds_up_no_other() {
+    let node = Node::start();
+    // Who ends without having read what came resets the connection.
+    let script = "nc -ll -p 7 -e cat & nc -ll -p 9 -e sleep 0.1 & wait";
+    node.apply(&web(script, 2, ""));
+    node.wait_until("the pod runs", |pods| pods.has("web", |pod| pod.is_ready()));
+    let mut forward = Forward::start(&node, &["web", "0:7", "0:9"], 2);
+    let mut long = forward.connect_to_echo();
+    for _ in 0..10 {
+        let mut reset = forward.connect(9);
+        while reset.write(&[9; 50_000]).is_ok() {}
+        long.write_all(b"still here").unwrap();
+        long.read_exact(&mut [0; 10]).unwrap();
+        forward.connect_to_echo();
+    }
+    let mut told = String::new();
+    forward.stderr.read_line(&mut told).unwrap();
+    assert!(told.starts_with("coracle: ") && told.contains("reset"), "{told}");
+}
+
+#[test]
+fn while_there_is_no_agent_a_connection_is_closed_and_the_next_ones_go_on_after_that() {
+    let mut node = Node::start();
+    node.apply(&web("nc -ll -p 7 -e cat & wait", 1, ""));
+    node.wait_until("the pod runs", |pods| pods.has("web", |pod| pod.is_ready()));
+    let mut forward = Forward::start(&node, &["web", "0:7"], 1);
+    let mut before = forward.connect_to_echo();
+    node.stop_agent(Signal::SIGTERM);
+    assert_eq!(before.read(&mut [0]).unwrap_or_default(), 0);
+    assert_eq!(forward.connect(7).read(&mut [0]).unwrap_or_default(), 0);
+    let mut told = [String::new(), String::new()];
+    for told in &mut told {
+        forward.stderr.read_line(told).unwrap();
+    }
+    assert!(told[0].contains("lost") && told[1].contains("not running"), "{told:?}");
+    node.start_agent();
+    node.wait_until("the pod is known", |pods| pods.has("web", |pod| pod.is_ready()));
+    forward.connect_to_echo();
+}
+
+#[test]
 fn a_port_that_nobody_serves_is_told_and_the_others_go_on() {
     let node = Node::start();
-    node.apply(&Manifest::new("web").container("main", "nc -ll -p 80 -e echo here & wait"));
+    node.apply(&web("nc -ll -p 80 -e echo here & wait", 1, ""));
     node.wait_until("the pod runs", |pods| pods.has("web", |pod| pod.is_ready()));
     let mut forward = Forward::start(&node, &["web", "0:81", "0:80"], 2);
     let mut nobody = forward.connect(81);
@@ -127,7 +191,7 @@ fn a_port_that_nobody_serves_is_told_and_the_others_go_on() {
     assert_eq!(done.status.code(), Some(1));
     // A pod that was replaced is found again: what meets the old one is told so, what comes then goes to the new one.
     let before = node.pods().get("web").unwrap().uid().to_owned();
-    node.apply(&Manifest::new("web").container("main", "nc -ll -p 80 -e echo again & wait"));
+    node.apply(&web("nc -ll -p 80 -e echo again & wait", 1, ""));
     node.wait_until("the new pod runs", |pods| pods.has("web", |pod| pod.uid() != before && pod.is_ready()));
     wait_for("the new pod to answer", PATIENCE, || {
         thread::sleep(Duration::from_millis(300));

@@ -73,7 +73,7 @@ pub(super) fn port_forward(command: &PortForward) -> ExitCode {
         let listeners = Listeners::open(&command.address.0, &ports?)?;
         let path = format!("/portForward/{}/{}", meta.namespace, meta.name);
         let open = || Session::open(&command.local_socket, &path, "portforward.k8s.io");
-        port_forward::forward(open, listeners, signals).map_err(|error| error.to_string())
+        port_forward::forward(open, &listeners, &signals).map_err(|error| error.to_string())
     })();
     forwarded.map_or_else(|line: String| failed(&line), |()| ExitCode::SUCCESS)
 }

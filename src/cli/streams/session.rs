@@ -97,11 +97,6 @@ impl Session {
         spdy::end(stream, &mut self.unsent);
     }
 
-    /// The stream is over, both ways.
-    pub(super) fn cancel(&mut self, stream: StreamId) {
-        spdy::cancel(stream, &mut self.unsent);
-    }
-
     /// Whether there is so little to be sent that more may be added.
     pub(super) fn takes_more(&self) -> bool {
         self.unsent.len() < CHUNK && !self.is_over

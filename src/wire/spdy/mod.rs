@@ -10,7 +10,7 @@ mod incoming;
 mod outgoing;
 
 pub use incoming::{Event, Incoming, LONGEST, Malformed};
-pub use outgoing::{Outgoing, cancel, data, end, ping};
+pub use outgoing::{Outgoing, data, end, ping};
 
 /// The number of a stream: odd, as those are that a client opens.
 pub type StreamId = u32;

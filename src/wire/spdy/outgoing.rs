@@ -59,13 +59,6 @@ pub fn end(stream: StreamId, out: &mut Vec<u8>) {
     frame(stream.to_be_bytes(), FLAG_FIN, &[], out);
 }
 
-/// The stream is over, both ways: nobody needs it any more.
-pub fn cancel(stream: StreamId, out: &mut Vec<u8>) {
-    let mut body = stream.to_be_bytes().to_vec();
-    body.extend_from_slice(&CANCEL.to_be_bytes());
-    control(kind::RST_STREAM, &body, out);
-}
-
 /// A ping, or the answer to one.
 pub fn ping(id: u32, out: &mut Vec<u8>) {
     control(kind::PING, &id.to_be_bytes(), out);
@@ -91,8 +84,6 @@ fn count(length: usize) -> [u8; 4] {
 /// RFC 1950: deflate, and a dictionary that both sides know, by its Adler-32.
 const ZLIB_HEAD: [u8; 6] = [0x78, 0xbb, 0xe3, 0xc6, 0xa7, 0xc2];
 const MOST_STORED: usize = 0xffff;
-/// Status code of a stream that its opener needs no more.
-const CANCEL: u32 = 5;
 
 #[cfg(test)]
 mod tests {
@@ -148,12 +139,10 @@ mod tests {
         let mut out = Vec::new();
         data(3, b"ab", &mut out);
         end(3, &mut out);
-        cancel(5, &mut out);
         ping(2, &mut out);
-        let frames: [&[u8]; 4] = [
+        let frames: [&[u8]; 3] = [
             &[0, 0, 0, 3, 0, 0, 0, 2, b'a', b'b'],
             &[0, 0, 0, 3, 1, 0, 0, 0],
-            &[0x80, 3, 0, 3, 0, 0, 0, 8, 0, 0, 0, 5, 0, 0, 0, 5],
             &[0x80, 3, 0, 6, 0, 0, 0, 4, 0, 0, 0, 2],
         ];
         assert_eq!(out, frames.concat());
