@@ -13,9 +13,9 @@ use crate::rt;
 
 /// A server that was only restarted, or another connection to it, is no absence.
 const NOTICED: Duration = Duration::from_secs(5);
-/// A node renews its lease every ten seconds. It asks two things for what it is and about eight more: within such times a
-/// fleet asks for less than twice of what it does at rest.
-const NODE: Duration = Duration::from_secs(40);
+/// A node renews its lease every ten seconds. It asks three things for what it is and about seven more, and the first nodes are
+/// at these while the last ones wait for those: within such times a fleet asks for less than twice of what it does at rest.
+const NODE: Duration = Duration::from_secs(60);
 const MOST: Duration = Duration::from_secs(150);
 
 /// How long, after an absence of so long, what the node is waits at most, and after that the rest; `None`: not at all.
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn the_longer_nobody_was_there_the_more_a_fleet_is_spread_up_to_a_bound() {
         let spread = |seconds| spread(Duration::from_secs(seconds)).map(|most| most.map(|most| most.as_secs()));
-        let known = [None, None, Some([10, 10]), Some([40, 60]), Some([40, 150]), Some([40, 150])];
+        let known = [None, None, Some([10, 10]), Some([60, 60]), Some([60, 150]), Some([60, 150])];
         assert_eq!([0, 4, 5, 30, 75, 86_400].map(spread), known);
     }
 }
