@@ -23,8 +23,11 @@ pub(crate) struct PersistentVolume {
 pub(crate) enum PersistentSource {
     Csi(Box<CsiSource>),
     HostPath(HostPathVolumeSource),
-    /// A directory of this node, which has to be there.
-    Local(String),
+    /// A directory or a disk of this node, which has to be there.
+    Local {
+        path: String,
+        fs_type: String,
+    },
     Nfs(NfsVolumeSource),
     /// The key of its source in the volume's spec.
     Other(String),
@@ -74,7 +77,7 @@ impl PersistentVolume {
         } else if let Some(source) = field("csi") {
             PersistentSource::Csi(Box::new(CsiSource::read(&source)))
         } else if field("local").is_some() {
-            PersistentSource::Local(text("/spec/local/path"))
+            PersistentSource::Local { path: text("/spec/local/path"), fs_type: text("/spec/local/fsType") }
         } else {
             let keys = object.pointer("/spec").and_then(Value::as_object);
             let kind =
@@ -133,7 +136,8 @@ mod tests {
     #[test]
     fn what_this_node_can_mount_is_read_and_the_rest_is_named() {
         let local = volume(json!({"capacity": {"storage": "1Gi"}, "local": {"path": "/mnt/d"}, "volumeMode": "Block"}));
-        assert_eq!((local.source, local.is_block), (PersistentSource::Local("/mnt/d".to_owned()), true));
+        let directory = PersistentSource::Local { path: "/mnt/d".to_owned(), fs_type: String::new() };
+        assert_eq!((local.source, local.is_block), (directory, true));
         let nfs = volume(json!({"nfs": {"server": "s", "path": "/p", "readOnly": true}}));
         assert!(matches!(nfs.source, PersistentSource::Nfs(nfs) if nfs.read_only));
         assert!(matches!(volume(json!({"hostPath": {"path": "/h"}})).source, PersistentSource::HostPath(_)));

@@ -10,6 +10,7 @@ pub(crate) const CONFIG_MAP: &str = "kubernetes.io/configmap";
 pub(crate) const CSI: &str = "kubernetes.io/csi";
 pub(crate) const DOWNWARD_API: &str = "kubernetes.io/downward-api";
 pub(crate) const EMPTY_DIR: &str = "kubernetes.io/empty-dir";
+pub(crate) const LOCAL: &str = "kubernetes.io/local-volume";
 pub(crate) const NFS: &str = "kubernetes.io/nfs";
 pub(crate) const PROJECTED: &str = "kubernetes.io/projected";
 pub(crate) const SECRET: &str = "kubernetes.io/secret";

@@ -6,7 +6,7 @@ use crate::api::{Pod, PodUid, Volume, VolumeSource};
 use crate::csi::{handle_of_inline, target};
 use crate::objects::{Lookup, Objects, PersistentSource, Topic};
 use crate::pods::PodDirs;
-use crate::pods::volume_places::{CSI, NFS};
+use crate::pods::volume_places::{CSI, LOCAL, NFS};
 
 /// A volume of a CSI driver, a file server, or of the cluster's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +27,6 @@ pub(super) enum Teller {
         name: String,
         handle: String,
     },
-    /// A directory of the node's.
-    Directory,
     /// Only while something is mounted there.
     Mount,
 }
@@ -52,7 +50,7 @@ pub(crate) fn foreign_volumes(pod: &Pod, uid: &PodUid, dirs: &PodDirs, objects: 
                     (place, driver(&source.driver, source.handle.clone()))
                 }
                 _ if volume.is_block => return None,
-                PersistentSource::Local(path) => (path.into(), Teller::Directory),
+                PersistentSource::Local { .. } => (dirs.volume(uid, LOCAL, &volume.name), Teller::Mount),
                 PersistentSource::Nfs(_) => (dirs.volume(uid, NFS, &volume.name), Teller::Mount),
                 PersistentSource::HostPath(_) | PersistentSource::Other(_) => return None,
             };
@@ -125,7 +123,7 @@ mod tests {
         };
         let expected = [
             of("disk", Some("c-disk"), "/k/pods/u/volumes/kubernetes.io~csi/pv-c-disk/mount", driver("h")),
-            of("local", Some("c-local"), "/mnt/d", Teller::Directory),
+            of("local", Some("c-local"), "/k/pods/u/volumes/kubernetes.io~local-volume/pv-c-local", Teller::Mount),
             of("server", Some("c-server"), "/k/pods/u/volumes/kubernetes.io~nfs/pv-c-server", Teller::Mount),
             of(
                 "block",

@@ -100,15 +100,14 @@ impl Inquiries {
         let (of, csi) = (volume.clone(), Rc::clone(&self.csi));
         let disk = match &of.teller {
             Teller::Driver { .. } => None,
-            Teller::Directory => self.ask_file_system(&of.path, false),
-            Teller::Mount => self.ask_file_system(&of.path, true),
+            Teller::Mount => self.ask_file_system(&of.path),
         };
         let tells = Rc::clone(&told);
         let task = rt::spawn(async move {
             let found = match (&of.teller, disk) {
                 (Teller::Driver { name, handle }, _) => by_driver(&csi, name, handle, &of.path).await,
-                (Teller::Directory | Teller::Mount, Some(disk)) => disk.recv().await.ok().flatten().map(of_disk),
-                (Teller::Directory | Teller::Mount, None) => None,
+                (Teller::Mount, Some(disk)) => disk.recv().await.ok().flatten().map(of_disk),
+                (Teller::Mount, None) => None,
             };
             let at = i64::try_from(clock::timestamp().as_nanosecond()).unwrap_or(i64::MAX);
             tells.seen.replace(found.map(|(disk, used)| VolumeSeen {
@@ -126,14 +125,14 @@ impl Inquiries {
     }
 
     /// A server that is away keeps the thread until it is back: none of the pool's, and no more than a few.
-    fn ask_file_system(&self, path: &Path, is_mount: bool) -> Option<Receiver<Option<FileSystem>>> {
+    fn ask_file_system(&self, path: &Path) -> Option<Receiver<Option<FileSystem>>> {
         if Arc::strong_count(&self.threads) > MOST_THREADS {
             return None;
         }
         let (sender, answer) = async_channel::bounded(1);
         let (path, held) = (path.to_owned(), Arc::clone(&self.threads));
         let work = move || {
-            let is_there = !is_mount || mounted_at(&path).unwrap_or(false);
+            let is_there = mounted_at(&path).unwrap_or(false);
             let disk = if is_there { file_system(&path).ok() } else { None };
             drop(held);
             // Nobody listens any more when the volume is gone.

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::SetUp;
-use crate::api::{CsiVolumeSource, FsGroupChangePolicy, Pod, Time};
+use crate::api::{CsiVolumeSource, Pod, Time};
 use crate::csi::{CsiVolume, Phase, handle_of_inline};
 use crate::objects::{CsiDriver, CsiSource, GroupPolicy, Lookup, ObjectKey, ObjectKind, PersistentVolume, TokenKey};
 use crate::pods::PodDirs;
@@ -101,8 +101,7 @@ fn finished(pod: &Pod, mut volume: CsiVolume, named: Named<'_>, one_node_writes:
         GroupPolicy::ReadWriteOnceWithFsType => !volume.fs_type.is_empty() && one_node_writes,
     };
     let gives_to_group = gives_to_group && volume.group.is_some() && !volume.read_only && !volume.is_block;
-    let change = pod.spec.security_context.as_ref().and_then(|context| context.fs_group_change_policy);
-    let on_mismatch = change == Some(FsGroupChangePolicy::OnRootMismatch);
+    let on_mismatch = super::plan::gives_on_mismatch(&pod.spec);
     let is = |claim: fn(&CsiDriver) -> bool| driver.is_some_and(claim);
     let is_republished = is(|driver| driver.requires_republish);
     let may_be_refused = is(|driver| driver.allocatable_period.is_some());

@@ -82,7 +82,7 @@ fn give_to_group(path: &Path, group: u32) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(mode | 0o2770))
 }
 
-fn mark(marker: &Path, ready: &Path) -> io::Result<()> {
+pub(super) fn mark(marker: &Path, ready: &Path) -> io::Result<()> {
     if let Some(parent) = marker.parent() {
         directories::make_own(parent, 0o750)?;
     }

@@ -9,6 +9,7 @@ mod empty_dir;
 mod env_file;
 mod error;
 mod host_path;
+mod local;
 mod mounts;
 mod nested;
 mod nfs;
@@ -74,11 +75,10 @@ pub(crate) fn set_up(
         let (plan, kept) = rt::blocking(move || carry_out(&plan).map(|kept| (plan, kept))).await?;
         csi.awaits(&uid, unattached(&plan));
         for planned in &plan.volumes {
+            let failed = |problem| Error::SetUp { volume: planned.name.clone(), problem };
             match &planned.source {
-                Source::Nfs(volume) => {
-                    let done = nfs::set_up(volume, Path::new(nfs::PROGRAM)).await;
-                    done.map_err(|problem| Error::SetUp { volume: planned.name.clone(), problem })?;
-                }
+                Source::Local(volume) => local::set_up(volume.clone()).await.map_err(failed)?,
+                Source::Nfs(volume) => nfs::set_up(volume, Path::new(nfs::PROGRAM)).await.map_err(failed)?,
                 Source::Csi(volume) => publish(&csi, volume, &mut ends).await?,
                 Source::Device { .. }
                 | Source::EmptyDir(_)
@@ -152,6 +152,7 @@ pub(crate) fn refresh(
                     | Source::EmptyDir(_)
                     | Source::HostPath { .. }
                     | Source::Image
+                    | Source::Local(_)
                     | Source::Nfs(_) => {}
                 }
             }
@@ -264,7 +265,7 @@ fn carry_out(plan: &Plan) -> Result<Vec<Error>, Error> {
             }
             Source::Device { path, .. } => host_path::check(path, HostPathType::BlockDevice),
             Source::HostPath { path, kind, .. } => host_path::check(path, *kind),
-            Source::Csi(_) | Source::Image | Source::Nfs(_) => continue,
+            Source::Csi(_) | Source::Image | Source::Local(_) | Source::Nfs(_) => continue,
         };
         done.map_err(|problem| Error::SetUp { volume: volume.name.clone(), problem })?;
     }

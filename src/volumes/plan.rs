@@ -8,11 +8,11 @@ use super::error::{Error, FilesProblem, Problem};
 use super::nested::nested_mount_points;
 use super::payload::{Payload, payload};
 use crate::api::{
-    Container, EmptyDirVolumeSource, HUGE_PAGES_PREFIX, HostPathType, MEMORY, NfsVolumeSource, Pod, PodSpec, Quantity,
-    StorageMedium, Volume, VolumeSource, pod_limits,
+    Container, EmptyDirVolumeSource, FsGroupChangePolicy, HUGE_PAGES_PREFIX, HostPathType, MEMORY, NfsVolumeSource,
+    Pod, PodSpec, Quantity, StorageMedium, Volume, VolumeSource, pod_limits,
 };
-use crate::objects::{Lookup, PersistentSource, Topic};
-use crate::pods::volume_places::{CONFIG_MAP, DOWNWARD_API, EMPTY_DIR, NFS, PROJECTED, SECRET};
+use crate::objects::{Lookup, PersistentSource, PersistentVolume, Topic};
+use crate::pods::volume_places::{CONFIG_MAP, DOWNWARD_API, EMPTY_DIR, LOCAL, NFS, PROJECTED, SECRET};
 
 /// The directories of a pod and its volumes, in the order in which they are made.
 #[derive(Debug)]
@@ -46,6 +46,7 @@ pub(super) enum Source {
     },
     /// The runtime mounts it.
     Image,
+    Local(Local),
     Nfs(Nfs),
 }
 
@@ -57,6 +58,24 @@ pub(super) struct Files {
     pub(super) payload: Result<Payload, FilesProblem>,
     /// Directories that the pod's other mounts need in it: nobody else can make them.
     pub(super) mount_points: Vec<PathBuf>,
+}
+
+/// A directory or a disk of this node, for one pod.
+#[derive(Clone, Debug)]
+pub(super) struct Local {
+    pub(super) from: PathBuf,
+    /// Where it is mounted.
+    pub(super) path: PathBuf,
+    /// Has a file `ready` once it is set up.
+    pub(super) marker: PathBuf,
+    /// Where other pods have it.
+    pub(super) pods: PathBuf,
+    pub(super) fs_type: String,
+    pub(super) options: Vec<String>,
+    pub(super) read_only: bool,
+    /// Everything in it is given to this group; with `on_mismatch` only if its top is not.
+    pub(super) group: Option<u32>,
+    pub(super) on_mismatch: bool,
 }
 
 #[derive(Debug)]
@@ -98,6 +117,7 @@ impl Planned {
             Source::EmptyDir(directory) | Source::Files(Files { directory, .. }) => Some(directory.path.clone()),
             Source::Device { path, .. } | Source::HostPath { path, .. } => Some(path.clone()),
             Source::Image => None,
+            Source::Local(local) => Some(local.path.clone()),
             Source::Nfs(nfs) => Some(nfs.path.clone()),
         }
     }
@@ -107,7 +127,12 @@ impl Planned {
         match &self.source {
             Source::Csi(csi) => csi.volume.is_block,
             Source::Device { .. } => true,
-            Source::EmptyDir(_) | Source::Files(_) | Source::HostPath { .. } | Source::Image | Source::Nfs(_) => false,
+            Source::EmptyDir(_)
+            | Source::Files(_)
+            | Source::HostPath { .. }
+            | Source::Image
+            | Source::Local(_)
+            | Source::Nfs(_) => false,
         }
     }
 
@@ -118,6 +143,7 @@ impl Planned {
             Source::EmptyDir(_) => false,
             Source::Device { read_only, .. } | Source::HostPath { read_only, .. } => *read_only,
             Source::Files(_) | Source::Image => true,
+            Source::Local(local) => local.read_only,
             Source::Nfs(nfs) => nfs.read_only,
         }
     }
@@ -245,10 +271,13 @@ fn claimed(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Proble
     let no_device = |kind: &str| failed(format!("volumes of the kind {kind} are no devices"));
     match &bound.source {
         PersistentSource::Csi(source) => Ok(Source::Csi(Box::new(csi::claimed(pod, bound, source, read_only, with)))),
-        PersistentSource::Local(path) if bound.is_block => {
+        PersistentSource::Local { path, .. } if bound.is_block => {
             Ok(Source::Device { path: without_backsteps(path)?, read_only })
         }
-        PersistentSource::Local(path) => host_path(path, HostPathType::Directory, read_only),
+        PersistentSource::Local { path, fs_type } => {
+            let (from, fs_type) = (without_backsteps(path)?, if fs_type.is_empty() { "ext4" } else { fs_type });
+            Ok(Source::Local(local(pod, bound, (from, fs_type), read_only, with)))
+        }
         PersistentSource::HostPath(_) if bound.is_block => Err(no_device("hostPath")),
         PersistentSource::HostPath(source) => host_path(&source.path, source.kind, read_only),
         PersistentSource::Nfs(_) if bound.is_block => Err(no_device("nfs")),
@@ -267,6 +296,27 @@ fn without_backsteps(path: &str) -> Result<PathBuf, Problem> {
         return Err(Problem::BackSteps { path: path.to_owned() });
     }
     Ok(place)
+}
+
+fn local(
+    pod: &Pod,
+    bound: &PersistentVolume,
+    (from, fs_type): (PathBuf, &str),
+    read_only: bool,
+    with: SetUp<'_>,
+) -> Local {
+    let (dirs, uid) = (with.dirs, &pod.metadata.uid);
+    Local {
+        from,
+        path: dirs.volume(uid, LOCAL, &bound.name),
+        marker: dirs.plugin(uid, LOCAL, &bound.name),
+        pods: dirs.pods().to_owned(),
+        fs_type: fs_type.to_owned(),
+        options: bound.mount_options.clone(),
+        read_only,
+        group: group(&pod.spec),
+        on_mismatch: gives_on_mismatch(&pod.spec),
+    }
 }
 
 fn nfs(pod: &Pod, source: &NfsVolumeSource, name: &str, read_only: bool, with: SetUp<'_>) -> Source {
@@ -293,6 +343,12 @@ fn nfs_device(source: &NfsVolumeSource) -> String {
 
 pub(super) fn group(spec: &PodSpec) -> Option<u32> {
     spec.security_context.as_ref()?.fs_group.and_then(|group| u32::try_from(group).ok())
+}
+
+/// What is in a volume is given to the pod's group only where the volume itself is not.
+pub(super) fn gives_on_mismatch(spec: &PodSpec) -> bool {
+    let policy = spec.security_context.as_ref().and_then(|context| context.fs_group_change_policy);
+    policy == Some(FsGroupChangePolicy::OnRootMismatch)
 }
 
 fn medium(spec: &PodSpec, source: &EmptyDirVolumeSource, memory: u64) -> Result<Medium, Problem> {

@@ -20,7 +20,7 @@ fn create_driver(api: &FakeApi) {
 }
 
 /// A claim, and the volume that is bound to it.
-fn create_volume(api: &FakeApi, name: &str, source: &Value) {
+pub(crate) fn create_volume(api: &FakeApi, name: &str, source: &Value) {
     let claim = api.create(&json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"},
         "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": name},
@@ -40,10 +40,10 @@ fn create_volume(api: &FakeApi, name: &str, source: &Value) {
 }
 
 /// A device of the kernel's whose content is a file.
-struct Loop(String);
+pub(crate) struct Loop(pub(crate) String);
 
 impl Loop {
-    fn of(file: &Path) -> Self {
+    pub(crate) fn of(file: &Path) -> Self {
         let made = Command::new("losetup").args(["--find", "--show"]).arg(file).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         Self(String::from_utf8(made.stdout).unwrap().trim().to_owned())

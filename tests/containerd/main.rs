@@ -32,6 +32,7 @@ mod hooks;
 mod image_archives;
 mod images;
 mod local_pods;
+mod local_volumes;
 mod logs;
 mod manifests;
 mod node;

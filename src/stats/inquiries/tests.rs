@@ -72,7 +72,7 @@ async fn answer(inquiries: &Inquiries, volumes: &[ForeignVolume], of: &ForeignVo
 #[test]
 fn a_file_system_tells_of_itself_and_is_forgotten_with_its_volume() {
     let scratch = Scratch::new("here");
-    let volumes = [scratch.volume("v", "here", Teller::Directory), scratch.volume("w", "here", Teller::Mount)];
+    let volumes = [scratch.volume("v", "/", Teller::Mount), scratch.volume("w", "here", Teller::Mount)];
     let inquiries = inquiries(&scratch.root);
     rt::block_on(async {
         let seen = answer(&inquiries, &volumes, &volumes[0]).await;
@@ -99,7 +99,7 @@ fn a_file_server_that_is_away_is_waited_for_once_and_holds_a_few_threads_and_no_
     }
     let names: Vec<String> = (0..3 * MOST_THREADS).map(|number| number.to_string()).collect();
     let mut volumes: Vec<_> = names.iter().map(|name| scratch.volume(name, "away", Teller::Mount)).collect();
-    volumes.insert(0, scratch.volume("v", "here", Teller::Directory));
+    volumes.insert(0, scratch.volume("v", "/", Teller::Mount));
     let inquiries = inquiries(&scratch.root);
     rt::block_on(async {
         answer(&inquiries, &volumes, &volumes[0]).await;
