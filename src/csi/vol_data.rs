@@ -45,6 +45,11 @@ pub(super) fn write(directory: &Path, content: &Value) -> io::Result<()> {
     file::replace(&path, text.as_bytes())
 }
 
+/// Whether it is there, even if it cannot be read.
+pub(super) fn is_at(directory: &Path) -> bool {
+    !directory.join(NAME).symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
 /// `None` where there is nothing that can be read.
 pub(super) fn read(directory: &Path) -> Option<VolData> {
     let content: Value = serde_json::from_slice(&file::read_all(&directory.join(NAME), LARGEST).ok()?).ok()?;

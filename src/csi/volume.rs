@@ -229,7 +229,10 @@ impl Csi {
             let done = match &data {
                 Some(data) => self.take_away(data, &path).await,
                 // Nothing tells whose it is: the mount goes with the rest of the pod's.
-                None => Ok(()),
+                None => {
+                    let place = path.clone();
+                    rt::blocking(move || remove_unwritten(&place)).await
+                }
             };
             if let Err(why) = done {
                 outcome = Err(failed(&path, why));
@@ -345,13 +348,16 @@ fn access_mode(mode: &str, tells_writers_apart: bool) -> i32 {
 fn prepare(place: &Path, of_pod: &Value, staged: Option<&Path>, of_staged: &Value) -> Result<(), String> {
     let make = |path: &Path| directories::make_own(path, 0o750).map_err(at(path));
     let data = places::data(place);
+    let is_device = places::is_device(place);
     place.parent().map_or(Ok(()), make)?;
+    if is_device {
+        // By the link the pod's end finds the rest.
+        link(&places::target(place), place).map_err(at(place))?;
+    }
     make(&data)?;
     vol_data::write(&data, of_pod).map_err(at(&data))?;
-    let is_device = places::is_device(place);
     if is_device {
         make(&places::published(place))?;
-        link(&places::target(place), place).map_err(at(place))?;
     }
     let Some(staged) = staged else { return Ok(()) };
     make(staged)?;
@@ -378,11 +384,20 @@ fn is_left_alone(place: &Path, data: &VolData, staged: &Path) -> Result<bool, St
     } else {
         // Whatever the driver has left.
         unmount_below(place).map_err(at(place))?;
-        if data.is_ephemeral || staged.parent().and_then(vol_data::read).is_none() {
+        if data.is_ephemeral || staged.parent().is_none_or(|beside| !beside.exists()) {
             return Ok(false);
         }
     }
     vol_data::is_used_elsewhere(place, data).map(|is_used| !is_used).map_err(at(places::pods(place)))
+}
+
+/// What a device has of what is written about it, where that has not come to its end: nothing else was begun then.
+fn remove_unwritten(place: &Path) -> Result<(), String> {
+    if !places::is_device(place) || vol_data::is_at(&places::data(place)) {
+        return Ok(());
+    }
+    let own = places::own(place);
+    remove_tree(&own).map_err(at(&own))
 }
 
 /// What the node has of a volume that is staged no more.
@@ -397,7 +412,6 @@ fn remove_staged(place: &Path, staged: &Path) -> Result<(), String> {
     staged.parent().map_or(Ok(()), remove)
 }
 
-const ENDS: &str = "the pod ends";
 pub(super) async fn is_published(volume: &CsiVolume) -> Result<bool, String> {
     let target = volume.target();
     match volume.is_block {
@@ -417,6 +431,7 @@ fn at(path: &Path) -> impl Fn(io::Error) -> String {
     move |error| format!("{}: {error}", path.display())
 }
 
+const ENDS: &str = "the pod ends";
 const GLOBAL: &str = "globalmount";
 const IN_USE: &str = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
 
@@ -436,5 +451,53 @@ mod tests {
         {
             assert_eq!((access_mode(mode, false), access_mode(mode, true)), (plain, exact), "{mode}");
         }
+    }
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("coracle-csi-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn vol_data() -> VolData {
+        VolData { driver: "d".to_owned(), handle: "h".to_owned(), is_ephemeral: false }
+    }
+
+    #[test]
+    fn what_has_begun_of_a_device_is_found_by_its_pods_end_wherever_it_was_interrupted() {
+        let root = folder("device");
+        let (pod, written) = (root.join("pods/u"), vol_data::of_pod(&vol_data(), "pv", "n", "a"));
+        let place = pod.join("volumeDevices/kubernetes.io~csi/pv");
+        let (own, data) = (places::own(&place), places::data(&place));
+        // It cannot be written down.
+        fs::create_dir_all(data.join("vol_data.new")).unwrap();
+        prepare(&place, &written, None, &Value::Null).unwrap_err();
+        assert_eq!(fs::read_link(&place).unwrap(), places::target(&place));
+        let csi = Csi::new(&root, "n", async_channel::bounded(1).0, None);
+        rt::block_on(csi.tear_down(&pod)).unwrap();
+        assert!(!own.exists());
+        // What cannot be read may be another pod's.
+        fs::create_dir_all(&data).unwrap();
+        fs::write(data.join("vol_data.json"), "{").unwrap();
+        rt::block_on(csi.tear_down(&pod)).unwrap();
+        assert!(own.exists());
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn what_has_begun_of_a_staged_directory_goes_with_the_last_pod() {
+        let root = folder("staged");
+        let place = root.join("pods/u/volumes/kubernetes.io~csi/pv");
+        let beside = root.join("staged");
+        fs::create_dir_all(&place).unwrap();
+        let is_last = || is_left_alone(&place, &vol_data(), &beside.join(GLOBAL)).unwrap();
+        assert!(!is_last(), "nothing is staged");
+        fs::create_dir(&beside).unwrap();
+        assert!(is_last());
+        let other = root.join("pods/other/volumes/kubernetes.io~csi/pv");
+        fs::create_dir_all(&other).unwrap();
+        vol_data::write(&other, &vol_data::of_pod(&vol_data(), "pv", "n", "a")).unwrap();
+        assert!(!is_last());
+        fs::remove_dir_all(&root).unwrap();
     }
 }
