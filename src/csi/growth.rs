@@ -1,5 +1,6 @@
 //! Making volumes larger that pods have: their claims are looked at, as a node may not watch them.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -31,12 +32,13 @@ pub(super) struct Growth {
     task: rt::Task<()>,
 }
 
-/// What was seen of a claim, in bytes.
+/// What was seen of a claim since a pod of the node has its volume, in bytes. One for all pods that have it: what is done for
+/// one is done.
 #[derive(Default)]
-struct Seen {
-    capacity: Option<i64>,
+pub(super) struct Seen {
+    capacity: Cell<Option<i64>>,
     /// The driver does not take this size while the volume is used.
-    refused: Option<i64>,
+    refused: Cell<Option<i64>>,
 }
 
 /// So many times the period in which pods are synchronized: the radio is dear, and a volume grows seldom.
@@ -66,17 +68,28 @@ impl Csi {
     /// The pod of this directory ends: it waits for no driver that is at it.
     pub(super) fn grow_no_more(&self, pod: &Path) {
         self.growths.borrow_mut().retain(|growth| !growth.volume.place.starts_with(pod));
+        self.seen.borrow_mut().retain(|(place, _)| !place.starts_with(pod));
+    }
+
+    fn seen(&self, volume: &CsiVolume) -> Rc<Seen> {
+        let mut all = self.seen.borrow_mut();
+        // At each place its name is the last part.
+        let known = all.iter().find(|(place, _)| place.file_name() == volume.place.file_name());
+        let seen = known.map(|(_, seen)| Rc::clone(seen)).unwrap_or_default();
+        if all.iter().all(|(place, _)| *place != volume.place) {
+            all.push((volume.place.clone(), Rc::clone(&seen)));
+        }
+        seen
     }
 
     fn look_again_and_again(self: &Rc<Self>, volume: CsiVolume, period: Duration) -> Growth {
-        let (csi, of) = (Rc::downgrade(self), volume.clone());
+        let (csi, of, seen) = (Rc::downgrade(self), volume.clone(), self.seen(&volume));
         let task = rt::spawn(async move {
-            let mut seen = Seen::default();
             loop {
                 rt::sleep(jitter(period, 0.2, rt::random())).await;
                 let Some(csi) = csi.upgrade() else { return };
                 if let Some(driver) = csi.can_grow(&of) {
-                    csi.look(&of, &driver, &mut seen).await;
+                    csi.look(&of, &driver, &seen).await;
                 }
             }
         });
@@ -89,12 +102,14 @@ impl Csi {
         (volume.claim.is_some() && !volume.read_only && driver.can(EXPAND_VOLUME)).then_some(driver)
     }
 
-    async fn look(&self, volume: &CsiVolume, driver: &Driver, seen: &mut Seen) {
+    async fn look(&self, volume: &CsiVolume, driver: &Driver, seen: &Seen) {
         // A server that is away is asked again with the next look.
         let Ok(Some((claim, target))) = self.due(volume, seen, |request| request).await else { return };
         let turn = self.turn(&volume.driver, &volume.handle);
         let _turn = turn.acquire().await;
-        if is_published(volume).await == Ok(true) {
+        // Another pod that has it may have been at it meanwhile.
+        let is_due = growth_due(&claim, seen.capacity.get()) != GrowthDue::Nothing;
+        if is_due && is_published(volume).await == Ok(true) {
             self.grow(volume, driver, &claim, &target, seen).await;
         }
     }
@@ -103,24 +118,24 @@ impl Csi {
     /// the caller's turn to act on it. Whatever comes of it, the pod has its volume.
     pub(super) async fn grow_before_use(&self, volume: &CsiVolume) {
         let Some(driver) = self.can_grow(volume) else { return };
-        let mut seen = Seen::default();
-        let due = self.due(volume, &mut seen, Request::at_once);
+        let seen = self.seen(volume);
+        let due = self.due(volume, &seen, Request::at_once);
         if let Ok(Ok(Some((claim, target)))) = rt::deadline(PATIENCE, due).await {
-            self.grow(volume, &driver, &claim, &target, &mut seen).await;
+            self.grow(volume, &driver, &claim, &target, &seen).await;
         }
     }
 
     async fn due(
         &self,
         volume: &CsiVolume,
-        seen: &mut Seen,
+        seen: &Seen,
         ranked: fn(Request) -> Request,
     ) -> Result<Option<(Value, Target)>, ApiError> {
         let (Some(client), Some((namespace, name))) = (&self.client, &volume.claim) else { return Ok(None) };
         let get = async |path: String| client.send(&ranked(Request::get(path))).await?.json();
         let claim = get(format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")).await?;
-        let due = growth_due(&claim, seen.capacity);
-        seen.capacity = seen.capacity.or_else(|| capacity(&claim));
+        let due = growth_due(&claim, seen.capacity.get());
+        seen.capacity.set(seen.capacity.get().or_else(|| capacity(&claim)));
         let target = match due {
             GrowthDue::Nothing => return Ok(None),
             GrowthDue::To(target) => target,
@@ -131,11 +146,11 @@ impl Csi {
                 Target { size, is_marked: true, is_told: true }
             }
         };
-        let is_refused = seen.refused.is_some() && seen.refused == size_in_bytes(&target.size);
+        let is_refused = seen.refused.get().is_some() && seen.refused.get() == size_in_bytes(&target.size);
         Ok((!is_refused).then_some((claim, target)))
     }
 
-    async fn grow(&self, volume: &CsiVolume, driver: &Driver, claim: &Value, target: &Target, seen: &mut Seen) {
+    async fn grow(&self, volume: &CsiVolume, driver: &Driver, claim: &Value, target: &Target, seen: &Seen) {
         let size = size_in_bytes(&target.size);
         let failed = |why: &str| {
             let message = format!("NodeExpandVolume.NodeExpandVolume failed for volume {:?} : {why}", volume.name);
@@ -166,14 +181,14 @@ impl Csi {
         };
         match asked {
             Ok(()) => {
-                seen.capacity = size.or(seen.capacity);
+                seen.capacity.set(size.or(seen.capacity.get()));
                 let message =
                     format!("MountVolume.NodeExpandVolume succeeded for volume {:?} {}", volume.name, self.node_name);
                 self.tell(volume, EventKind::Normal, Reason::FILE_SYSTEM_RESIZE_SUCCESSFUL, message);
             }
             Err(Refusal { code, text }) => {
                 if code == Some(Code::FailedPrecondition) {
-                    seen.refused = size;
+                    seen.refused.set(size);
                 }
                 failed(&format!("Expander.NodeExpand failed to expand the volume : {text}"));
             }

@@ -31,7 +31,7 @@ use allocatable::Recurrence;
 pub(crate) use attaching::Unattached;
 use attaching::Waiting;
 use drivers::Driver;
-use growth::Growth;
+use growth::{Growth, Seen};
 pub(crate) use node_object::CsiNodeKeeper;
 pub(crate) use places::target;
 pub(crate) use volume::{CsiVolume, Ends, OwnershipIsDue, Phase, Unmounted, handle_of_inline};
@@ -56,6 +56,8 @@ pub(crate) struct Csi {
     recurrences: RefCell<Vec<Recurrence>>,
     waiting: RefCell<Vec<Waiting>>,
     growths: RefCell<Vec<Growth>>,
+    /// By the places of the volumes.
+    seen: RefCell<Vec<(PathBuf, Rc<Seen>)>>,
     /// `None` without a cluster.
     client: Option<Client>,
     /// The sync loop's.
@@ -76,6 +78,7 @@ impl Csi {
             recurrences: RefCell::default(),
             waiting: RefCell::default(),
             growths: RefCell::default(),
+            seen: RefCell::default(),
             client,
             inbox,
         })

@@ -43,6 +43,8 @@ pub(crate) struct Shared {
     directory: Option<PathBuf>,
     calls: Mutex<Vec<Call>>,
     hanging: Mutex<Vec<&'static str>>,
+    /// Answered when the test has mended it.
+    waiting: Mutex<Vec<&'static str>>,
     failing: Mutex<Vec<(&'static str, Code)>>,
     /// Answered with what is no message.
     babbling: Mutex<Vec<&'static str>>,
@@ -108,6 +110,7 @@ impl Driver {
             directory,
             calls: Mutex::default(),
             hanging: Mutex::default(),
+            waiting: Mutex::default(),
             failing: Mutex::default(),
             babbling: Mutex::default(),
             state: Mutex::default(),
@@ -158,6 +161,10 @@ impl Driver {
         self.shared.hanging.lock().unwrap().push(method);
     }
 
+    pub(crate) fn let_wait(&self, method: &'static str) {
+        self.shared.waiting.lock().unwrap().push(method);
+    }
+
     pub(crate) fn fail(&self, method: &'static str) {
         self.refuse(method, Code::Internal);
     }
@@ -172,6 +179,7 @@ impl Driver {
 
     pub(crate) fn mend(&self) {
         self.shared.hanging.lock().unwrap().clear();
+        self.shared.waiting.lock().unwrap().clear();
         self.shared.failing.lock().unwrap().clear();
         self.shared.babbling.lock().unwrap().clear();
     }
@@ -284,6 +292,9 @@ impl Shared {
         let is_one = |list: &Mutex<Vec<&'static str>>| list.lock().unwrap().contains(&method);
         if is_one(&self.hanging) {
             std::future::pending::<()>().await;
+        }
+        while is_one(&self.waiting) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let refused = self.failing.lock().unwrap().iter().find(|(failing, _)| *failing == method).copied();
         if let Some((_, code)) = refused {

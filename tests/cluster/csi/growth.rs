@@ -7,16 +7,17 @@ use tonic::Code;
 
 use super::{SHORT, claiming};
 use crate::csi_driver::{Call, Driver, EXPAND_VOLUME, STAGE_UNSTAGE_VOLUME};
+use crate::fake_api::request_log::Request;
 use crate::joined::Joined;
-use crate::pods::WEB;
+use crate::pods::{WEB, is_ready};
 
 const CLAIM: &str = "/api/v1/namespaces/default/persistentvolumeclaims/data";
 
 impl Joined {
-    /// A node that looks often, with a volume whose driver makes it larger; and the driver.
-    fn with_growing_volume() -> (Self, Driver) {
+    /// A node with a volume whose driver makes it larger; and the driver. It looks after three times this long.
+    fn with_growing_volume(period: &str) -> (Self, Driver) {
         let mut joined = Self::new();
-        joined.start(&format!("{SHORT}syncFrequency: 300ms\n"), &[]);
+        joined.start(&format!("{SHORT}syncFrequency: {period}\n"), &[]);
         joined.wait_until_ready();
         joined.create_driver(&json!({"attachRequired": false}));
         joined.api.create(&json!({
@@ -39,6 +40,21 @@ impl Joined {
         );
     }
 
+    /// Another node has done its part.
+    fn has_grown_elsewhere(&self, size: &str) {
+        self.api.patch(&format!("{CLAIM}/status"), &json!({"status": {"capacity": {"storage": size}}}));
+    }
+
+    #[track_caller]
+    fn wait_for_looks(&self, count: usize) {
+        let looks = || {
+            let is_look = |request: &&Request| request.path.ends_with("claims/data");
+            self.api.look(|world| world.requests.iter().filter(is_look).count())
+        };
+        let before = looks();
+        self.node.wait_until("the claim is looked at again", |_| looks() >= before + count);
+    }
+
     #[track_caller]
     fn wait_for_size(&self, size: &str) {
         let claim =
@@ -59,7 +75,7 @@ impl Joined {
 
 #[test]
 fn a_volume_grows_before_its_pod_uses_it_and_while_it_does() {
-    let (joined, driver) = Joined::with_growing_volume();
+    let (joined, driver) = Joined::with_growing_volume("300ms");
     joined.leave_to_node("2Gi");
     joined.api.create(&claiming("web"));
     let web = joined.wait_until_web_is_ready();
@@ -85,8 +101,40 @@ fn a_volume_grows_before_its_pod_uses_it_and_while_it_does() {
 }
 
 #[test]
+fn what_another_node_makes_larger_grows_here_once_however_many_pods_have_it() {
+    let (joined, driver) = Joined::with_growing_volume("1s");
+    joined.api.patch(CLAIM, &json!({"spec": {"accessModes": ["ReadWriteMany"]}}));
+    joined.has_grown_elsewhere("1Gi");
+    joined.api.create(&claiming("web"));
+    joined.wait_until_web_is_ready();
+    // Before the claim is looked at again.
+    joined.has_grown_elsewhere("2Gi");
+    driver.wait_for_call("expand", 1);
+    joined.api.create(&claiming("other"));
+    joined.api.wait("/api/v1/namespaces/default/pods/other", "the other pod to be ready", is_ready);
+    joined.wait_for_looks(3);
+    let asked = || driver.names().iter().filter(|name| **name == "expand").count();
+    assert_eq!(asked(), 1, "it is as large for the other pod");
+
+    driver.let_wait("NodeExpandVolume");
+    joined.has_grown_elsewhere("3Gi");
+    driver.wait_for_call("expand", 2);
+    // For the other pod, whose turn comes then.
+    joined.wait_for_looks(1);
+    driver.mend();
+    joined.wait_for_looks(4);
+    assert_eq!(asked(), 2);
+    assert_eq!(joined.api.count("PATCH", &format!("{CLAIM}/status")), 0, "the claim says so already");
+    let [.., Call::Expand(last)] = &*driver.calls() else { panic!("{:?}", driver.names()) };
+    assert_eq!(last.capacity_range.as_ref().unwrap().required_bytes, 3 << 30);
+    joined.api.delete("/api/v1/namespaces/default/pods/other");
+    joined.api.wait_gone("/api/v1/namespaces/default/pods/other");
+    joined.delete_web(&driver);
+}
+
+#[test]
 fn a_driver_that_cannot_make_a_volume_larger_keeps_no_pod_from_it_and_the_claim_says_why() {
-    let (joined, driver) = Joined::with_growing_volume();
+    let (joined, driver) = Joined::with_growing_volume("300ms");
     driver.fail("NodeExpandVolume");
     joined.leave_to_node("2Gi");
     joined.api.create(&claiming("web"));
@@ -116,11 +164,7 @@ fn a_driver_that_cannot_make_a_volume_larger_keeps_no_pod_from_it_and_the_claim_
     joined.leave_to_node("4Gi");
     joined.wait_for_event_of("VolumeResizeFailed", "code = FailedPrecondition");
     driver.mend();
-    let looks = || {
-        joined.api.look(|world| world.requests.iter().filter(|request| request.path.ends_with("claims/data")).count())
-    };
-    let seen = looks();
-    joined.node.wait_until("the claim is looked at again", |_| looks() > seen + 2);
+    joined.wait_for_looks(3);
     assert_eq!(asked(), before + 1, "not while the volume is used");
     joined.delete_web(&driver);
     joined.api.create(&claiming("web"));
