@@ -1,5 +1,7 @@
 //! Volumes that become larger.
 
+use std::time::{Duration, Instant};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -157,24 +159,56 @@ fn a_driver_that_cannot_make_a_volume_larger_keeps_no_pod_from_it_and_the_claim_
         claim["status"]["allocatedResourceStatuses"]["storage"] == "NodeResizeInfeasible"
     });
     driver.mend();
+    joined.delete_web(&driver);
+}
 
+#[test]
+fn what_a_driver_refuses_while_the_volume_is_used_it_is_asked_for_when_it_is_not() {
+    let (joined, driver) = Joined::with_growing_volume("300ms");
+    joined.api.create(&claiming("web"));
+    joined.wait_until_web_is_ready();
     driver.refuse("NodeExpandVolume", Code::FailedPrecondition);
-    let asked = || driver.names().iter().filter(|name| **name == "expand").count();
-    let before = asked();
-    joined.leave_to_node("4Gi");
+    joined.leave_to_node("3Gi");
     joined.wait_for_event_of("VolumeResizeFailed", "code = FailedPrecondition");
+    joined.leave_to_node("4Gi");
+    driver.wait_for_call("expand", 2);
+    joined.wait_for_looks(1);
     driver.mend();
     joined.wait_for_looks(3);
-    assert_eq!(asked(), before + 1, "not while the volume is used");
+    assert_eq!(driver.names(), ["stage", "publish", "expand", "expand"], "for each size once");
     joined.delete_web(&driver);
     joined.api.create(&claiming("web"));
     joined.wait_until_web_is_ready();
     joined.wait_for_size("4Gi");
-
-    driver.hang("NodeExpandVolume");
-    let before = asked();
-    joined.leave_to_node("5Gi");
-    driver.wait_for_call("expand", before + 1);
     joined.delete_web(&driver);
-    assert_eq!(asked(), before + 1, "a pod that ends waits for no driver that hangs");
+}
+
+#[test]
+fn a_pod_that_ends_waits_for_no_driver_that_makes_its_volume_larger() {
+    let (joined, driver) = Joined::with_growing_volume("300ms");
+    driver.hang("NodeExpandVolume");
+    joined.api.create(&claiming("web"));
+    joined.wait_until_web_is_ready();
+    joined.leave_to_node("2Gi");
+    driver.wait_for_call("expand", 1);
+    joined.delete_web(&driver);
+    joined.api.create(&claiming("web"));
+    driver.wait_for_call("expand", 2);
+    assert!(!is_ready(&joined.api.get(WEB).unwrap()), "it grows first");
+    joined.delete_web(&driver);
+}
+
+#[test]
+fn a_pod_that_begins_waits_a_moment_for_what_its_claim_says_and_no_longer() {
+    let (joined, driver) = Joined::with_growing_volume("1s");
+    driver.let_wait("NodePublishVolume");
+    joined.api.create(&claiming("web"));
+    driver.wait_for_call("publish", 1);
+    joined.api.on("GET", CLAIM).hang();
+    let begun = Instant::now();
+    driver.mend();
+    joined.wait_until_web_is_ready();
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    joined.api.clear_faults();
+    joined.delete_web(&driver);
 }
