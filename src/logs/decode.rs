@@ -186,6 +186,8 @@ impl<'a> Head<'a> {
         let zone = self.time.rfind(['Z', '+', '-']).unwrap_or(self.time.len());
         let (time, zone) = self.time.split_at_checked(zone).unwrap_or((self.time, ""));
         let (whole, part) = time.split_once('.').unwrap_or((time, ""));
+        // CRI-O writes the one, containerd the other.
+        let zone = if zone == "+00:00" { "Z" } else { zone };
         format!("{whole}.{part:0<9}{zone} ").into_bytes()
     }
 }
@@ -233,6 +235,9 @@ not a line of a log
 2026-01-02T03:04:09.000000000Z  four
 ";
         assert_eq!(decoded(Decoder::new(None, true, None), LOG, 7), text);
+        let zones = "2026-01-02T03:04:05.6+00:00 stdout F one\n2026-01-02T03:04:05.6+02:00 stdout F two\n";
+        let text = "2026-01-02T03:04:05.600000000Z one\n2026-01-02T03:04:05.600000000+02:00 two\n";
+        assert_eq!(decoded(Decoder::new(None, true, None), zones, 7), text);
     }
 
     #[test]

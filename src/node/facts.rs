@@ -23,6 +23,8 @@ pub(crate) struct Facts {
     pub(crate) cgroup_v2: bool,
     /// The kernel limits swap by control group.
     pub(crate) swap_limits: bool,
+    /// The kernel limits huge pages by control group. Those of boards often cannot.
+    pub(crate) huge_page_limits: bool,
     /// `/sys/devices/system/cpu/cpu<n>/thermal_throttle`, of the processors that have it.
     pub(crate) thermal_paths: Vec<String>,
     /// Of the interface of the default route: IPv4 first, one of each family.
@@ -33,7 +35,9 @@ impl Facts {
     /// Reads `proc` and `sys` below `root`, and the addresses of this process's network.
     pub(crate) fn read(root: &Path) -> Self {
         let text = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
-        let v2 = cgroup_v2(&text("sys/fs/cgroup/cgroup.controllers"));
+        let controllers = text("sys/fs/cgroup/cgroup.controllers");
+        let v2 = cgroup_v2(&controllers);
+        let hugetlb = |controllers: &str| controllers.split_whitespace().any(|controller| controller == "hugetlb");
         let swap_file = if v2 {
             // The root group has no such file; the one that this process is in does.
             let group = own_cgroup(&text("proc/self/cgroup")).to_owned();
@@ -51,9 +55,15 @@ impl Facts {
             swap_bytes: meminfo(&text("proc/meminfo"), "SwapTotal:"),
             cgroup_v2: v2,
             swap_limits: root.join(swap_file).exists(),
+            huge_page_limits: if v2 { hugetlb(&controllers) } else { root.join("sys/fs/cgroup/hugetlb").is_dir() },
             thermal_paths: thermal_paths(root, cpus),
             addresses: addresses(&text("proc/net/route"), &text("proc/net/ipv6_route")),
         }
+    }
+
+    /// The sizes of huge pages that the kernel limits by control group.
+    pub(crate) fn limited_huge_pages(&self) -> Vec<u64> {
+        self.huge_pages.iter().filter(|_| self.huge_page_limits).map(|(size, _)| *size).collect()
     }
 
     /// What they are now: a network may come and change long after the start.
@@ -232,10 +242,13 @@ mod tests {
             swap_bytes: 1 << 20,
             cgroup_v2: true,
             swap_limits: true,
+            huge_page_limits: true,
             thermal_paths: vec!["/sys/devices/system/cpu/cpu1/thermal_throttle".to_owned()],
             addresses: Vec::new(),
         };
         assert_eq!(facts, expected);
+        assert_eq!(facts.limited_huge_pages(), [2 << 20, 1 << 30]);
+        assert!(Facts { huge_page_limits: false, ..facts }.limited_huge_pages().is_empty());
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub(crate) struct NodeSettings {
     pub(crate) max_pods: u32,
     /// How many users a pod has that has users of its own.
     pub(crate) user_ids_per_pod: u32,
-    /// In bytes, the smallest first.
+    /// Those that the kernel limits: in bytes, the smallest first. A runtime fails that is to set a limit that cannot be.
     pub(crate) huge_page_sizes: Vec<u64>,
     /// The host has cgroup v2 with its controllers.
     pub(crate) cgroup_v2: bool,
@@ -114,7 +114,7 @@ impl NodeSettings {
             allocatable: facts.allocatable(&[&config.system_reserved, &config.kube_reserved, &guarded]),
             max_pods: config.max_pods.min(per_core.unwrap_or(u32::MAX)),
             user_ids_per_pod: config.user_ids_per_pod,
-            huge_page_sizes: facts.huge_pages.iter().map(|(size, _)| *size).collect(),
+            huge_page_sizes: facts.limited_huge_pages(),
             cgroup_v2: facts.cgroup_v2,
             swap_limits: facts.swap_limits,
             shared_swap: (config.swap == SwapBehavior::LimitedSwap).then_some(facts.swap_bytes),

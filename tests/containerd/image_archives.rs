@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::node::{BUSYBOX, Manifest, Node, PATIENCE, STAY, images, wait_for};
+use crate::node::{BUSYBOX, Manifest, Node, PATIENCE, Pod, STAY, images, wait_for};
 use crate::registry::{make_image, remove_image};
 
 /// An image that the runtime does not have any more, as an OCI layout.
@@ -105,6 +105,32 @@ fn pods_start_with_images_of_archives_and_of_no_registry() {
     assert_eq!(shown(&node, "oci.tar.zst").unwrap()["images"], json!([oci]));
     let list = node.ask(&["images", "-o", "wide"]).unwrap();
     assert!(list.contains("(archive busyboy.tar), ") && list.contains("default/plain-node-a"), "{list}");
+}
+
+#[test]
+fn archives_come_into_cri_o_too() {
+    if !Node::is_on_crio() {
+        eprintln!("not run: this is containerd");
+        return;
+    }
+    let node = Node::start();
+    let (plain, plain_file) = docker_archive(&node, "busyboy");
+    let (packed, packed_file) = docker_archive(&node, "busybot");
+    let (oci, oci_file) = ("example.org/oci:1", node.folder().join("oci.tar"));
+    let from = format!("docker-archive:{}", images().join("busybox.tar").display());
+    let to = format!("oci-archive:{}:{oci}", oci_file.display());
+    node.enclosure().run(&["skopeo", "copy", "--quiet", &from, &to]);
+    for (name, image) in [("plain", &*plain), ("packed", &packed), ("oci", oci)] {
+        node.write_manifest(name, &manifest(name, image, "Never"));
+        let is_missing = |pod: &Pod| pod.container("main").is_waiting_for("ErrImageNeverPull");
+        node.wait_until("an image is missing", |pods| pods.has(name, is_missing));
+    }
+    place(&node, &pack("zstd", &oci_file));
+    place(&node, &plain_file);
+    place(&node, &pack("gzip", &packed_file));
+    for name in ["oci", "plain", "packed"] {
+        node.wait_until(&format!("{name} runs"), |pods| pods.has(name, |pod| pod.container("main").is_running()));
+    }
 }
 
 /// Has the images looked at, as each import does, until what nothing needs has gone: an image is seen once before it goes.

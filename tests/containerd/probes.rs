@@ -22,8 +22,9 @@ fn wait_for_log(node: &Node, text: &str) {
 
 /// Puts a file into the running container.
 fn touch(node: &Node, path: &str) {
-    let id = node.running_containers("web").pop().expect("the container runs").id;
-    node.ctr(&["tasks", "exec", "--exec-id", "touch", &id, "touch", path]);
+    let container = node.running_containers("web").pop().expect("the container runs").container;
+    let done = node.coracle("exec", &["web", "-c", &container, "--", "touch", path]).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
 #[test]

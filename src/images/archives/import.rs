@@ -1,7 +1,7 @@
 //! One archive into the runtime, by the tool that goes with it: its bytes go to the tool's standard input, so that neither
 //! its name nor a copy of it goes anywhere.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,11 @@ pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Fa
                 let mut command = Command::new("skopeo");
                 let from = format!("{kind}:/dev/stdin:{image}");
                 command.args(["copy", "--quiet", &from, &format!("containers-storage:{image}")]);
-                let file = open(&path).map_err(|error| Failure::Failed(error.to_string()))?;
+                let here = path.clone();
+                // Of those that are packed, some skopeos read only an oci-archive.
+                let unpacks = named.is_docker;
+                let file = rt::blocking(move || if unpacks { unpacked(&here) } else { open(&here).map_err(unusable) });
+                let file = file.await?;
                 check("skopeo", program::run_on(command, file, LIMIT).await)?;
             }
             Ok(named.images)
@@ -94,20 +98,42 @@ fn check(tool: &str, ended: Result<program::Ended, program::ProgramError>) -> Re
     Err(Failure::Failed(format!("{tool}: {why}")))
 }
 
-fn open(path: &Path) -> io::Result<std::fs::File> {
+fn open(path: &Path) -> io::Result<File> {
     // Without waiting: it may be a pipe that nobody writes to.
     let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
 }
 
+/// A plain archive: this one, or an unpacked copy of it beside it that has no name and goes with who reads it. Blocks.
+fn unpacked(path: &Path) -> Result<File, Failure> {
+    let mut file = open(path).map_err(unusable)?;
+    if Packing::of(&head(&mut file)?) == Some(Packing::Plain) {
+        return Ok(file);
+    }
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    let copy = OpenOptions::new().read(true).write(true).custom_flags(nix::libc::O_TMPFILE).open(directory);
+    let mut copy = copy.map_err(|error| Failure::Failed(format!("it cannot be unpacked: {error}")))?;
+    pour(path, &mut copy)?.ok_or_else(|| Failure::Failed("there is no room to unpack it beside itself".to_owned()))?;
+    copy.rewind().map_err(unusable)?;
+    Ok(copy)
+}
+
+/// What a file begins with; it is read from there again.
+fn head(file: &mut File) -> Result<Vec<u8>, Failure> {
+    let mut head = Vec::new();
+    let most = u64::try_from(HEAD).unwrap_or_default();
+    { &*file }.take(most).read_to_end(&mut head).and_then(|_| file.rewind()).map_err(unusable)?;
+    Ok(head)
+}
+
+fn unusable(error: io::Error) -> Failure {
+    Failure::Failed(format!("cannot be read: {error}"))
+}
+
 /// Unpacks an archive into `sink`; what is in it. `None`: the sink did not take all of it. Blocks.
 fn pour(path: &Path, sink: &mut dyn Write) -> Result<Option<Named>, Failure> {
-    let unreadable = |error: io::Error| Failure::Failed(format!("cannot be read: {error}"));
-    let mut file = open(path).map_err(unreadable)?;
-    let mut head = Vec::new();
-    (&file).take(u64::try_from(HEAD).unwrap_or_default()).read_to_end(&mut head).map_err(unreadable)?;
-    file.rewind().map_err(unreadable)?;
-    let Some(packing) = Packing::of(&head) else {
+    let mut file = open(path).map_err(unusable)?;
+    let Some(packing) = Packing::of(&head(&mut file)?) else {
         return Err(Failure::Refused("it is no tar, nor one that gzip or zstd has packed".to_owned()));
     };
     let program = match packing {
@@ -137,7 +163,7 @@ fn pour_tar(source: &mut dyn Read, sink: &mut dyn Write) -> Result<Option<Named>
             Ok(0) => return contents.end().map(Some).map_err(Failure::Refused),
             Ok(length) => buffer.get(..length).unwrap_or_default(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Failure::Failed(format!("cannot be read: {error}"))),
+            Err(error) => return Err(unusable(error)),
         };
         contents.push(part).map_err(Failure::Refused)?;
         // Behind the end mark nobody needs to read any further.
@@ -163,6 +189,21 @@ mod tests {
     fn run(line: &str, folder: &Path) {
         let done = Command::new("sh").args(["-ec", line]).current_dir(folder).status().unwrap();
         assert!(done.success(), "{line}");
+    }
+
+    #[test]
+    fn a_packed_archive_is_unpacked_into_a_file_without_a_name_and_a_plain_one_stays_where_it_is() {
+        let folder = folder("copy");
+        fs::write(folder.join("manifest.json"), r#"[{"RepoTags":["a:1"]}]"#).unwrap();
+        run("tar -cf a.tar manifest.json; gzip -k a.tar; rm manifest.json", &folder);
+        let plain = fs::read(folder.join("a.tar")).unwrap();
+        for name in ["a.tar", "a.tar.gz"] {
+            let mut read = Vec::new();
+            unpacked(&folder.join(name)).unwrap().read_to_end(&mut read).unwrap();
+            assert!(read == plain, "{name}");
+        }
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -70,7 +70,8 @@ impl Enclosure {
         command
             .args(["--target", &self.init.to_string(), "--pid", "--net", "--mount", "--root", "--wd", "--"])
             .arg(program);
-        command.stdin(Stdio::null());
+        // Where CRI-O and who shares its images look, in the tests that run on it.
+        command.stdin(Stdio::null()).env("CONTAINERS_STORAGE_CONF", self.folder.join("storage.conf"));
         command
     }
 

@@ -4,6 +4,7 @@
 //! a second. Everything of it ends with it, also when the test fails.
 
 pub(crate) mod activity;
+mod crio;
 mod enclosure;
 mod events;
 pub(crate) mod manifest;
@@ -108,6 +109,9 @@ impl Node {
 
     /// Starts containerd, waits until it answers, and gives it the images if it has none.
     pub(crate) fn start_containerd(&mut self) {
+        if let Some(programs) = crio::programs() {
+            return self.start_crio(&programs);
+        }
         let config = self.folder().join("containerd.toml").display().to_string();
         let log = self.folder().join("containerd.log");
         let containerd = self.enclosure.start(&find_program("containerd"), &["--config", &config], &log);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{NODE_NAME, Node};
+use super::{NODE_NAME, Node, crio};
 
 /// A sandbox or a container that containerd knows of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,11 +24,15 @@ impl Task {
 impl Node {
     /// Everything there is, running or not, in a fixed order.
     pub(crate) fn tasks(&self) -> Vec<Task> {
-        self.tasks_that(&[])
+        if crio::programs().is_some() { self.crio_tasks() } else { self.tasks_that(&[]) }
     }
 
     /// What there is of a manifest's pod.
     pub(crate) fn tasks_of(&self, manifest: &str) -> Vec<Task> {
+        if crio::programs().is_some() {
+            let pod = format!("{manifest}-{NODE_NAME}");
+            return self.crio_tasks().into_iter().filter(|task| task.pod == pod).collect();
+        }
         self.tasks_that(&[&format!("labels.\"io.kubernetes.pod.name\"=={manifest}-{NODE_NAME}")])
     }
 
