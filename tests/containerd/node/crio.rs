@@ -105,7 +105,6 @@ container_attach_socket_dir = "{folder}/containerd/a"
 drop_infra_ctr = false
 irqbalance_config_file = ""
 log_level = "info"
-enable_pod_events = true
 apparmor_profile = "unconfined"
 [crio.runtime.runtimes.runc]
 runtime_path = "{runc}"
