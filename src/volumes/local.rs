@@ -6,7 +6,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt as _;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -26,31 +26,10 @@ use crate::rt;
 pub(super) async fn set_up(local: Local) -> Result<(), Problem> {
     let (local, state) = rt::blocking(move || prepare(&local).map(|state| (local, state))).await?;
     let State::Due { is_disk, is_mounted, is_shared } = state else { return Ok(()) };
-    if !is_mounted {
-        let options = if is_disk {
-            if !is_shared {
-                make_mountable(&local).await?;
-            }
-            local.options.join(",")
-        } else {
-            bind(&local.from, &local.path).map_err(Problem::io("mount", &local.from))?;
-            ["remount", "bind"]
-                .into_iter()
-                .chain(local.options.iter().map(String::as_str))
-                .collect::<Vec<_>>()
-                .join(",")
-        };
-        if is_disk || !local.options.is_empty() {
-            let mut command = Command::new("mount");
-            if is_disk {
-                command.args(["-t", &local.fs_type]);
-            }
-            if !options.is_empty() {
-                command.args(["-o", &options]);
-            }
-            command.arg(&local.from).arg(&local.path);
-            succeeds(command, "mount").await?;
-        }
+    match (is_disk, is_mounted) {
+        (true, true) => {}
+        (true, false) => mount_disk(&local, is_shared).await?,
+        (false, _) => mount_directory(&local, is_mounted).await?,
     }
     rt::blocking(move || {
         if let Some(group) = local.group.filter(|_| !local.read_only && !is_shared) {
@@ -96,7 +75,7 @@ fn prepare(local: &Local) -> Result<State, Problem> {
 
 fn is_used_elsewhere(local: &Local) -> io::Result<bool> {
     let Ok(here) = local.path.strip_prefix(&local.pods) else { return Ok(false) };
-    let below = here.iter().skip(1).collect::<std::path::PathBuf>();
+    let below = here.iter().skip(1).collect::<PathBuf>();
     for pod in fs::read_dir(&local.pods)? {
         let other = pod?.path().join(&below);
         if other != local.path && mounted_at(&other)? {
@@ -106,8 +85,30 @@ fn is_used_elsewhere(local: &Local) -> io::Result<bool> {
     Ok(false)
 }
 
-fn bind(from: &Path, to: &Path) -> io::Result<()> {
-    Ok(mount(Some(from), to, None::<&str>, MsFlags::MS_BIND, None::<&str>)?)
+async fn mount_directory(local: &Local, is_bound: bool) -> Result<(), Problem> {
+    if !is_bound {
+        let bound = mount(Some(&local.from), &local.path, None::<&str>, MsFlags::MS_BIND, None::<&str>);
+        bound.map_err(io::Error::from).map_err(Problem::io("mount", &local.from))?;
+    }
+    if local.options.is_empty() {
+        return Ok(());
+    }
+    let mut options = Command::new("mount");
+    options.args(["-o", &format!("remount,bind,{}", local.options.join(","))]).arg(&local.from).arg(&local.path);
+    succeeds(options, "mount").await
+}
+
+async fn mount_disk(local: &Local, is_shared: bool) -> Result<(), Problem> {
+    if !is_shared {
+        make_mountable(local).await?;
+    }
+    let mut mount = Command::new("mount");
+    mount.args(["-t", &local.fs_type]);
+    if !local.options.is_empty() {
+        mount.args(["-o", &local.options.join(",")]);
+    }
+    mount.arg(&local.from).arg(&local.path);
+    succeeds(mount, "mount").await
 }
 
 /// A disk that has nothing on it gets a file system; one that has one gets what is broken in it mended.
