@@ -98,3 +98,33 @@ pub(super) fn all_volumes(pods: &Path) -> io::Result<Vec<(PathBuf, VolData)>> {
 }
 
 const FOLDER: &str = "kubernetes.io~csi";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_is_used_elsewhere_where_the_same_is_written_of_another_place() {
+        let root = std::env::temp_dir().join(format!("coracle-vol-data-{}", std::process::id()));
+        let data = |handle: &str| VolData { driver: "d".to_owned(), handle: handle.to_owned(), is_ephemeral: false };
+        let bring = |place: &str, handle: &str| {
+            let place = root.join("pods").join(place);
+            fs::create_dir_all(place.parent().unwrap()).unwrap();
+            write(&places::data(&place), &of_pod(&data(handle), "pv", "n", "a")).unwrap();
+            if places::is_device(&place) {
+                fs::write(&place, "").unwrap();
+            }
+            place
+        };
+        for folder in ["volumes", places::DEVICES] {
+            let own = bring(&format!("u/{folder}/{FOLDER}/pv"), "h");
+            bring(&format!("other/{folder}/{FOLDER}/pv-2"), "h-2");
+            assert!(!is_used_elsewhere(&own, &data("h")).unwrap(), "{folder}");
+            let same = bring(&format!("third/{folder}/{FOLDER}/pv"), "h");
+            assert!(is_used_elsewhere(&own, &data("h")).unwrap(), "{folder}");
+            assert!(is_used_elsewhere(&same, &data("h")).unwrap(), "{folder}");
+            fs::remove_dir_all(root.join("pods")).unwrap();
+        }
+        fs::remove_dir_all(&root).unwrap();
+    }
+}

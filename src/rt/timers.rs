@@ -193,6 +193,33 @@ mod tests {
         assert_eq!(set(), 0);
     }
 
+    /// Writes its name down when it is woken. It may have timers of its own.
+    struct Writes(char, Arc<std::sync::Mutex<String>>);
+
+    impl Wake for Writes {
+        fn wake(self: Arc<Self>) {
+            set();
+            self.1.lock().unwrap().push(self.0);
+        }
+    }
+
+    #[test]
+    fn all_whose_moment_has_come_are_woken_in_order_and_the_next_one_is_told() {
+        let written = Arc::default();
+        let now = Instant::now();
+        let later = now + Duration::from_secs(3600);
+        let timer = |at, name| Set { key: (at, 0), waker: Waker::from(Arc::new(Writes(name, Arc::clone(&written)))) };
+        let before = |nanos| now.checked_sub(Duration::from_nanos(nanos)).unwrap();
+        TIMERS.with_borrow_mut(|timers| {
+            timers.set = vec![timer(later, 'd'), timer(before(1), 'c'), timer(before(2), 'b'), timer(before(3), 'a')];
+        });
+        assert_eq!(ring_due(), Some(later));
+        assert_eq!(*written.lock().unwrap(), "abc");
+        assert_eq!((ring_due(), set()), (Some(later), 1));
+        assert_eq!(*written.lock().unwrap(), "abc");
+        TIMERS.with_borrow_mut(|timers| timers.set.clear());
+    }
+
     #[test]
     fn a_timer_that_nobody_waits_for_any_longer_is_not_kept() {
         block_on(async {

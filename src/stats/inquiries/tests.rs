@@ -85,6 +85,13 @@ fn a_file_system_tells_of_itself_and_is_forgotten_with_its_volume() {
         let began = inquiries.known.borrow()[0].began;
         inquiries.begin(volumes.iter());
         assert_eq!(inquiries.known.borrow()[0].began, began, "it is not a minute yet");
+        let a_minute_passes = || inquiries.known.borrow_mut()[0].began = began.checked_sub(PERIOD).unwrap();
+        a_minute_passes();
+        inquiries.begin(volumes.iter());
+        assert!(inquiries.known.borrow()[0].began >= began, "now it is");
+        a_minute_passes();
+        inquiries.begin(volumes.iter());
+        assert!(inquiries.known.borrow()[0].began < began, "it has not answered yet");
         inquiries.begin(std::iter::empty());
         assert_eq!(inquiries.answer(&volumes[0]), None);
     });

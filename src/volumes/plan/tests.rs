@@ -137,6 +137,28 @@ fn a_file_server_is_named_with_its_directory() {
     assert_eq!(device("2001:db8::1"), ("[2001:db8::1]:/export".to_owned(), true));
 }
 
+fn bind(objects: &mut Objects, claim: &str, spec: &Value) {
+    let volume = PersistentVolume::read(&json!({"metadata": {"name": format!("pv-{claim}")}, "spec": spec}));
+    let content = Content::Volume(Box::new(volume.unwrap()));
+    let topic = Topic::Claim { namespace: "ns".to_owned(), name: claim.to_owned(), owner: None };
+    assert!(objects.hear(ObjectNews::Heard(topic, Some(content))));
+}
+
+#[test]
+fn a_device_of_the_node_is_written_to_unless_the_pod_only_reads_it() {
+    let mut objects = Objects::default();
+    bind(&mut objects, "disk", &json!({"local": {"path": "/dev/sdb"}, "volumeMode": "Block"}));
+    let node = golden::node_with_memory(GIB);
+    for read_only in [false, true] {
+        let claim = json!({"claimName": "disk", "readOnly": read_only});
+        let containers = json!([{"name": "main", "volumeDevices": [{"name": "v", "devicePath": "/dev/disk"}]}]);
+        let pod = pod(containers, json!({"name": "v", "persistentVolumeClaim": claim}));
+        let plan = Plan::new(&pod, SetUp { dirs: &dirs(), node: &node, objects: &objects }).unwrap();
+        let volume = &plan.volumes[0];
+        assert_eq!((volume.is_device(), volume.read_only()), (true, read_only));
+    }
+}
+
 #[test]
 fn of_claims_those_are_found_whose_drivers_are_meant_and_that_a_container_uses() {
     let names = ["meant", "other", "local", "unbound", "idle"];
@@ -156,10 +178,7 @@ fn of_claims_those_are_found_whose_drivers_are_meant_and_that_a_container_uses()
     for (name, spec) in
         [("meant", driver("meant")), ("other", driver("other")), ("local", local), ("idle", driver("meant"))]
     {
-        let volume = PersistentVolume::read(&json!({"metadata": {"name": format!("pv-{name}")}, "spec": spec}));
-        let content = Content::Volume(Box::new(volume.unwrap()));
-        let topic = Topic::Claim { namespace: "ns".to_owned(), name: name.to_owned(), owner: None };
-        assert!(objects.hear(ObjectNews::Heard(topic, Some(content))));
+        bind(&mut objects, name, &spec);
     }
     let node = golden::node_with_memory(GIB);
     let with = SetUp { dirs: &dirs(), node: &node, objects: &objects };

@@ -11,7 +11,7 @@ use super::{SHORT, claiming};
 use crate::csi_driver::{Call, Driver, EXPAND_VOLUME, STAGE_UNSTAGE_VOLUME};
 use crate::fake_api::request_log::Request;
 use crate::joined::Joined;
-use crate::pods::{WEB, is_ready};
+use crate::pods::{WEB, is_ready, mounted, pod};
 
 const CLAIM: &str = "/api/v1/namespaces/default/persistentvolumeclaims/data";
 
@@ -160,6 +160,17 @@ fn a_driver_that_cannot_make_a_volume_larger_keeps_no_pod_from_it_and_the_claim_
     });
     driver.mend();
     joined.delete_web(&driver);
+}
+
+#[test]
+fn a_volume_that_its_pod_only_reads_is_not_made_larger() {
+    let (joined, driver) = Joined::with_growing_volume("300ms");
+    joined.leave_to_node("2Gi");
+    let claim = json!({"claimName": "data", "readOnly": true});
+    joined.api.create(&pod("web", &mounted(&json!({"name": "v", "persistentVolumeClaim": claim}))));
+    joined.wait_until_web_is_ready();
+    joined.delete_web(&driver);
+    assert!(!driver.names().contains(&"expand"), "{:?}", driver.names());
 }
 
 #[test]
