@@ -10,11 +10,12 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
+use crate::rt;
 use crate::wire::dbus::{self, Body, Call, FIXED_HEADER, Kind, Message, Value};
 
 /// Where the bus is if `DBUS_SYSTEM_BUS_ADDRESS` does not say otherwise.
@@ -113,7 +114,7 @@ impl Connection {
     pub(crate) fn call(&mut self, call: &Call<'_>, body: &Body) -> Result<Answer, CallError> {
         self.serial = self.serial.wrapping_add(1).max(1);
         self.stream.write_all(&dbus::call(call, self.serial, body))?;
-        let until = Instant::now() + self.patience;
+        let until = rt::now() + self.patience;
         loop {
             let Message { kind, sender, arguments } = self.receive()?;
             match kind {
@@ -130,7 +131,7 @@ impl Connection {
                 Kind::Signal { member } => self.aside.push_back(Signal { sender, member, arguments }),
                 Kind::Return { .. } | Kind::Error { .. } | Kind::Other => {}
             }
-            if self.aside.len() > MOST_ASIDE || Instant::now() > until {
+            if self.aside.len() > MOST_ASIDE || rt::now() > until {
                 return Err(io::Error::from(io::ErrorKind::TimedOut).into());
             }
         }

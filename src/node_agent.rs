@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::time::Instant;
 
 use async_channel::Sender;
 
@@ -60,7 +59,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         Ok(local) => local,
         Err(error) => return failed("open the local socket", &error),
     };
-    let started = Instant::now();
+    let started = rt::now();
     let health = SyncHealth::new(config.sync_frequency, started);
     let mut facts = Facts::read(Path::new("/"));
     facts.read_storage(&config.root_dir);

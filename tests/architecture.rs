@@ -67,10 +67,12 @@ const ARROWS: &[(&str, &str)] = &[
     ("certificates", "node"),
     ("cgroups", "config"),
     ("cgroups", "dbus"),
+    ("cgroups", "rt"),
     ("config", "rt"),
     ("container_manager", "node"),
     ("cri", "rpc"),
     ("cri", "rt"),
+    ("dbus", "rt"),
     ("csi", "node"),
     // Devices are one more thing that lies in NUMA nodes.
     ("devices", "resource_managers"),
@@ -326,6 +328,23 @@ fn a_path_out_of_a_module_is_written_from_the_crate_root() {
 fn only_rt_names_the_executor() {
     let named = sources().into_iter().filter(|source| source.module() != "rt" && source.code.contains("smol"));
     assert_none(named.map(|source| format!("src/{}", source.path.display())).collect(), "smol is named outside of rt");
+}
+
+/// A simulation owns the time that `rt` gives; the watchdog's thread and the commands of the CLI run outside of it.
+#[test]
+fn the_monotonic_clock_is_read_through_rt() {
+    let is_exempt = |source: &Source| {
+        ["rt", "cli"].contains(&source.module().as_str()) || source.path.starts_with("server/watchdog")
+    };
+    let mut found = Vec::new();
+    for source in sources().into_iter().filter(|source| !is_exempt(source)) {
+        for clock in ["Instant::now", ".elapsed()"] {
+            if source.code.contains(clock) {
+                found.push(format!("src/{}: {clock}", source.path.display()));
+            }
+        }
+    }
+    assert_none(found, "the monotonic clock is read past rt::now");
 }
 
 /// On 32 bits with musl the standard library panics in 2038; and nothing is to be decided by that clock anyway.

@@ -132,8 +132,8 @@ impl Client {
     }
 
     async fn send_in_time(&self, request: &Request) -> Result<Answer, ApiError> {
-        let begun = Instant::now();
-        let left = || request.limit.saturating_sub(begun.elapsed());
+        let begun = rt::now();
+        let left = || request.limit.saturating_sub(rt::elapsed(begun));
         let mut tries = 1;
         loop {
             let error = match self.send_once(request, left()).await {
@@ -169,14 +169,14 @@ impl Client {
 
     async fn open_in_time(&self, request: &Request) -> Result<Ongoing, ApiError> {
         let (mut ongoing, begun) = self.begin(request, request.limit).await?;
-        let left = request.limit.saturating_sub(begun.elapsed());
+        let left = request.limit.saturating_sub(rt::elapsed(begun));
         let head = rt::deadline(left, ongoing.head()).await;
         let Ok(head) = head else { return Err(self.give_up(ongoing, begun)) };
         let head = head?;
         if head.is_success() {
             return Ok(ongoing);
         }
-        let left = request.limit.saturating_sub(begun.elapsed());
+        let left = request.limit.saturating_sub(rt::elapsed(begun));
         match rt::deadline(left, whole(&mut ongoing)).await {
             Ok(content) => Err(self.refused(head.error(&content?), &ongoing.link)),
             Err(rt::Elapsed) => Err(self.give_up(ongoing, begun)),
@@ -184,13 +184,13 @@ impl Client {
     }
 
     async fn send_once(&self, request: &Request, left: Duration) -> Result<Answer, ApiError> {
-        let end = Instant::now() + left;
+        let end = rt::now() + left;
         let (mut ongoing, begun) = self.begin(request, left).await?;
         let answer = async {
             let head = ongoing.head().await?;
             Ok((head, whole(&mut ongoing).await?))
         };
-        let answer = rt::deadline(end.saturating_duration_since(Instant::now()), answer).await;
+        let answer = rt::deadline(end.saturating_duration_since(rt::now()), answer).await;
         let Ok(answer) = answer else { return Err(self.give_up(ongoing, begun)) };
         let (head, content) = answer?;
         self.note(request, head.status, begun);
@@ -209,7 +209,7 @@ impl Client {
     fn note(&self, request: &Request, code: u16, begun: Instant) {
         let (host, method) = (self.inner.way.server.borrow(), request.method());
         metrics::count(Count::RestRequests, &[&code.to_string(), &host, method]);
-        metrics::took(Timed::RestRequests, &[&host, method], begun.elapsed());
+        metrics::took(Timed::RestRequests, &[&host, method], rt::elapsed(begun));
     }
 
     async fn begin(&self, request: &Request, left: Duration) -> Result<(Ongoing, Instant), ApiError> {
@@ -219,7 +219,7 @@ impl Client {
         let Ok(link) = rt::deadline(left, self.inner.link()).await else {
             return Err(self.inner.connector.failure().unwrap_or(ApiError::NeverSent));
         };
-        let (link, begun) = (link?, Instant::now());
+        let (link, begun) = (link?, rt::now());
         // The connection may be the first one after an absence.
         if !self.is_admitted(request) {
             return Err(ApiError::NeverSent);
@@ -245,7 +245,7 @@ impl Client {
         if error.is_unauthorized() {
             self.inner.unauthorized.notify();
         }
-        if error.is_unauthorized() && link.made.elapsed() >= RENEW {
+        if error.is_unauthorized() && rt::elapsed(link.made) >= RENEW {
             link.end(ApiError::Lost("the server does not know this client any more".into()));
         }
         error
@@ -375,7 +375,7 @@ impl Way {
     /// A connection comes about: what is asked over it, and when, if there was none for long.
     fn comes_back(&self) -> Option<Comeback> {
         let (moment, hurried) = self.lost.get()?;
-        let most = spread(moment.elapsed())?;
+        let most = spread(rt::elapsed(moment))?;
         let part =
             if self.gate.hurried.changes() == hurried { f64::from(rt::random()) / f64::from(u32::MAX) } else { 0.0 };
         let waits = most.map(|most| most.mul_f64(part));
@@ -441,7 +441,7 @@ async fn live_open(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exc
             rt::either(lives, comes_back).await;
             // Where none came about, the absence goes on.
             if attempt.came_about() {
-                way.lost.set(Some((Instant::now(), way.gate.hurried.changes())));
+                way.lost.set(Some((rt::now(), way.gate.hurried.changes())));
             }
         }
         Err(error) => {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
@@ -12,6 +12,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::error::CgroupError;
 use super::values::{CpuMax, Limit, Values};
+
+use crate::rt;
 
 /// A mounted hierarchy of v2. Paths of groups begin with a slash and are below the mount.
 #[derive(Clone, Debug)]
@@ -205,7 +207,7 @@ fn processes(group: &Path, into: &mut Vec<i32>) {
 fn wait_until_empty(group: &Path) -> Result<(), CgroupError> {
     let file = group.join("cgroup.events");
     let failed = |error| CgroupError::new("wait for the processes of", group, error);
-    let until = Instant::now() + DYING;
+    let until = rt::now() + DYING;
     loop {
         let open = match fs::File::open(&file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -215,7 +217,7 @@ fn wait_until_empty(group: &Path) -> Result<(), CgroupError> {
         if text.lines().any(|line| line == "populated 0") {
             return Ok(());
         }
-        let left = until.saturating_duration_since(Instant::now());
+        let left = until.saturating_duration_since(rt::now());
         if left.is_zero() {
             return Err(failed(io::ErrorKind::TimedOut.into()));
         }

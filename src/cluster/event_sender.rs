@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::api::encode;
 use crate::apiserver::{ApiError, Client, Patch, Rank, Request};
@@ -27,7 +27,7 @@ const MOST: Duration = Duration::from_secs(60);
 impl EventSender {
     pub(crate) fn start(client: Client, node: &str, reporting: &Reporting, ring: Rc<RefCell<EventRing>>) -> Self {
         let noted: Rc<Signal> = Rc::default();
-        let rate = TokenBucket::new(reporting.event_qps, reporting.event_burst, Instant::now());
+        let rate = TokenBucket::new(reporting.event_qps, reporting.event_burst, rt::now());
         let task = rt::spawn(run(client, node.to_owned(), rate, ring, Rc::clone(&noted)));
         Self { noted, task }
     }
@@ -57,7 +57,7 @@ async fn run(
             noted.beyond(seen).await;
             continue;
         };
-        let too_many = rate.as_mut().and_then(|rate| (!rate.take(Instant::now())).then(|| rate.next_token()));
+        let too_many = rate.as_mut().and_then(|rate| (!rate.take(rt::now())).then(|| rate.next_token()));
         if let Some(moment) = too_many {
             rt::sleep_until(moment).await;
             continue;

@@ -148,10 +148,10 @@ impl Reporter {
         for job in self.reports.next(now) {
             let (client, inbox) = (self.client.clone(), self.inbox.clone());
             self.tasks.push(rt::spawn(async move {
-                let begun = Instant::now();
+                let begun = rt::now();
                 let outcome = report(&client, &job).await;
                 if matches!((&job.what, &outcome), (What::Patch(_), ReportOutcome::Accepted { .. })) {
-                    metrics::took(Timed::StatusSyncs, &[], begun.elapsed());
+                    metrics::took(Timed::StatusSyncs, &[], rt::elapsed(begun));
                 }
                 let done = ReportDone { pod: job.pod, outcome };
                 // The loop is gone only when the process ends.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::Error;
 use crate::metrics::{self, Count, Timed};
 use crate::rpc;
+use crate::rt;
 use crate::wire::protobuf::{DecodeError, Message, decode_into};
 
 /// Makes the call `path`; the error tells that it was about `subject`.
@@ -15,7 +16,7 @@ pub(super) async fn call<M: Message + Default>(
     request: Vec<u8>,
     timeout: Duration,
 ) -> Result<M, Error> {
-    let begun = Instant::now();
+    let begun = rt::now();
     let answer = client.unary(path, request, timeout).await;
     note(path, begun, answer.is_ok());
     let answer = match answer {
@@ -33,7 +34,7 @@ pub(super) fn note(path: &'static str, begun: Instant, is_good: bool) {
     let known = OPERATIONS.iter().find(|(name, _)| *name == method);
     let operation = known.map_or(method, |(_, operation)| operation);
     metrics::count(Count::RuntimeOperations, &[operation]);
-    metrics::took(Timed::RuntimeOperations, &[operation], begun.elapsed());
+    metrics::took(Timed::RuntimeOperations, &[operation], rt::elapsed(begun));
     if !is_good {
         metrics::count(Count::RuntimeErrors, &[operation]);
     }

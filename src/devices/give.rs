@@ -1,6 +1,6 @@
 //! Devices for containers: what a plugin has to say about them, and what the runtime is told.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::book::Given;
 use super::plugins::{call, method};
@@ -11,6 +11,7 @@ use crate::cri::v1;
 use crate::error::ErrorChain;
 use crate::metrics::{self, Timed};
 use crate::rpc;
+use crate::rt;
 
 /// Why a pod cannot begin.
 #[derive(Debug)]
@@ -72,9 +73,9 @@ impl Devices {
         }
         let request = ContainerAllocateRequest { devices_ids: given.ids().cloned().collect() };
         let request = AllocateRequest { container_requests: vec![request] };
-        let begun = Instant::now();
+        let begun = rt::now();
         let answer: Result<AllocateResponse, _> = call(&client, method!("Allocate"), &request, ALLOCATE).await;
-        metrics::took(Timed::DeviceAllocations, &[&given.resource], begun.elapsed());
+        metrics::took(Timed::DeviceAllocations, &[&given.resource], rt::elapsed(begun));
         let answer = answer.map_err(|error| not_given(&error, ""))?;
         let response = answer.container_responses.into_iter().next();
         let nothing = || NotGiven::Refused("no containers return in allocation response".to_owned());

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Component, Path};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Devices;
 use super::book::Registration;
@@ -168,7 +168,7 @@ impl Devices {
 
     /// Nothing more is heard of the plugin.
     fn stopped(&self, resource: &str, registration: Registration) {
-        if self.book.borrow_mut().stop(resource, registration, Instant::now()) {
+        if self.book.borrow_mut().stop(resource, registration, rt::now()) {
             self.changed.notify();
         }
     }

@@ -6,7 +6,6 @@ use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::Devices;
 use crate::api::{Container, Pod, PodUid};
@@ -100,9 +99,9 @@ impl PodResourcesServer {
             }
         });
         let bound = ready.await.and_then(|()| Server::bind(&path));
-        let limit = RefCell::new(TokenBucket::new(QPS, BURST, Instant::now()));
+        let limit = RefCell::new(TokenBucket::new(QPS, BURST, rt::now()));
         let answer = handler(move |request: Request| {
-            let admitted = limit.borrow_mut().as_mut().is_none_or(|limit| limit.take(Instant::now()));
+            let admitted = limit.borrow_mut().as_mut().is_none_or(|limit| limit.take(rt::now()));
             let refused = || Err(Status::new(Code::ResourceExhausted, "rejected by rate limit"));
             std::future::ready(if admitted { self.counted(&request).map(Reply::Message) } else { refused() })
         });

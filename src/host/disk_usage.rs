@@ -1,5 +1,6 @@
 //! How much a directory holds on its disk.
 
+use crate::rt;
 use crate::sorted::SortedSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -36,7 +37,7 @@ pub(crate) fn disk_usage_until(path: &Path, end: Option<Instant>) -> io::Result<
     let mut linked = SortedSet::new();
     let mut directories: Vec<PathBuf> = if root.is_dir() { vec![path.to_owned()] } else { Vec::new() };
     while let Some(directory) = directories.pop() {
-        if end.is_some_and(|end| Instant::now() >= end) {
+        if end.is_some_and(|end| rt::now() >= end) {
             return Ok(found);
         }
         // Whoever owns it may have put a link in its place.

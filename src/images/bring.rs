@@ -1,7 +1,5 @@
 //! From what a pod wants to an image that is there, by the pull policy.
 
-use std::time::Instant;
-
 use serde_json::Value;
 
 use super::credentials::{Credential, PullSecrets};
@@ -13,6 +11,7 @@ use crate::config::CredentialsVerification;
 use crate::cri::v1::{ImageSpec, PodSandboxConfig};
 use crate::host::clock;
 use crate::pods::Waiting;
+use crate::rt;
 
 /// An image that is wanted, and everything that it may take to bring it.
 pub(super) struct Order<'a> {
@@ -82,7 +81,7 @@ impl<S: Service> Images<S> {
         }
         let failure = {
             let backoff = self.backoff.borrow();
-            let failure = backoff.last(&order.pod.metadata.uid, image, Instant::now());
+            let failure = backoff.last(&order.pod.metadata.uid, image, rt::now());
             failure.filter(|failure| failure.secrets == order.secrets.mark()).map(|failure| failure.text.clone())
         };
         if let Some(failure) = failure {
@@ -100,7 +99,7 @@ impl<S: Service> Images<S> {
     pub(super) async fn present_during_outage(&self, order: &Order<'_>) -> Result<Option<PresentImage>, Waiting> {
         if self.strict
             || !pull_policy::present_will_do(order.policy)
-            || !self.outages.borrow().lasts(order.registry(), Instant::now())
+            || !self.outages.borrow().lasts(order.registry(), rt::now())
         {
             return Ok(None);
         }

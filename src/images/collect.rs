@@ -53,7 +53,7 @@ impl<S: Service> Images<S> {
 
     /// Removes what is too old, and then as much as takes the file system down to the low mark. What is `in_use` stays.
     pub(crate) async fn collect(&self, in_use: &InUse) -> Result<(), CollectError> {
-        let now = Instant::now();
+        let now = rt::now();
         let unused = self.unused(in_use, now).await?;
         let (overdue, rest): (Vec<_>, Vec<_>) =
             unused.into_iter().partition(|image| image.is_overdue(self.gc.max_age, now));
@@ -69,7 +69,7 @@ impl<S: Service> Images<S> {
 
     /// Removes images that are not `in_use` until so many bytes are freed; how many were.
     pub(crate) async fn free(&self, bytes: u64, in_use: &InUse) -> Result<u64, CollectError> {
-        let now = Instant::now();
+        let now = rt::now();
         let unused = self.unused(in_use, now).await?;
         let ripe = unused.into_iter().filter(|image| image.is_ripe(self.gc.min_age, now)).collect();
         let (freed, removed) = self.remove(ripe, bytes, "space").await;

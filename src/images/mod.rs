@@ -139,7 +139,7 @@ impl<S: Service> Images<S> {
         Self {
             service,
             turns: turns.map(rt::Semaphore::new),
-            throttle: RefCell::new(TokenBucket::new(limits.rate, limits.burst, Instant::now())),
+            throttle: RefCell::new(TokenBucket::new(limits.rate, limits.burst, rt::now())),
             backoff: RefCell::default(),
             outages: RefCell::default(),
             credentials: NodeCredentials::of(config),
@@ -149,7 +149,7 @@ impl<S: Service> Images<S> {
             under_way: PullsUnderWay::default(),
             archives: ImageArchives::nothing().0,
             gc: config.image_gc,
-            book: RefCell::new(ImageBook::new(Instant::now())),
+            book: RefCell::new(ImageBook::new(rt::now())),
             pulled: Cell::new(false),
             looked: Cell::new(false),
             disks: RefCell::default(),
@@ -193,7 +193,7 @@ impl<S: Service> Images<S> {
 
     /// The moment before which a pull of `image` for this pod is not tried again, after one that failed.
     pub(crate) fn retry_at(&self, pod: &PodUid, image: &str) -> Option<Instant> {
-        self.backoff.borrow().last(pod, image, Instant::now()).map(|failure| failure.until())
+        self.backoff.borrow().last(pod, image, rt::now()).map(|failure| failure.until())
     }
 
     pub(crate) fn under_way(&self) -> PullsUnderWay {

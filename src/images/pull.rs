@@ -26,20 +26,20 @@ impl<S: Service> Images<S> {
     /// Waits for a turn and pulls. A failure is kept: it makes the next try wait.
     pub(super) async fn pull(&self, order: &Order<'_>) -> Result<PresentImage, Waiting> {
         let image = order.image();
-        let asked = Instant::now();
+        let asked = rt::now();
         self.tell_of(order, EventKind::Normal, Reason::PULLING, format!("Pulling image {image:?}"));
         let under_way = self.under_way.add(image, &order.pod.full_name(), asked);
         let turn = match self.turn(order).await? {
             Turn::Mine(turn) => turn,
             Turn::Done(present) => return Ok(present),
         };
-        let begun = Instant::now();
+        let begun = rt::now();
         under_way.begins(begun);
         let throttled = self.throttle.borrow_mut().as_mut().is_some_and(|throttle| !throttle.take(begun));
         let pulled =
             if throttled { Err("pull QPS exceeded".to_owned()) } else { self.pull_with_credentials(order).await };
         drop(turn);
-        let now = Instant::now();
+        let now = rt::now();
         match pulled {
             Err(error) => {
                 if self.under_way.count(image) < 2 {
@@ -139,14 +139,14 @@ impl<S: Service> Images<S> {
 
     /// Says from time to time that it goes on: a runtime does not tell how far it is.
     async fn pull_once(&self, order: &Order<'_>, credential: Option<&Credential>) -> Result<String, String> {
-        let begun = Instant::now();
+        let begun = rt::now();
         let auth = credential.map(|credential| credential.login.auth_config());
         let pull = self.service.pull(&order.spec, auth.as_ref(), order.sandbox);
         let reminders = async {
             let mut waits = Backoff::new(FIRST_REMINDER, LAST_REMINDER);
             loop {
                 rt::sleep(waits.next_wait()).await;
-                log!(info, "still pulling an image", image = order.image(), s = begun.elapsed().as_secs());
+                log!(info, "still pulling an image", image = order.image(), s = rt::elapsed(begun).as_secs());
             }
         };
         rt::either(pull, reminders).await

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::time::Instant;
 
 use crate::api::{Container, EventKind, Pod, Reason, VolumeSource, qos_class};
 use crate::cgroups::CgroupName;
@@ -26,6 +25,7 @@ use crate::kuberuntime::user_namespace::share_users;
 use crate::kuberuntime::{Action, CancelWatch, Place, Plan, PodRuntime};
 use crate::metrics::{self, Count, Timed};
 use crate::pods::{ObservedPod, Waiting};
+use crate::rt;
 
 /// What came of a plan.
 #[derive(Debug, Default)]
@@ -196,10 +196,10 @@ impl PodRuntime {
             self.tell_of_node(EventKind::Warning, Reason::CHECK_LIMITS_FOR_RESOLV_CONF, message);
         }
         let handler = self.handler(pod).map_err(not_made)?;
-        let begun = Instant::now();
+        let begun = rt::now();
         let made = self.cri.run_pod_sandbox(&config, &handler).await;
         let id = made.map_err(|error| not_made(words_with_code(&error)))?;
-        metrics::took(Timed::Sandboxes, &[&handler], begun.elapsed());
+        metrics::took(Timed::Sandboxes, &[&handler], rt::elapsed(begun));
         let ips = if pod.spec.host_network {
             self.node.node_ips.clone()
         } else {

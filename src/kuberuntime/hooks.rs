@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::api::{
     Container, EventKind, ExecAction, HttpGetAction, LifecycleAction, LifecycleHandler, PodUid, Reason, UriScheme,
@@ -111,7 +111,7 @@ impl PodRuntime {
             log!(warn, "container not ended after its hook", container = container.name, error = ErrorChain(&error));
         }
         // What holds it back is its crash-loop back-off alone.
-        let until = Some(Instant::now());
+        let until = Some(rt::now());
         Err(Waiting { until, ..Waiting::new(Reason::POST_START_HOOK_ERROR, message) })
     }
 

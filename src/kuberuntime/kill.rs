@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
 
@@ -132,7 +132,7 @@ impl PodRuntime {
     /// The hook, the wait for the others, the signal: all of it within the grace, but for the least that is left.
     pub(super) async fn kill_container(&self, kill: Kill<'_>) -> Result<(), cri::Error> {
         self.tell(kill.pod.uid, kill.name, EventKind::Normal, Reason::KILLING, &kill.message);
-        let end = Instant::now() + kill.grace;
+        let end = rt::now() + kill.grace;
         if kill.runs && !kill.grace.is_zero() {
             let hook = self.before_stop(&kill);
             match kill.cancel {
@@ -144,13 +144,13 @@ impl PodRuntime {
             return Ok(());
         }
         for other in &kill.turn.before {
-            let left = end.saturating_duration_since(Instant::now());
+            let left = end.saturating_duration_since(rt::now());
             // An error is what is waited for: nothing is ever sent.
             if rt::deadline(left, other.recv()).await.is_err() {
                 break;
             }
         }
-        let left = end.saturating_duration_since(Instant::now()).max(LEAST);
+        let left = end.saturating_duration_since(rt::now()).max(LEAST);
         gone_is_fine(self.cri.stop_container(kill.id, left).await)
     }
 

@@ -3,7 +3,7 @@
 //! A look lists, and asks for the status only of what the list shows changed: what has ended stays as it is.
 
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::api::{NodeFeatures, NodeRuntimeHandler, NodeRuntimeHandlerFeatures, PodUid};
 use crate::config::CgroupDriver;
@@ -96,10 +96,10 @@ impl PodRuntime {
             (listed, rt::spawn(async move { runtime.complete(&uid, sandboxes, containers).await }))
         });
         let looks: Vec<_> = looks.collect();
-        let until = Instant::now() + RELIST;
+        let until = rt::now() + RELIST;
         let (mut pods, mut unseen) = (Vec::new(), Vec::new());
         for (listed, look) in looks {
-            match rt::deadline(until.saturating_duration_since(Instant::now()), look).await {
+            match rt::deadline(until.saturating_duration_since(rt::now()), look).await {
                 Ok(Ok(pod)) => pods.push(pod),
                 Ok(Err(error)) => {
                     log!(warn, "pod not observed", pod = listed.name, uid = listed.uid, error = ErrorChain(&error));

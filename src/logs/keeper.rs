@@ -181,7 +181,7 @@ impl Keeper {
         let kept = &self.logs;
         self.watched.retain(|_, id| kept.contains_key(id));
         for log in &logs {
-            let now = Instant::now();
+            let now = rt::now();
             if log.runs && !self.logs.contains_key(&log.container_id) {
                 let entry = Entry {
                     pod: pod.clone(),
@@ -214,12 +214,12 @@ impl Keeper {
     }
 
     fn look_at_all(&mut self) {
-        let now = Instant::now();
+        let now = rt::now();
         self.logs.values_mut().for_each(|entry| entry.next = Some(now));
     }
 
     fn look_at_due(&mut self) {
-        let now = Instant::now();
+        let now = rt::now();
         for (id, entry) in &mut self.logs {
             if entry.next.is_none_or(|next| next > now) {
                 continue;
@@ -260,7 +260,7 @@ impl Keeper {
     fn seen_to(&mut self, id: &str, standing: Result<Standing, RotateError>) {
         let Some(entry) = self.logs.get_mut(id) else { return };
         entry.seeing_to = None;
-        let now = Instant::now();
+        let now = rt::now();
         match standing {
             Ok(standing) => {
                 entry.standing = standing;

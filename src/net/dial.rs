@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, SockaddrStorage, connect, socket};
@@ -37,14 +37,14 @@ impl Dialer {
 
     /// A connection to the first address of `host` that takes one.
     pub(crate) async fn dial(&self, host: &str, port: u16, limit: Duration) -> Result<TcpStream, DialError> {
-        let end = Instant::now() + limit;
+        let end = rt::now() + limit;
         let addresses = match rt::deadline(limit, self.addresses(host, port)).await {
             Ok(addresses) => addresses,
             Err(rt::Elapsed) => return Err(DialError::Timeout { address: None }),
         };
         let mut failure = DialError::NoSuchHost { host: host.to_owned() };
         for address in addresses {
-            let left = end.saturating_duration_since(Instant::now());
+            let left = end.saturating_duration_since(rt::now());
             match rt::deadline(left, open(address)).await {
                 Ok(Ok(stream)) => return Ok(stream),
                 Ok(Err(cause)) => failure = DialError::Connect { address, cause },

@@ -1,7 +1,7 @@
 //! One GET, and the redirects that stay with its host.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::api::UriScheme;
 use crate::net::error::BodyError;
@@ -70,8 +70,8 @@ impl Dialer {
     }
 
     async fn get_as(&self, how: How, url: &Url, headers: &Headers, limit: Duration) -> Result<Answer, GetError> {
-        let end = Instant::now() + limit;
-        let left = || end.saturating_duration_since(Instant::now());
+        let end = rt::now() + limit;
+        let left = || end.saturating_duration_since(rt::now());
         let mut at = url.clone();
         let mut keep_host = true;
         for _ in 0..=REDIRECTS {

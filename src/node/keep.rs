@@ -55,7 +55,7 @@ impl NodeKeeper {
         };
         let _follower = rt::spawn(reflect(self.client.clone(), collection, sender));
         let Reporting { register, status_period, .. } = self.reporting;
-        let mut own = OwnNode::new(self.profile.clone(), register, status_period, Instant::now());
+        let mut own = OwnNode::new(self.profile.clone(), register, status_period, rt::now());
         let mut talk = Talk::default();
         let mut images = Vec::new();
         let mut terms = None;
@@ -69,7 +69,7 @@ impl NodeKeeper {
             while let Ok(change) = changes.try_recv() {
                 self.take_in(&mut own, change);
             }
-            if own.report_is_due(Instant::now()) {
+            if own.report_is_due(rt::now()) {
                 images = self.list_images().await.unwrap_or(images);
             }
             let addresses = Facts::read_addresses();
@@ -83,7 +83,7 @@ impl NodeKeeper {
                 volumes_in_use: &self.news.volumes_in_use.borrow(),
                 devices: &self.news.devices.borrow(),
                 now: clock::now(),
-                moment: Instant::now(),
+                moment: rt::now(),
             });
             for event in own.take_events() {
                 // Nothing depends on it: when the inbox is full it is dropped.
@@ -99,7 +99,7 @@ impl NodeKeeper {
                 }
                 step => {
                     let outcome = ask(&self.client, &self.profile.metadata.name, &step, &mut talk).await;
-                    own.done(outcome, Instant::now(), rt::random());
+                    own.done(outcome, rt::now(), rt::random());
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Keeps the lease: the sign of life that a cluster goes by.
 
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub(super) async fn run(client: Client, node: String, duration: Duration, news: 
         let seen = news.changed.changes();
         let uid = news.uid();
         let openings = client.gate().openings();
-        let (now, moment) = (clock::timestamp(), Instant::now());
+        let (now, moment) = (clock::timestamp(), rt::now());
         let step = lease.next(&uid, now, moment);
         if step == LeaseStep::AwaitNode {
             news.changed.beyond(seen).await;
@@ -60,7 +60,7 @@ pub(super) async fn run(client: Client, node: String, duration: Duration, news: 
         let wait = match outcome {
             LeaseOutcome::Done => {
                 retry.reset();
-                lease.interval().saturating_sub(moment.elapsed())
+                lease.interval().saturating_sub(rt::elapsed(moment))
             }
             // The next step is known.
             LeaseOutcome::Found(_) | LeaseOutcome::NotFound => continue,

@@ -267,7 +267,7 @@ impl OfflineStore {
             Pace::Soon => SOON,
             Pace::Later => LATER,
         };
-        let due = Instant::now() + wait;
+        let due = rt::now() + wait;
         self.inner.due.set(Some(self.inner.due.get().map_or(due, |before| before.min(due))));
         self.inner.changed.notify();
     }
@@ -290,7 +290,7 @@ impl OfflineStore {
                 self.inner.changed.beyond(seen).await;
                 continue;
             };
-            if Instant::now() < due {
+            if rt::now() < due {
                 rt::either(rt::sleep_until(due), self.inner.changed.beyond(seen)).await;
                 continue;
             }
@@ -361,7 +361,7 @@ impl OfflineStore {
                 for (name, content) in batch {
                     pending.entry(name).or_insert(content);
                 }
-                self.inner.due.set(Some(Instant::now()));
+                self.inner.due.set(Some(rt::now()));
                 false
             }
         }

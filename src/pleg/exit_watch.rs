@@ -1,7 +1,7 @@
 //! One running process, watched until it ends: no polling, no timer.
 
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_channel::Sender;
 
@@ -44,9 +44,9 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>, pod: 
 async fn follow(runtime: &PodRuntime, pod: &PodUid, process: &Process) -> Option<Observation> {
     let mut later = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
     let mut retry = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
-    let mut began = Instant::now();
-    while began.elapsed() < PATIENCE {
-        rt::sleep(if began.elapsed() < SOON { OFTEN } else { later.next_wait() }).await;
+    let mut began = rt::now();
+    while rt::elapsed(began) < PATIENCE {
+        rt::sleep(if rt::elapsed(began) < SOON { OFTEN } else { later.next_wait() }).await;
         match look(runtime, pod, process).await {
             Ok(None) => {}
             Ok(Some(observation)) => return Some(observation),
@@ -54,7 +54,7 @@ async fn follow(runtime: &PodRuntime, pod: &PodUid, process: &Process) -> Option
                 log!(debug, "pod not observed", pod = pod, error = ErrorChain(&error));
                 rt::sleep(retry.next_wait()).await;
                 // It was not asked in vain: it did not answer.
-                began = Instant::now();
+                began = rt::now();
             }
         }
     }

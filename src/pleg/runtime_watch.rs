@@ -75,7 +75,7 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, period: Duration, inbox: Sender
             (true, true) if !complete => incomplete.next_wait(),
             (true, true) => jitter(period, 0.5, rt::random()),
         };
-        let looked = Instant::now();
+        let looked = rt::now();
         // A connection that breaks is the sign that the runtime restarts.
         let lost = lost(&mut connection);
         // Without its events the runtime is looked at again, and asked for them.
@@ -88,7 +88,7 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, period: Duration, inbox: Sender
         };
         rt::either(rt::sleep(wait), rt::either(lost, ended)).await;
         standing.events = standing.events.filter(|events| !events.is_finished());
-        if looked.elapsed() < SETTLED {
+        if rt::elapsed(looked) < SETTLED {
             rt::sleep(broken.next_wait()).await;
         } else {
             broken.reset();
@@ -108,9 +108,9 @@ async fn look(
     }
     // Before the relist, so that nothing can happen between what that sees and the first event.
     standing.events.get_or_insert_with(|| rt::spawn(runtime_events::run(Rc::clone(runtime), inbox.clone())));
-    let begun = Instant::now();
+    let begun = rt::now();
     let relist = runtime.relist().await?;
-    metrics::took(Timed::PlegRelists, &[], begun.elapsed());
+    metrics::took(Timed::PlegRelists, &[], rt::elapsed(begun));
     if let Some(last) = standing.relisted.replace(begun) {
         metrics::took(Timed::PlegIntervals, &[], begun.saturating_duration_since(last));
     }

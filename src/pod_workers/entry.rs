@@ -66,7 +66,7 @@ impl Entry {
             asked: Vec::new(),
             waits_for: Vec::new(),
             overdue: None,
-            pace: Pace::new(Instant::now()),
+            pace: Pace::new(rt::now()),
         }
     }
 

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use crate::metrics::{self, Timed};
 use crate::pod_workers::worker::Work;
+use crate::rt;
 
 /// From the moment at which a pod came.
 #[derive(Debug)]
@@ -53,6 +54,6 @@ impl Pace {
 
 impl Piece {
     pub(super) fn ended(self) {
-        metrics::took(Timed::PodWorkers, &[self.kind], self.begun.elapsed());
+        metrics::took(Timed::PodWorkers, &[self.kind], rt::elapsed(self.begun));
     }
 }

@@ -1,6 +1,6 @@
 //! The gRPC health check: `grpc.health.v1.Health/Check`, in the open.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::net::{Dialer, KUBERNETES};
 use crate::probes::outcome::Outcome;
@@ -33,7 +33,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Nothing but the answer that the service serves passes; whatever else happens is a failure.
 pub(super) async fn probe(dialer: &Dialer, host: &str, port: u16, service: &str, limit: Duration) -> Outcome {
-    let end = Instant::now() + limit;
+    let end = rt::now() + limit;
     let authority = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let within = format!("{}s", limit.as_secs());
     let Ok(stream) = rt::deadline(limit, connect(dialer, host, port, limit)).await else {
@@ -44,7 +44,7 @@ pub(super) async fn probe(dialer: &Dialer, host: &str, port: u16, service: &str,
     let request = encode(&HealthCheckRequest { service: service.to_owned() });
     let agent = format!("kube-probe/{KUBERNETES}");
     let call = call_once(stream, agent, authority, "/grpc.health.v1.Health/Check", request);
-    match rt::deadline(end.saturating_duration_since(Instant::now()), call).await {
+    match rt::deadline(end.saturating_duration_since(rt::now()), call).await {
         Ok(answer) => outcome(answer, &within),
         Err(rt::Elapsed) => Outcome::Failed(format!("timeout: health rpc did not complete within {within}")),
     }
@@ -103,6 +103,7 @@ impl ServingStatus {
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
+    use std::time::Instant;
 
     use super::*;
     use crate::wire::grpc::{CONTENT_TYPE, Status, frame_message};

@@ -69,7 +69,7 @@ static NONE: SortedMap<String, Probed> = SortedMap::new();
 impl Probes {
     pub(crate) fn new(cri: RuntimeService, dialer: Dialer, node_ip: IpAddr, inbox: Sender<SyncEvent>) -> Self {
         let prober = Rc::new(Prober::new(cri, dialer, inbox));
-        Self { prober, node_ip, began: Instant::now(), pods: SortedMap::new() }
+        Self { prober, node_ip, began: rt::now(), pods: SortedMap::new() }
     }
 
     /// What was found of the pod's containers that run and have probes.

@@ -58,7 +58,7 @@ pub(super) async fn run(prober: Rc<Prober>, work: Assignment) {
         if is_last {
             return;
         }
-        tick = timing::next_tick(tick, timing::period(probe), Instant::now());
+        tick = timing::next_tick(tick, timing::period(probe), rt::now());
     }
 }
 
@@ -67,7 +67,7 @@ async fn ask(prober: &Prober, work: &Assignment) -> Option<bool> {
     let probe = probe_of(container, work.kind)?;
     let mut outcome = Outcome::Passed;
     for _ in 0..TRIES {
-        let begun = Instant::now();
+        let begun = rt::now();
         outcome = prober.ask(container, probe, &work.container_id, work.ip).await;
         note(work, &container.name, &outcome, begun);
         if outcome.passed().is_some() {
@@ -95,7 +95,7 @@ fn note(work: &Assignment, container: &str, outcome: &Outcome, begun: Instant) {
     };
     metrics::count(Count::Probes, &[container, namespace, pod, uid, &kind, result]);
     if outcome.passed() == Some(true) {
-        metrics::took(Timed::Probes, &[container, namespace, pod, &kind], begun.elapsed());
+        metrics::took(Timed::Probes, &[container, namespace, pod, &kind], rt::elapsed(begun));
     }
 }
 

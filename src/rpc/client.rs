@@ -48,21 +48,21 @@ impl Client {
     /// `timeout` whatever happens; dropping the future cancels it.
     pub async fn unary(&self, method: &'static str, request: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, Error> {
         let request = grpc::frame_message(request).map_err(|_| Error::NeverSent)?;
-        let begun = Instant::now();
+        let begun = rt::now();
         match self.unary_once(method, request.clone(), timeout).await {
             // The peer was leaving as the call began. Its successor gets it, once.
-            Err(Error::NeverSent) => self.unary_once(method, request, timeout.saturating_sub(begun.elapsed())).await,
+            Err(Error::NeverSent) => self.unary_once(method, request, timeout.saturating_sub(rt::elapsed(begun))).await,
             outcome => outcome,
         }
     }
 
     async fn unary_once(&self, method: &'static str, request: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, Error> {
-        let begun = Instant::now();
+        let begun = rt::now();
         let Ok(link) = rt::deadline(timeout, self.inner.link()).await else {
             let timed_out = || connect_error(&self.inner.endpoint, io::ErrorKind::TimedOut.into());
             return Err(self.inner.connector.failure().unwrap_or_else(timed_out));
         };
-        let left = timeout.saturating_sub(begun.elapsed());
+        let left = timeout.saturating_sub(rt::elapsed(begun));
         let mut ongoing = link?.call(method, request, Some(left), Answers::One)?;
         match rt::deadline(left, ongoing.only()).await {
             Ok(answer) => answer,

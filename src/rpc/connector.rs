@@ -123,7 +123,7 @@ impl<X: Exchange> Connector<X> {
     pub(crate) fn failed(&self, attempt: &Attempt<X>, error: X::Error) {
         self.failure.replace(Some(error.clone()));
         let wait = jitter(self.backoff.borrow_mut().next_wait(), self.spread, rt::random());
-        self.not_before.set(Instant::now().checked_add(wait));
+        self.not_before.set(rt::now().checked_add(wait));
         self.move_to(Place::Away);
         attempt.finish(Err(error));
     }
@@ -190,7 +190,7 @@ pub(crate) async fn live<X: Exchange>(
     patience: Duration,
     unreachable: impl FnOnce(io::Error) -> X::Error,
 ) {
-    let link = Rc::new(Link::new(caller, Instant::now()));
+    let link = Rc::new(Link::new(caller, rt::now()));
     let mut driven = pin!(drive(&mut reader, &mut writer, &*link));
     let ready = async {
         link.ready().await;

@@ -80,7 +80,7 @@ pub(crate) async fn drive(reader: &mut Reader, writer: &mut Writer, end: &dyn En
                 if len == 0 {
                     return Ok(());
                 }
-                if let Err(error) = end.receive(input.get(..len).unwrap_or_default(), Instant::now()) {
+                if let Err(error) = end.receive(input.get(..len).unwrap_or_default(), rt::now()) {
                     let unsent = out.get(sent..).unwrap_or_default().to_vec();
                     farewell(writer, unsent, end).await;
                     return Err(io::Error::other(error));
@@ -99,7 +99,7 @@ async fn hear_out(reader: &mut Reader, input: &mut [u8], end: &dyn End) {
     for _ in 0..LAST_READS {
         let silent = std::future::ready(Ok(0));
         let Ok(len @ 1..) = rt::either(reader.read(input), silent).await else { return };
-        if end.receive(input.get(..len).unwrap_or_default(), Instant::now()).is_err() {
+        if end.receive(input.get(..len).unwrap_or_default(), rt::now()).is_err() {
             return;
         }
     }

@@ -4,7 +4,6 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::Error;
 use super::call::{Answers, Call, Caller};
@@ -22,7 +21,7 @@ pub(crate) async fn call_once(
     request: Vec<u8>,
 ) -> Result<Vec<u8>, Error> {
     let request = grpc::frame_message(request).map_err(|_| Error::NeverSent)?;
-    let link = Rc::new(Link::<Call>::new(Caller::new(agent, authority), Instant::now()));
+    let link = Rc::new(Link::<Call>::new(Caller::new(agent, authority), rt::now()));
     let call = async {
         link.ready().await;
         Rc::clone(&link).call(method, request, None, Answers::One)?.only().await

@@ -73,6 +73,16 @@ pub fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Resu
 /// Enough for file work and YAML; the default of 2 MiB would count against a small board's address space.
 const THREAD_STACK: usize = 256 * 1024;
 
+/// The kernel's monotonic clock. It stands still while the machine is suspended.
+pub fn now() -> Instant {
+    timers::now()
+}
+
+/// Time since `moment`; zero if it is yet to come.
+pub fn elapsed(moment: Instant) -> Duration {
+    now().saturating_duration_since(moment)
+}
+
 pub async fn sleep(duration: Duration) {
     Timer::after(duration).await;
 }

@@ -33,6 +33,11 @@ impl Timers {
     }
 }
 
+/// See [`super::now`].
+pub(super) fn now() -> Instant {
+    Instant::now()
+}
+
 /// Ready from a moment on. It is set for the thread that polls it.
 #[derive(Debug)]
 pub(super) struct Timer {
@@ -47,7 +52,7 @@ impl Timer {
     }
 
     pub(super) fn after(duration: Duration) -> Self {
-        Self { at: Instant::now().checked_add(duration), number: None }
+        Self { at: now().checked_add(duration), number: None }
     }
 }
 
@@ -56,7 +61,7 @@ impl Future for Timer {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let Some(at) = self.at else { return Poll::Pending };
-        if at <= Instant::now() {
+        if at <= now() {
             return Poll::Ready(());
         }
         let before = TIMERS.with_borrow_mut(|timers| {
@@ -137,7 +142,7 @@ impl Bell {
                 return;
             }
             match next {
-                Some(next) => thread::park_timeout(next.saturating_duration_since(Instant::now())),
+                Some(next) => thread::park_timeout(next.saturating_duration_since(now())),
                 None => thread::park(),
             }
         }
@@ -148,7 +153,7 @@ impl Bell {
 fn ring_due() -> Option<Instant> {
     let (due, next) = TIMERS.with_borrow_mut(|timers| {
         let next = timers.set.last().map(|set| set.key.0)?;
-        let now = Instant::now();
+        let now = now();
         if next > now {
             return Some((Vec::new(), Some(next)));
         }

@@ -63,7 +63,7 @@ impl Connections {
         }
         let standing = Rc::default();
         let task = rt::spawn(connection(Rc::clone(&standing)));
-        self.open.push_back(Open { standing, begun: Instant::now(), task });
+        self.open.push_back(Open { standing, begun: rt::now(), task });
         true
     }
 
@@ -77,7 +77,7 @@ impl Connections {
         loop {
             self.open.retain(|open| !open.task.is_finished());
             let has_room = self.strangers().count() < self.most_strangers;
-            if has_room || self.strangers().next().is_none_or(|oldest| oldest.begun.elapsed() >= JUST_COME) {
+            if has_room || self.strangers().next().is_none_or(|oldest| rt::elapsed(oldest.begun) >= JUST_COME) {
                 return;
             }
             rt::sleep(LOOK_AGAIN).await;
@@ -260,7 +260,7 @@ async fn next_request<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut end = Instant::now() + if unread.is_empty() { wait } else { PATIENCE };
+    let mut end = rt::now() + if unread.is_empty() { wait } else { PATIENCE };
     loop {
         match Request::take(unread) {
             Ok(Some((mut request, used))) => {
@@ -286,12 +286,12 @@ where
             Err(refusal) => return Ok(Err(Response::refusal(refusal))),
         }
         let was_empty = unread.is_empty();
-        let left = end.saturating_duration_since(Instant::now());
+        let left = end.saturating_duration_since(rt::now());
         if !rt::deadline(left, read(stream, unread)).await.map_err(io::Error::other)?? {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         if was_empty {
-            end = Instant::now() + PATIENCE;
+            end = rt::now() + PATIENCE;
         }
         if unread.len() > MOST_HEAD + READ {
             return Ok(Err(Response::refusal(Refusal::TooLong)));

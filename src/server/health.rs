@@ -10,7 +10,7 @@ use super::connections::{FEW, OneGet, Reply, answer};
 use super::http::{Response, Status};
 use super::pulse::{Doing, Pulse};
 use super::tcp_door::{Meeting, TcpDoor};
-use crate::rt::TcpStream;
+use crate::rt::{self, TcpStream};
 
 /// How the sync loop gets on: the loop itself notes it, the health endpoint and the watchdog look at it.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ const fn door(address: SocketAddr) -> TcpDoor {
 
 fn meet(tcp: TcpStream, health: &SyncHealth) -> Meeting {
     let health = health.clone();
-    let respond = move |path: &str, _: &str| Reply::Whole(respond(path, health.stalled(Instant::now())));
+    let respond = move |path: &str, _: &str| Reply::Whole(respond(path, health.stalled(rt::now())));
     Box::pin(answer(tcp, OneGet(respond)))
 }
 

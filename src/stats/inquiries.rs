@@ -57,7 +57,7 @@ impl Inquiries {
 
     /// Begins what is due. What was known of other volumes is forgotten.
     pub(super) fn begin<'a>(&self, volumes: impl Iterator<Item = &'a ForeignVolume>) {
-        let now = Instant::now();
+        let now = rt::now();
         let mut before = self.known.take();
         let mut known = Vec::new();
         for volume in volumes {
@@ -118,7 +118,7 @@ impl Inquiries {
                 disk,
                 used,
             }));
-            tells.is_slow.set(now.elapsed() > WAIT);
+            tells.is_slow.set(rt::elapsed(now) > WAIT);
             drop(held);
         });
         Inquiry { of: volume.clone(), began: now, told, ended, task }

@@ -42,7 +42,7 @@ const WAIT: Duration = Duration::from_millis(500);
 impl Walks {
     /// Begins a walk if one is due, and waits for one that is under way, but not for long.
     pub(super) async fn ask(&self, places: impl FnOnce() -> Vec<Volumes>) {
-        let now = Instant::now();
+        let now = rt::now();
         if self.began.get().is_none_or(|began| now.saturating_duration_since(began) >= PERIOD) {
             self.began.set(Some(now));
             let (places, found) = (places(), Rc::clone(&self.found));
@@ -68,7 +68,7 @@ impl Walks {
 }
 
 fn walk(pods: Vec<Volumes>) -> SortedMap<String, Vec<VolumeSeen>> {
-    let end = Instant::now() + LONGEST;
+    let end = rt::now() + LONGEST;
     let volume = |place: VolumePlace| {
         let disk = file_system(&place.path).ok()?;
         let used = disk_usage_until(&place.path, Some(end)).ok()?;

@@ -26,6 +26,7 @@ use crate::pods::{
     ContainerState, EventRing, NodePressures, ObservedCache, ObservedPod, PodAnswer, PodChange, PodChangeKind, PodDirs,
     PressureCondition, RestartAsked, RuntimeState, SourcePod, SyncEvent, VersionAsk, VersionAsked,
 };
+use crate::rt;
 use crate::server::{
     Absent, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus,
     Found, ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, OfflineStatus, Page, PodAsked,
@@ -160,8 +161,8 @@ impl LocalApi for LocalBooks {
             node: self.config.node_name.clone(),
             addresses: self.addresses.clone(),
             processors: self.processors,
-            uptime_seconds: self.started.elapsed().as_secs(),
-            healthy: self.health.stalled(Instant::now()).is_none(),
+            uptime_seconds: rt::elapsed(self.started).as_secs(),
+            healthy: self.health.stalled(rt::now()).is_none(),
             watchdog: self.watchdog.status(),
             last_stall: self.watchdog.last_stall(),
             runtime: RuntimeStatus {
@@ -408,7 +409,7 @@ fn pull_status(pull: &PullUnderWay) -> PullStatus {
         image: pull.image.clone(),
         pod: pull.pod.clone(),
         begun: pull.begun.is_some(),
-        seconds: pull.begun.unwrap_or(pull.asked).elapsed().as_secs(),
+        seconds: rt::elapsed(pull.begun.unwrap_or(pull.asked)).as_secs(),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::metrics::{self, Count, Timed};
 use crate::objects::Topic;
 use crate::pod_workers::State;
 use crate::resource_managers::{Own, Provider, unexpected};
+use crate::rt;
 use crate::sync_loop::SyncLoop;
 
 impl SyncLoop {
@@ -24,9 +25,9 @@ impl SyncLoop {
             self.release_devices();
             providers.push(&mut choosing);
         }
-        let begun = Instant::now();
+        let begun = rt::now();
         let planned = managers.plan(pod, providers);
-        let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let millis = u64::try_from(rt::elapsed(begun).as_millis()).unwrap_or(u64::MAX);
         metrics::took(Timed::TopologyAdmissions, &[], Duration::from_secs(millis));
         metrics::count(Count::TopologyAdmissions, &[]);
         if planned.is_err() && managers.has_topology() {

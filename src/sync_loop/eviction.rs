@@ -248,7 +248,7 @@ impl Look {
     async fn look(self) -> PressureLook {
         let (seen, layout) = self.observe().await;
         let thresholds = layout.thresholds(&self.settings.thresholds);
-        let now = Instant::now();
+        let now = rt::now();
         let verdict = self.memory.borrow_mut().thresholds.take(&thresholds, &seen, self.settings.transition, now);
         let mut look = PressureLook {
             pressures: verdict.pressures,

@@ -243,7 +243,7 @@ impl SyncLoop {
                 Ok(event) => event,
                 Err(_) => return,
             };
-            let now = Instant::now();
+            let now = rt::now();
             self.health.stamp(now);
             if let Some(event) = event {
                 self.handle(event, now);

@@ -43,7 +43,7 @@ impl SyncLoop {
         }
         // The kernel writes of a kill before anybody can see what has ended by it.
         let unread = self.kernel_log.as_ref().and_then(|log| unread(log).ok()).unwrap_or_default();
-        unread.kills.into_iter().for_each(|kill| self.on_oom_kill(kill, Instant::now()));
+        unread.kills.into_iter().for_each(|kill| self.on_oom_kill(kill, rt::now()));
         let seen = self.seen.borrow();
         let known = seen.pod(&pod.uid);
         let is_news = |container: &ObservedContainer| {

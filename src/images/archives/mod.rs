@@ -15,7 +15,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
 
@@ -181,11 +181,11 @@ impl Importer {
                     is_sure = true;
                     away.reset();
                 }
-                Err(_) => again = Some(Instant::now() + away.next_wait()),
+                Err(_) => again = Some(rt::now() + away.next_wait()),
             }
             // What has failed is tried again.
             let due = self.archives.book.borrow().next_due();
-            let unwatched = watch.is_err().then(|| Instant::now() + AWAY.1);
+            let unwatched = watch.is_err().then(|| rt::now() + AWAY.1);
             let again = again.into_iter().chain(due).chain(unwatched).min();
             drop(done);
             self.archives.busy.borrow_mut().take();
@@ -214,7 +214,7 @@ impl Importer {
         let listed = rt::deadline(LIST_DEADLINE, rt::blocking(move || list(&directory))).await;
         let mut book = self.archives.book.borrow_mut();
         let problem = match listed {
-            Ok(Ok(listing)) => return book.look(&listing, Instant::now()),
+            Ok(Ok(listing)) => return book.look(&listing, rt::now()),
             Ok(Err(error)) => error.to_string(),
             Err(elapsed) => elapsed.to_string(),
         };
@@ -270,7 +270,7 @@ impl Importer {
 
     /// True if images have come.
     async fn import(&self, runtime: &str, file: &str) -> bool {
-        let began = Instant::now();
+        let began = rt::now();
         let outcome = match Tool::of(runtime, &self.endpoint) {
             Some(tool) => import(&tool, self.directory.join(file)).await,
             None => Err(Failure::Failed(format!("no tool is known that imports for the runtime {runtime}"))),
@@ -281,7 +281,7 @@ impl Importer {
         };
         match &outcome {
             Ok(images) => {
-                let seconds = began.elapsed().as_secs();
+                let seconds = rt::elapsed(began).as_secs();
                 log!(info, "imported images", file = file, images = images.join(" "), seconds = seconds);
             }
             Err(Failure::Refused(why) | Failure::Failed(why)) => {
@@ -289,7 +289,7 @@ impl Importer {
             }
         }
         let came = outcome.is_ok();
-        self.archives.book.borrow_mut().ended(file, outcome, Instant::now());
+        self.archives.book.borrow_mut().ended(file, outcome, rt::now());
         came
     }
 

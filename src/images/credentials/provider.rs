@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::keyring::{Keyring, Login, Owner};
 use super::location::Location;
@@ -61,7 +61,7 @@ impl Provider {
 
     async fn logins(&self, repository: &str) -> Result<Vec<(String, Login)>, String> {
         let _turn = self.asking.acquire().await;
-        if let Some(logins) = self.cache.borrow().find(repository, Instant::now()) {
+        if let Some(logins) = self.cache.borrow().find(repository, rt::now()) {
             return Ok(logins.to_vec());
         }
         let CredentialProvider { api_version, args, env, default_cache_duration, .. } = &self.config;
@@ -74,7 +74,7 @@ impl Provider {
             return Err(format!("{}: {said}", ended.status));
         }
         let answer = answer(&ended.stdout, api_version)?;
-        self.cache.borrow_mut().keep(repository, &answer, *default_cache_duration, Instant::now());
+        self.cache.borrow_mut().keep(repository, &answer, *default_cache_duration, rt::now());
         Ok(answer.logins)
     }
 }

@@ -49,7 +49,7 @@ pub(crate) async fn run(
 
 /// The moment from which the machine is taken to have mounted what it mounts.
 pub(crate) fn boot_over() -> Instant {
-    Instant::now() + BOOT.saturating_sub(clock::uptime())
+    rt::now() + BOOT.saturating_sub(clock::uptime())
 }
 
 struct Running {
@@ -83,7 +83,7 @@ impl Running {
             }
         };
         self.send().await?;
-        let interval = Instant::now() + self.interval;
+        let interval = rt::now() + self.interval;
         self.wait(again.map_or(interval, |again| again.min(interval))).await;
         Ok(())
     }
@@ -105,7 +105,7 @@ impl Running {
 
     /// Reads what has changed. When to look again.
     async fn look(&mut self, listing: &Listing) -> Option<Instant> {
-        let Look { read, again } = self.files.look(listing, Instant::now(), clock::now());
+        let Look { read, again } = self.files.look(listing, rt::now(), clock::now());
         if !read.is_empty() {
             for (name, content) in self.read(read).await {
                 self.files.take(&name, content, clock::now());
@@ -133,9 +133,9 @@ impl Running {
 
     /// Waits until `due`, or until an event makes a look due earlier.
     async fn wait(&mut self, mut due: Instant) {
-        while Instant::now() < due {
+        while rt::now() < due {
             let Some(noticed) = self.watcher.until(due).await else { return };
-            let moment = Instant::now();
+            let moment = rt::now();
             for noticed in noticed {
                 let look_at = match noticed {
                     Noticed::Directory => Some(moment),

@@ -11,7 +11,7 @@ use super::user::User;
 use super::verdicts::{Key, Verdicts, key};
 use crate::apiserver::{Client, Request};
 use crate::error::ErrorChain;
-use crate::rt::Semaphore;
+use crate::rt::{self, Semaphore};
 use crate::time::TokenBucket;
 
 /// The cluster, as far as it knows people.
@@ -72,7 +72,7 @@ impl ClusterWord {
             salt,
             tokens: RefCell::new(Verdicts::new(MOST)),
             regulars: RefCell::new(Verdicts::new(MOST)),
-            strangers: RefCell::new(TokenBucket::each(STRANGERS_PERIOD, STRANGERS_BURST, Instant::now())),
+            strangers: RefCell::new(TokenBucket::each(STRANGERS_PERIOD, STRANGERS_BURST, rt::now())),
             told: Cell::new(None),
             accesses: RefCell::new(Verdicts::new(MOST)),
             asking: Semaphore::new(AT_ONCE),
@@ -82,7 +82,7 @@ impl ClusterWord {
     /// Whose a token is; `Ok(None)`: nobody's. An error where nobody could be asked.
     pub(super) async fn user_of(&self, token: &str, good: Duration) -> Result<Option<User>, Unasked> {
         let key = key(&self.salt, token.as_bytes());
-        let known = || self.tokens.borrow().get(&key, Instant::now());
+        let known = || self.tokens.borrow().get(&key, rt::now());
         if let Some(user) = known() {
             return Ok(user);
         }
@@ -90,7 +90,7 @@ impl ClusterWord {
         if let Some(user) = known() {
             return Ok(user);
         }
-        let now = Instant::now();
+        let now = rt::now();
         let is_regular = self.regulars.borrow().get(&key, now).is_some();
         if !is_regular && !self.strangers.borrow_mut().take_some(kibibytes(token), now) {
             self.tell_of_strangers(now);
@@ -99,7 +99,7 @@ impl ClusterWord {
         let answer = self.ask(TOKEN_REVIEWS, &token_review(token)).await.map_err(Unasked::Failed)?;
         let user = user_of(&answer);
         if matches!(user, Ok(Some(_))) {
-            self.regulars.borrow_mut().put(key, (), REGULAR, Instant::now());
+            self.regulars.borrow_mut().put(key, (), REGULAR, rt::now());
         }
         let good = if matches!(user, Ok(Some(_))) { good } else { good.min(NOBODYS) };
         // Why it is nobody's is nothing to this node; that the cluster has said so is.
@@ -107,7 +107,7 @@ impl ClusterWord {
             log!(debug, "a token that is nobody's", why = why);
             None
         });
-        self.tokens.borrow_mut().put(key, user.clone(), good, Instant::now());
+        self.tokens.borrow_mut().put(key, user.clone(), good, rt::now());
         Ok(user)
     }
 
@@ -122,7 +122,7 @@ impl ClusterWord {
     pub(super) async fn allows(&self, user: &User, verb: &str, part: &str, good: Lifetimes) -> Result<bool, String> {
         let review = access_review(user, verb, &self.node, part);
         let key: Key = key(&self.salt, review.to_string().as_bytes());
-        let known = || self.accesses.borrow().get(&key, Instant::now());
+        let known = || self.accesses.borrow().get(&key, rt::now());
         if let Some(allowed) = known() {
             return Ok(allowed);
         }
@@ -132,7 +132,7 @@ impl ClusterWord {
         }
         let allowed = is_allowed(&self.ask(ACCESS_REVIEWS, &review).await?)?;
         let good = if allowed { good.allowed } else { good.refused };
-        self.accesses.borrow_mut().put(key, allowed, good, Instant::now());
+        self.accesses.borrow_mut().put(key, allowed, good, rt::now());
         Ok(allowed)
     }
 

@@ -151,7 +151,7 @@ impl NodeDoor {
     }
 
     fn tell_of_no_certificate(&self, peer: SocketAddr) {
-        let now = Instant::now();
+        let now = rt::now();
         if self.told.get().is_none_or(|told| now.saturating_duration_since(told) >= TELL_AGAIN) {
             self.told.set(Some(now));
             let why = "no serving certificate available for the node";

@@ -5,10 +5,10 @@ use std::cell::Cell;
 use std::future::ready;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::Instant;
 
 use super::healthz::{checks, respond};
 use super::{pod_lists, watch_for_its_end};
+use crate::rt;
 use crate::server::SyncHealth;
 use crate::server::connections::{Answering, Answers, FEW, Reply, Standing, answer};
 use crate::server::http::Response;
@@ -46,7 +46,7 @@ impl ReadOnlyDoor {
         if let Some(page) = page {
             return page_of(page, &*self.api);
         }
-        let health = respond(request, &checks(self.health.stalled(Instant::now()).is_some()));
+        let health = respond(request, &checks(self.health.stalled(rt::now()).is_some()));
         Reply::Whole(health.unwrap_or_else(|| match &*request.path {
             "/pods" | "/pods/" => pod_lists::pods(&*self.api),
             _ => Response::not_found(),

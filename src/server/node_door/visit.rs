@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::Instant;
 
 use rustls::pki_types::CertificateDer;
 
@@ -17,6 +16,7 @@ use super::presented::tokens;
 use super::system_logs::system_logs;
 use super::user::User;
 use crate::config::Authorization;
+use crate::rt;
 use crate::server::connections::{Answering, Answers, Reply, Standing};
 use crate::server::container_logs::container_logs;
 use crate::server::http::{Response, Status};
@@ -165,7 +165,7 @@ impl Visit {
 
     fn answer_to(&self, request: &Request) -> Response {
         let door = &self.door;
-        let stalled = door.health.stalled(Instant::now()).is_some();
+        let stalled = door.health.stalled(rt::now()).is_some();
         if let Some(response) = respond(request, &checks(stalled)) {
             return response;
         }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::changes::{Block, Changes};
 use super::shown_pod::shown;
@@ -105,7 +105,7 @@ impl Watchers {
         let mut lists = Lists::default();
         let (mut seen, mut turn) = (None, 0u32);
         loop {
-            let begun = Instant::now();
+            let begun = rt::now();
             let rounds = Some(self.health.rounds());
             let has_moved = seen != rounds;
             seen = rounds;
@@ -119,7 +119,7 @@ impl Watchers {
                 self.tell(block);
             }
             turn = turn.wrapping_add(1);
-            rt::sleep(PERIOD.max(begun.elapsed().saturating_mul(SHARE))).await;
+            rt::sleep(PERIOD.max(rt::elapsed(begun).saturating_mul(SHARE))).await;
         }
     }
 
