@@ -20,7 +20,6 @@ mod v1beta1;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Instant;
 
 use async_channel::Sender;
 
@@ -71,7 +70,7 @@ impl Devices {
             if !kept.is_damaged {
                 written = text;
             }
-            book.restore(kept.given, kept.resources, Instant::now());
+            book.restore(kept.given, kept.resources, rt::now());
         }
         for rule in &rules {
             book.add_local(&rule.resource);
@@ -98,7 +97,7 @@ impl Devices {
         let _nodes = rt::spawn(nodes::follow(Rc::clone(&self)));
         loop {
             let seen = self.changed.changes();
-            self.book.borrow_mut().expire(Instant::now());
+            self.book.borrow_mut().expire(rt::now());
             if let Err(error) = self.write().await {
                 log!(error, "what devices pods have could not be written down", error = error);
             }
@@ -156,7 +155,7 @@ impl Devices {
     pub(crate) fn learn(&self, pod: &PodUid, container: &str, written: &str) {
         for given in checkpoint::read_mark(pod, container, written) {
             let resource = given.resource.clone();
-            if self.book.borrow_mut().learn(given, Instant::now()) {
+            if self.book.borrow_mut().learn(given, rt::now()) {
                 log!(
                     warn,
                     "devices of a container known by what is written on it",
