@@ -12,6 +12,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::file::read_head;
 use crate::api::Time;
+#[cfg(test)]
+use crate::rt;
 
 /// This second.
 pub(crate) fn now() -> Time {
@@ -23,6 +25,11 @@ pub(crate) fn now() -> Time {
 /// Not from the standard library: on 32 bits with musl that asks a C function which cannot tell years after 2038, and
 /// panics.
 pub(crate) fn timestamp() -> Timestamp {
+    #[cfg(test)]
+    if let Some(world) = rt::world() {
+        let now = world.wall_clock();
+        return Timestamp::new(now.as_secs().cast_signed(), now.subsec_nanos().cast_signed()).unwrap_or_default();
+    }
     let now = clock_gettime(ClockId::Realtime);
     let nanos = i32::try_from(now.tv_nsec).unwrap_or_default();
     Timestamp::new(now.tv_sec, nanos).unwrap_or_default()
@@ -44,11 +51,19 @@ pub(crate) fn since(nanos: i64) -> Duration {
 
 /// The monotonic clock, as another process of this boot reads it too.
 pub(crate) fn since_boot() -> Duration {
+    #[cfg(test)]
+    if let Some(world) = rt::world() {
+        return world.uptime();
+    }
     Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default()
 }
 
 /// How long the machine has been up, suspended or not.
 pub(crate) fn uptime() -> Duration {
+    #[cfg(test)]
+    if let Some(world) = rt::world() {
+        return world.uptime();
+    }
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 

@@ -49,7 +49,7 @@ impl LinkNews {
         }
         // What it says is read from sysfs, where it also stands when some of it was lost.
         let mut buffer = [0; 4096];
-        while recv(std::os::fd::AsRawFd::as_raw_fd(socket), &mut buffer, MsgFlags::MSG_DONTWAIT).is_ok() {}
+        while recv(std::os::fd::AsRawFd::as_raw_fd(socket.get_ref()), &mut buffer, MsgFlags::MSG_DONTWAIT).is_ok() {}
     }
 }
 

@@ -79,6 +79,10 @@ impl Dialer {
 /// A pod of this node has taken the connection by the time that the kernel is asked a second time. Nobody waits for that
 /// then, which would cost two wake-ups, or sets a timer for it, which would cost one.
 async fn open(address: SocketAddr) -> io::Result<TcpStream> {
+    #[cfg(test)]
+    if let Some(stream) = rt::simulated_connection(address).await {
+        return stream;
+    }
     let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket(family, SockType::Stream, flags, SockProtocol::Tcp)?;

@@ -30,7 +30,7 @@ static POOL: Pool =
 /// The queue grows with the callers only: each task of the executor waits for at most one piece of work at a time.
 pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> impl Future<Output = T> {
     let (sender, receiver) = async_channel::bounded(1);
-    POOL.submit(Box::new(move || {
+    submit(Box::new(move || {
         // A panic aborts in release; in tests it must reach the caller instead of ending a pool thread.
         let result = std::panic::catch_unwind(AssertUnwindSafe(work));
         // The caller may have gone; then nobody waits for the result.
@@ -40,10 +40,18 @@ pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
         match receiver.recv().await {
             Ok(Ok(result)) => result,
             Ok(Err(panic)) => std::panic::resume_unwind(panic),
-            // The job always sends before it drops its sender.
+            // The job always sends before it drops its sender; a simulated one may end with its program.
             Err(_) => std::future::pending().await,
         }
     }
+}
+
+fn submit(job: Job) {
+    #[cfg(test)]
+    if let Some(world) = super::world() {
+        return super::virtual_time::work_later(&world, job);
+    }
+    POOL.submit(job);
 }
 
 impl Pool {

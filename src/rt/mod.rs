@@ -3,7 +3,13 @@
 //! One thread runs every future. What may block for long goes to [`blocking`]; what waits for ever has a [`thread`].
 
 mod blocking;
+#[cfg(test)]
+mod network;
+#[cfg(test)]
+mod sockets;
 mod timers;
+#[cfg(test)]
+mod virtual_time;
 
 use std::fmt;
 use std::future::Future;
@@ -12,12 +18,25 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 pub use blocking::blocking;
+#[cfg(not(test))]
 pub use smol::Async;
 pub use smol::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 pub use smol::lock::{Semaphore, SemaphoreGuard};
+#[cfg(not(test))]
 pub use smol::net::unix::{UnixListener, UnixStream};
+#[cfg(not(test))]
 pub use smol::net::{TcpListener, TcpStream};
 pub use smol::stream::StreamExt;
+
+// In tests a simulation may stand in for the kernel.
+#[cfg(test)]
+pub(crate) use network::{Host, Line, Pipe};
+#[cfg(test)]
+pub(crate) use sockets::simulated_connection;
+#[cfg(test)]
+pub use sockets::{Async, TcpListener, TcpStream, UnixListener, UnixStream};
+#[cfg(test)]
+pub(crate) use virtual_time::{Stuck, World, simulate, world};
 
 use pin_project_lite::pin_project;
 use smol::future::FutureExt;
@@ -62,11 +81,19 @@ impl<T> Task<T> {
 
 /// Starts `future` on this thread's executor.
 pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> Task<T> {
+    #[cfg(test)]
+    if world().is_some() {
+        return EXECUTOR.with(|executor| Task(executor.spawn(virtual_time::Shuffled { future })));
+    }
     EXECUTOR.with(|executor| Task(executor.spawn(future)))
 }
 
 /// Starts a thread for what waits for ever; its name shows in `ps -L`.
 pub fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    #[cfg(test)]
+    if world().is_some() {
+        return Err(std::io::ErrorKind::Unsupported.into());
+    }
     std::thread::Builder::new().name(name.to_owned()).stack_size(THREAD_STACK).spawn(work).map(drop)
 }
 
@@ -161,6 +188,10 @@ pub async fn all<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<
 pub fn random() -> u32 {
     use std::hash::{BuildHasher, RandomState};
 
+    #[cfg(test)]
+    if let Some(world) = world() {
+        return u32::try_from(world.below(1 << 32)).unwrap_or(u32::MAX);
+    }
     // Each state has keys of its own, seeded by the kernel.
     let number = RandomState::new().hash_one(0u8);
     u32::try_from(number >> 32).unwrap_or(u32::MAX)

@@ -35,6 +35,10 @@ impl Timers {
 
 /// See [`super::now`].
 pub(super) fn now() -> Instant {
+    #[cfg(test)]
+    if let Some(world) = super::world() {
+        return world.now();
+    }
     Instant::now()
 }
 
@@ -150,7 +154,7 @@ impl Bell {
 }
 
 /// Wakes all whose moment has come; the moment of the next one.
-fn ring_due() -> Option<Instant> {
+pub(super) fn ring_due() -> Option<Instant> {
     let (due, next) = TIMERS.with_borrow_mut(|timers| {
         let next = timers.set.last().map(|set| set.key.0)?;
         let now = now();
@@ -163,6 +167,12 @@ fn ring_due() -> Option<Instant> {
     })?;
     due.into_iter().rev().for_each(|set| set.waker.wake());
     next
+}
+
+/// The moment of the first timer that is set.
+#[cfg(test)]
+pub(super) fn next() -> Option<Instant> {
+    TIMERS.with_borrow(|timers| timers.set.last().map(|set| set.key.0))
 }
 
 #[cfg(test)]

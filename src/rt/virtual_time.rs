@@ -1,0 +1,289 @@
+//! A world of its own for a simulation: a clock that jumps to the next timer when every task waits, randomness from one
+//! seed, and tasks that run in an order chosen by it. One simulation per thread.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use pin_project_lite::pin_project;
+
+use super::network::Network;
+use super::{EXECUTOR, Task, spawn, timers};
+
+thread_local! {
+    static WORLD: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
+}
+
+/// What the simulation on this thread shares with everything that asks `rt`.
+pub(crate) struct World {
+    /// The moment at which the virtual clock began.
+    base: Instant,
+    passed: Cell<Duration>,
+    /// The wall clock is this much ahead of the virtual one.
+    wall: Cell<Duration>,
+    booted: Cell<Duration>,
+    random: Cell<u64>,
+    /// Counts the lives of the program under test: work that an earlier life left on the blocking pool is lost.
+    life: Cell<u32>,
+    /// Tasks are passed over with this probability, in parts per thousand, when it is their turn.
+    pub(crate) shuffle: Cell<u32>,
+    /// Longest time that a piece of blocking work takes.
+    pub(crate) disk: Cell<Duration>,
+    pub(crate) network: Network,
+}
+
+/// How a simulation ends before its future does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stuck {
+    /// Tasks ran this often without time passing.
+    Spins { at: Duration },
+    /// Every task waits, and no timer is set.
+    Waits { at: Duration },
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Spins { at } => write!(f, "a task spins at {at:?}: {STEPS} steps without time passing"),
+            Self::Waits { at } => write!(f, "every task waits for ever at {at:?}"),
+        }
+    }
+}
+
+/// Steps of all tasks between two moments; a node that starts with a hundred pods takes some ten thousand.
+const STEPS: u32 = 300_000;
+
+/// 2026-01-01T00:00:00Z.
+const WALL_CLOCK: Duration = Duration::from_secs(1_767_225_600);
+
+/// Runs `make`'s future in a world of its own until it is done. `seed` decides everything that is random.
+pub(crate) fn simulate<T, F>(seed: u64, make: impl FnOnce(Rc<World>) -> F + Send) -> Result<T, Stuck>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + 'static,
+{
+    // A thread of its own: executor, timers and metrics of a thread begin empty.
+    std::thread::scope(|scope| {
+        let run_all = || {
+            let world = Rc::new(World::new(seed));
+            WORLD.set(Some(Rc::clone(&world)));
+            let main = spawn(make(Rc::clone(&world)));
+            run(&world, main)
+        };
+        let thread = std::thread::Builder::new().stack_size(8 << 20).spawn_scoped(scope, run_all).unwrap();
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn run<T: 'static>(world: &World, main: Task<T>) -> Result<T, Stuck> {
+    loop {
+        let mut steps = 0;
+        while EXECUTOR.with(|executor| executor.try_tick()) {
+            steps += 1;
+            if steps > STEPS {
+                return Err(Stuck::Spins { at: world.passed() });
+            }
+        }
+        if main.is_finished() {
+            let waker = std::task::Waker::noop();
+            let mut main = main;
+            let Poll::Ready(value) = Pin::new(&mut main).poll(&mut Context::from_waker(waker)) else {
+                unreachable!("a finished task is ready");
+            };
+            return Ok(value);
+        }
+        match timers::next() {
+            Some(moment) => world.passed.set(world.passed().max(moment.saturating_duration_since(world.base))),
+            None => return Err(Stuck::Waits { at: world.passed() }),
+        }
+        timers::ring_due();
+    }
+}
+
+/// The world of this thread, if a simulation runs here.
+pub(crate) fn world() -> Option<Rc<World>> {
+    WORLD.with_borrow(Clone::clone)
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        Self {
+            base: Instant::now(),
+            passed: Cell::default(),
+            wall: Cell::new(WALL_CLOCK),
+            booted: Cell::default(),
+            random: Cell::new(seed),
+            life: Cell::default(),
+            shuffle: Cell::new(100),
+            disk: Cell::new(Duration::from_millis(3)),
+            network: Network::default(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.base + self.passed()
+    }
+
+    /// Virtual time since the simulation began.
+    pub(crate) fn passed(&self) -> Duration {
+        self.passed.get()
+    }
+
+    /// What the wall clock shows, since 1970.
+    pub(crate) fn wall_clock(&self) -> Duration {
+        self.wall.get() + self.passed()
+    }
+
+    /// Sets the wall clock.
+    pub(crate) fn set_wall_clock(&self, since_1970: Duration) {
+        self.wall.set(since_1970.saturating_sub(self.passed()));
+    }
+
+    /// Time since the machine was switched on.
+    pub(crate) fn uptime(&self) -> Duration {
+        // A machine is up for a while before its services start.
+        self.passed() - self.booted.get() + Duration::from_secs(10)
+    }
+
+    /// The program ended, however: nothing of what it began goes on.
+    pub(crate) fn end_life(&self) {
+        self.life.set(self.life.get() + 1);
+    }
+
+    /// The machine starts again.
+    pub(crate) fn reboot(&self) {
+        self.end_life();
+        self.booted.set(self.passed());
+    }
+
+    /// Any number (SplitMix64).
+    pub(crate) fn random(&self) -> u64 {
+        let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.random.set(state);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Any number below `end`; 0 if that is 0.
+    pub(crate) fn below(&self, end: u64) -> u64 {
+        if end == 0 { 0 } else { self.random() % end }
+    }
+
+    /// True with this probability, in parts per thousand.
+    pub(crate) fn chance(&self, per_thousand: u32) -> bool {
+        self.below(1000) < u64::from(per_thousand)
+    }
+
+    pub(crate) fn duration_below(&self, end: Duration) -> Duration {
+        Duration::from_micros(self.below(u64::try_from(end.as_micros()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// A job of the blocking pool: done after a while, unless the program has ended by then.
+pub(super) fn work_later(world: &Rc<World>, job: Box<dyn FnOnce() + Send>) {
+    let (life, wait) = (world.life.get(), world.duration_below(world.disk.get()));
+    let world = Rc::clone(world);
+    let task = spawn(async move {
+        super::sleep(wait).await;
+        if world.life.get() == life {
+            job();
+        }
+    });
+    // It goes on without its caller.
+    task.0.detach();
+}
+
+pin_project! {
+    /// Passes its turn now and then, so that tasks that are ready together run in any order.
+    pub(super) struct Shuffled<F> {
+        #[pin]
+        pub(super) future: F,
+    }
+}
+
+impl<F: Future> Future for Shuffled<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        if world().is_some_and(|world| world.chance(world.shuffle.get())) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.project().future.poll(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{sleep, yield_now};
+    use super::*;
+
+    #[test]
+    fn an_hour_passes_at_once_when_every_task_waits() {
+        let passed = simulate(1, |world| async move {
+            sleep(Duration::from_secs(3600)).await;
+            world.passed()
+        });
+        assert_eq!(passed, Ok(Duration::from_secs(3600)));
+    }
+
+    #[test]
+    fn a_task_that_never_waits_is_found() {
+        let ended = simulate(1, |_| async {
+            sleep(Duration::from_secs(5)).await;
+            loop {
+                yield_now().await;
+            }
+        });
+        assert_eq!(ended, Err::<(), _>(Stuck::Spins { at: Duration::from_secs(5) }));
+    }
+
+    #[test]
+    fn a_world_that_waits_for_ever_is_found() {
+        assert_eq!(simulate(1, |_| std::future::pending::<()>()), Err(Stuck::Waits { at: Duration::ZERO }));
+    }
+
+    /// The order in which ten tasks that are ready at once run.
+    fn order(seed: u64) -> Vec<u8> {
+        let run = simulate(seed, |_| async {
+            let (sender, receiver) = async_channel::unbounded();
+            let tasks: Vec<_> = (0..10)
+                .map(|number| {
+                    let sender = sender.clone();
+                    spawn(async move { sender.try_send(number).unwrap() })
+                })
+                .collect();
+            for task in tasks {
+                task.await;
+            }
+            std::iter::from_fn(|| receiver.try_recv().ok()).collect()
+        });
+        run.unwrap()
+    }
+
+    #[test]
+    fn the_seed_decides_the_order_of_tasks() {
+        let orders: Vec<_> = (0..20).map(order).collect();
+        assert_eq!(orders, (0..20).map(order).collect::<Vec<_>>());
+        assert!(orders.iter().any(|other| *other != orders[0]));
+    }
+
+    #[test]
+    fn blocking_work_of_an_ended_life_is_lost() {
+        let done = simulate(7, |world| async move {
+            let (sender, receiver) = async_channel::bounded(1);
+            let work = spawn(super::super::blocking(move || sender.try_send(()).unwrap()));
+            yield_now().await;
+            world.end_life();
+            sleep(Duration::from_secs(1)).await;
+            drop(work);
+            receiver.try_recv().is_ok()
+        });
+        assert_eq!(done, Ok(false));
+    }
+}
