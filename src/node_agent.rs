@@ -41,7 +41,7 @@ use crate::server::{
     LocalApi, LocalServer, NodeDoor, ReadOnlyDoor, StatusPage, Streaming, SyncHealth, Watchdog, health, systemd,
 };
 use crate::stats::Stats;
-use crate::sync_loop::{self, Books, LocalBooks, NodeFigures, SyncLoop};
+use crate::sync_loop::{self, Books, LocalBooks, LoopEnd, NodeFigures, Part, SyncLoop};
 
 /// Runs the node agent until it is asked to end. Pods are left running.
 pub(crate) fn run(config: Config) -> ExitCode {
@@ -200,8 +200,8 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         started,
     };
     let view: Rc<dyn LocalApi> = Rc::new(view);
-    let mut tasks =
-        vec![rt::spawn(sync_loop.run()), rt::spawn(local.with_streaming(streaming.clone()).serve(Rc::clone(&view)))];
+    let sync_loop = rt::spawn(sync_loop.run());
+    let mut tasks = vec![rt::spawn(local.with_streaming(streaming.clone()).serve(Rc::clone(&view)))];
     if let Some(address) = config.identity.server.read_only {
         let door = ReadOnlyDoor { address, health: health.clone(), api: Rc::clone(&view) };
         tasks.push(rt::spawn(door.serve()));
@@ -251,8 +251,20 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     let directory = config.root_dir.join("coracle/pods");
     tasks.push(rt::spawn(local_pods::run(directory, config.node_name.clone(), asked_of_local_pods, sender)));
     systemd::ready();
-    ended.await;
+    let asked = async {
+        ended.await;
+        None
+    };
+    let end = rt::either(asked, async { Some(sync_loop.await) }).await;
     systemd::stopping();
+    if let Some(end) = end {
+        let part = match end {
+            LoopEnd::Spins { part } => part.map_or("events", Part::name),
+            LoopEnd::NoSenders => "no senders",
+        };
+        watchdog.note_spin(part);
+        log!(error, "sync loop ended, restart needed: it went round without waiting", part = part);
+    }
     watchdog.end();
     log!(info, "ending, the pods run on");
     drop(tasks);
@@ -260,7 +272,7 @@ async fn serve(config: Rc<Config>) -> ExitCode {
         store.flush().await;
     }
     drop(writer);
-    ExitCode::SUCCESS
+    if end.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 fn key_places(config: &Config) -> KeyPlaces {

@@ -166,20 +166,29 @@ impl Reports {
 
     /// What is to be asked now, as far as there is room for it: the newest first.
     pub(super) fn next(&mut self, now: Instant) -> Vec<Job> {
-        let under_way = self.pods.values().filter(|report| report.under_way.is_some()).count();
-        let room = AT_ONCE.saturating_sub(under_way);
+        let room = self.room();
         let due = self.pods.iter_mut().filter(|(_, report)| report.not_before.is_none_or(|moment| moment <= now));
         let mut due: Vec<_> = due.filter(|(_, report)| report.news).collect();
         due.sort_by_key(|(_, report)| std::cmp::Reverse(report.change));
         due.into_iter().filter_map(|(pod, report)| report.next(pod)).take(room).collect()
     }
 
+    /// Requests that may be made beside those under way.
+    fn room(&self) -> usize {
+        let under_way = self.pods.values().filter(|report| report.under_way.is_some()).count();
+        AT_ONCE.saturating_sub(under_way)
+    }
+
     pub(super) fn are_under_way(&self) -> bool {
         self.pods.values().any(|report| report.under_way.is_some())
     }
 
-    /// The moment of the next request that no event asks for.
+    /// The moment of the next request that no event asks for. Without room for one there is none: the end of a request
+    /// that is under way is an event.
     pub(super) fn due(&self) -> Option<Instant> {
+        if self.room() == 0 {
+            return None;
+        }
         let has_news = |report: &&Report| report.news && !report.unknown && report.under_way.is_none();
         let waiting = self.pods.values().filter(has_news);
         waiting.filter_map(|report| report.not_before).min()

@@ -9,6 +9,7 @@ pub(crate) enum Count {
     DevicePluginRegistrations,
     Evictions,
     ImagesCollected,
+    LoopStalls,
     MemoryPinnings,
     MemoryPinningErrors,
     OrphanedPods,
@@ -65,13 +66,14 @@ const fn described(name: &'static str, help: &'static str, labels: &'static [&'s
 
 impl Count {
     /// In the order of the page; probes have a page of their own.
-    pub(super) const ALL: [Self; 23] = [
+    pub(super) const ALL: [Self; 24] = [
         Self::AdmissionRejections,
         Self::CpuPinnings,
         Self::CpuPinningErrors,
         Self::DevicePluginRegistrations,
         Self::Evictions,
         Self::ImagesCollected,
+        Self::LoopStalls,
         Self::MemoryPinnings,
         Self::MemoryPinningErrors,
         Self::OrphanedPods,
@@ -132,6 +134,11 @@ impl Count {
                 "kubelet_memory_manager_pinning_errors_total",
                 "[ALPHA] The number of memory pages allocations which required pinning that failed.",
                 &[],
+            ),
+            Self::LoopStalls => described(
+                "coracle_loop_stalls_total",
+                "Number of times a part of the sync loop was due and did nothing.",
+                &["part"],
             ),
             Self::OrphanedPods => described(
                 "kubelet_orphaned_runtime_pods_total",

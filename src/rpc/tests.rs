@@ -2,6 +2,7 @@
 
 mod faults;
 mod reconnect;
+mod simulated;
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;

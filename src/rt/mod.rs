@@ -30,13 +30,13 @@ pub use smol::stream::StreamExt;
 
 // In tests a simulation may stand in for the kernel.
 #[cfg(test)]
-pub(crate) use network::{Host, Line, Pipe};
+pub(crate) use network::Line;
 #[cfg(test)]
 pub(crate) use sockets::simulated_connection;
 #[cfg(test)]
 pub use sockets::{Async, TcpListener, TcpStream, UnixListener, UnixStream};
 #[cfg(test)]
-pub(crate) use virtual_time::{Stuck, World, simulate, world};
+pub(crate) use virtual_time::{World, simulate, world};
 
 use pin_project_lite::pin_project;
 use smol::future::FutureExt;

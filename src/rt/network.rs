@@ -105,16 +105,11 @@ impl Host {
             }
         }
     }
-
-    /// Connections that are open.
-    pub(crate) fn connections(&self) -> usize {
-        self.ends.borrow().iter().filter(|end| end.strong_count() > 0).count() / 2
-    }
 }
 
 /// One end of a connection; clones are the same end. The last clone closes it.
 #[derive(Clone)]
-pub(crate) struct Pipe(Rc<End>);
+pub struct Pipe(Rc<End>);
 
 struct End {
     host: Rc<Host>,

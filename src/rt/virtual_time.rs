@@ -24,8 +24,7 @@ pub(crate) struct World {
     base: Instant,
     passed: Cell<Duration>,
     /// The wall clock is this much ahead of the virtual one.
-    wall: Cell<Duration>,
-    booted: Cell<Duration>,
+    wall: Duration,
     random: Cell<u64>,
     /// Counts the lives of the program under test: work that an earlier life left on the blocking pool is lost.
     life: Cell<u32>,
@@ -114,8 +113,7 @@ impl World {
         Self {
             base: Instant::now(),
             passed: Cell::default(),
-            wall: Cell::new(WALL_CLOCK),
-            booted: Cell::default(),
+            wall: WALL_CLOCK,
             random: Cell::new(seed),
             life: Cell::default(),
             shuffle: Cell::new(100),
@@ -135,29 +133,18 @@ impl World {
 
     /// What the wall clock shows, since 1970.
     pub(crate) fn wall_clock(&self) -> Duration {
-        self.wall.get() + self.passed()
-    }
-
-    /// Sets the wall clock.
-    pub(crate) fn set_wall_clock(&self, since_1970: Duration) {
-        self.wall.set(since_1970.saturating_sub(self.passed()));
+        self.wall + self.passed()
     }
 
     /// Time since the machine was switched on.
     pub(crate) fn uptime(&self) -> Duration {
         // A machine is up for a while before its services start.
-        self.passed() - self.booted.get() + Duration::from_secs(10)
+        self.passed() + Duration::from_secs(10)
     }
 
     /// The program ended, however: nothing of what it began goes on.
     pub(crate) fn end_life(&self) {
         self.life.set(self.life.get() + 1);
-    }
-
-    /// The machine starts again.
-    pub(crate) fn reboot(&self) {
-        self.end_life();
-        self.booted.set(self.passed());
     }
 
     /// Any number (SplitMix64).

@@ -23,6 +23,8 @@ pub(crate) enum Doing {
     Probed,
     Happened,
     StartingWork,
+    /// It goes round and never waits.
+    Spinning,
 }
 
 impl Pulse {
@@ -61,12 +63,13 @@ impl Doing {
             Self::Probed => "taking in the result of a probe",
             Self::Happened => "telling what happened to a pod",
             Self::StartingWork => "starting work on pods and telling their statuses",
+            Self::Spinning => "going round without ever waiting",
         }
     }
 }
 
 /// In the order of their numbers.
-const ALL: [Doing; 9] = [
+const ALL: [Doing; 10] = [
     Doing::Waiting,
     Doing::Sources,
     Doing::Observed,
@@ -76,6 +79,7 @@ const ALL: [Doing; 9] = [
     Doing::Probed,
     Doing::Happened,
     Doing::StartingWork,
+    Doing::Spinning,
 ];
 
 #[cfg(test)]

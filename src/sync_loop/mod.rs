@@ -8,6 +8,7 @@ mod agent_page;
 mod books;
 mod cluster;
 mod devices;
+mod due_times;
 mod eviction;
 mod exchanges;
 mod figures;
@@ -43,6 +44,7 @@ use crate::devices::Devices;
 use crate::host::kernel_log::KernelLog;
 use crate::kuberuntime::PodRuntime;
 use crate::logs::{LogKeeper, LogLimits};
+use crate::metrics::{self, Count};
 use crate::node::NodeNews;
 use crate::offline::OfflineStore;
 use crate::pleg::Pleg;
@@ -56,8 +58,10 @@ use crate::sorted::{SortedMap, SortedSet};
 use crate::status::{ActiveDeadlines, Failed};
 
 pub(crate) use books::{Books, LocalBooks};
+pub(crate) use due_times::Part;
 pub(crate) use figures::NodeFigures;
 
+use due_times::{Due, DueTimes};
 use eviction::NodeWatch;
 use happenings::Happenings;
 use image_garbage::ImageGarbage;
@@ -70,6 +74,17 @@ pub(crate) const INBOX: usize = 256;
 
 /// So long what no pod waits for leaves the runtime to the pods; the next event begins it then.
 const PODS_FIRST: Duration = Duration::from_secs(10);
+
+/// Why the sync loop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LoopEnd {
+    NoSenders,
+    /// It went round without ever waiting. The process starts again, and finds its pods as they are.
+    Spins {
+        /// The part that was due; `None` if events kept coming.
+        part: Option<Part>,
+    },
+}
 
 pub(crate) struct SyncLoop {
     inbox: Receiver<SyncEvent>,
@@ -121,6 +136,9 @@ pub(crate) struct SyncLoop {
     weigh: bool,
     image_garbage: ImageGarbage,
     node_watch: NodeWatch,
+    due_times: DueTimes,
+    /// Parts whose stall was logged.
+    stalled: Vec<Part>,
     shutdown: NodeShutdown,
     /// `None` without a cluster.
     reporter: Option<Reporter>,
@@ -206,6 +224,8 @@ impl SyncLoop {
             weigh: true,
             image_garbage: ImageGarbage::default(),
             node_watch,
+            due_times: DueTimes::default(),
+            stalled: Vec::new(),
             shutdown,
             reporter: None,
             news: Rc::default(),
@@ -236,12 +256,13 @@ impl SyncLoop {
         Self { news, ..self }
     }
 
-    /// Runs until every sender of events is gone.
-    pub(crate) async fn run(mut self) {
+    /// Runs until every sender of events is gone, or the loop spins: it has gone round 10,000 times and not waited once.
+    pub(crate) async fn run(mut self) -> LoopEnd {
         loop {
-            let event = match self.next_event().await {
-                Ok(event) => event,
-                Err(_) => return,
+            let due = self.due();
+            let (event, waited) = match self.next_event(&due).await {
+                Ok(next) => next,
+                Err(_) => return LoopEnd::NoSenders,
             };
             let now = rt::now();
             self.health.stamp(now);
@@ -254,7 +275,26 @@ impl SyncLoop {
             }
             self.health.begin(Doing::StartingWork);
             self.start_work(now);
+            self.hold_off_stalled(&due, now);
             self.health.end_round();
+            if self.due_times.spins(waited) {
+                let is_due = |(_, due): &&(Part, Option<Instant>)| due.is_some_and(|due| due <= now);
+                return LoopEnd::Spins { part: self.due().iter().find(is_due).map(|(part, _)| *part) };
+            }
+            // The other tasks of this thread get their turn, whatever is due here.
+            rt::yield_now().await;
+        }
+    }
+
+    /// Holds off the parts that were due before this round and still are.
+    fn hold_off_stalled(&mut self, before: &Due, now: Instant) {
+        let after = self.due();
+        for part in self.due_times.after_round(before, &after, now) {
+            metrics::count(Count::LoopStalls, &[part.name()]);
+            if !self.stalled.contains(&part) {
+                self.stalled.push(part);
+                log!(warn, "sync loop part due but idle, holding it off", part = part);
+            }
         }
     }
 
@@ -270,16 +310,27 @@ impl SyncLoop {
         is_late || self.workers.iter().all(|worker| worker.busy.is_none())
     }
 
-    /// The next event, or `None` when something is due; an error when no sender is left.
-    async fn next_event(&self) -> Result<Option<SyncEvent>, RecvError> {
+    /// When each part needs a round that no event asks for.
+    fn due(&self) -> Due {
+        // Work waits for the runtime.
+        let works = self.can_work();
+        [
+            (Part::ActiveDeadlines, self.deadlines.next()),
+            (Part::NodePressure, self.node_watch.due().filter(|_| works)),
+            (Part::PodWorkers, self.workers.due().filter(|_| works)),
+            (Part::Shutdown, self.shutdown.due()),
+            (Part::StatusManager, self.reporter.as_ref().and_then(Reporter::due)),
+            (Part::Versions, self.books.borrow().versions.due()),
+        ]
+    }
+
+    /// The next event, or `None` when a part is due, and whether the loop had to wait for it; an error when no sender is
+    /// left.
+    async fn next_event(&self, due: &Due) -> Result<(Option<SyncEvent>, bool), RecvError> {
+        let moment = self.due_times.next(due);
+        let waits = self.inbox.is_empty() && moment.is_none_or(|moment| moment > rt::now());
         let event = async { self.inbox.recv().await.map(Some) };
-        let deadline = self.deadlines.next();
-        let report = self.reporter.as_ref().and_then(Reporter::due);
-        // What is due waits for the runtime: it is not looked at again and again until then.
-        let work = if self.can_work() { [self.workers.due(), self.node_watch.due()] } else { [None; 2] };
-        let shutdown = self.shutdown.due();
-        let trial = self.books.borrow().versions.due();
-        match work.into_iter().flatten().chain(deadline).chain(report).chain(shutdown).chain(trial).min() {
+        let next = match moment {
             Some(moment) => {
                 let timer = async {
                     rt::sleep_until(moment).await;
@@ -288,6 +339,7 @@ impl SyncLoop {
                 rt::either(event, timer).await
             }
             None => event.await,
-        }
+        };
+        next.map(|event| (event, waits))
     }
 }

@@ -236,3 +236,15 @@ fn a_device_is_petted_and_stopped_at_an_orderly_end() {
     pipe.read_to_end(&mut told).unwrap();
     assert_eq!(told, b"..V");
 }
+
+#[test]
+fn sigterm_ends_an_agent_whose_loop_hangs_within_five_seconds() {
+    let (mut node, _manager) = watched(Node::new());
+    let held = Held::hold(&node);
+    let begun = Instant::now();
+    node.signal(Signal::SIGTERM);
+    node.wait_for_the_agents_end();
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(node.log().contains("failed to end in time"), "{}", node.log());
+    drop(held);
+}

@@ -179,3 +179,30 @@ fn the_newest_is_told_first_and_nobody_waits_who_has_nothing_to_tell() {
     assert_eq!(order, ["a", "c", "b"].map(PodUid::from));
     assert_eq!(reports.untold(), 3, "they are under way");
 }
+
+/// Five pods whose reports failed during an outage; the server is back.
+#[test]
+fn a_report_that_has_no_room_is_not_due_until_another_ends() {
+    let (mut reports, now) = (Reports::default(), Instant::now());
+    let pods: Vec<PodUid> = (0..=AT_ONCE).map(|number| PodUid::from(&*format!("u{number}"))).collect();
+    for pod in &pods {
+        let target = Target { namespace: "ns".to_owned(), name: pod.to_string(), uid: pod.clone() };
+        reports.see(pod, target, &status(PodPhase::Pending), 5);
+        reports.want(pod, status(PodPhase::Running));
+    }
+    // One after the other, as they are begun: all of them fail.
+    let fail = ReportOutcome::Failed("connection refused".to_owned());
+    for _ in 0..2 {
+        for job in reports.next(now) {
+            reports.done(&job.pod, &fail, now, |wait| wait);
+        }
+    }
+    let back = now + RETRY_LONGEST;
+    assert!(reports.due().is_some_and(|due| due <= back));
+    let jobs = reports.next(back);
+    assert_eq!(jobs.len(), AT_ONCE);
+    assert_eq!(reports.due(), None, "the loop would go round until a request ends, and keep it from ending");
+    let first = jobs.first().unwrap();
+    reports.done(&first.pod, &ReportOutcome::Accepted { version: 6 }, back, |wait| wait);
+    assert_eq!(reports.next(back).len(), 1);
+}

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
-use super::pulse::Pulse;
+use super::pulse::{Doing, Pulse};
 use super::systemd;
 use crate::config::Config;
 use crate::error::ErrorChain;
@@ -38,8 +38,9 @@ pub(crate) use stall::{Stall, WatchdogStatus};
 #[derive(Clone, Debug)]
 pub(crate) struct Watchdog(Arc<Shared>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
+    file: StallFile,
     state: Mutex<State>,
     wake: Condvar,
 }
@@ -69,7 +70,7 @@ impl Watchdog {
         beat_path.push(".beat");
         let beat_path = PathBuf::from(beat_path);
         let last_stall = earlier::look_back(&file, &beat_path);
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared { file: file.clone(), state: Mutex::default(), wake: Condvar::default() });
         shared.lock().last_stall = last_stall;
         let device = config.watchdog_device.as_deref().map(|path| Device::new(path, Path::new("/sys")));
         let manager = systemd::watchdog_interval();
@@ -101,6 +102,15 @@ impl Watchdog {
 
     pub(crate) fn last_stall(&self) -> Option<Stall> {
         self.0.lock().last_stall.clone()
+    }
+
+    /// The sync loop spun, and this process ends for it: `part` is what was due all the time. Written for the next start,
+    /// whether a watchdog is on or not.
+    pub(crate) fn note_spin(&self, part: &str) {
+        let mut stall = Stall::new(clock::now(), 0, Doing::Spinning, thread_state::of_main_thread());
+        stall.part = Some(part.to_owned());
+        self.0.file.write(&stall);
+        self.0.lock().last_stall = Some(stall);
     }
 
     /// Before an orderly end: a device must not reset the board for it.

@@ -25,6 +25,9 @@ pub(crate) struct Stall {
     pub(crate) seconds: u64,
     /// What the sync loop was about; empty where the process itself could not tell.
     pub(crate) doing: String,
+    /// The part of the sync loop that was due all the time, where it went round without waiting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) part: Option<String>,
     /// The sync loop's.
     pub(crate) thread: ThreadState,
     /// It went on after all.
@@ -78,7 +81,8 @@ impl Stall {
         }
         let place = if wait_channel.is_empty() { String::new() } else { format!(" in {wait_channel}") };
         let thread = if state.is_empty() { String::new() } else { format!("; its thread: {state}{place}") };
-        format!("while {doing}{thread}")
+        let part = self.part.as_ref().map_or_else(String::new, |part| format!(" ({part} was due)"));
+        format!("while {doing}{part}{thread}")
     }
 }
 

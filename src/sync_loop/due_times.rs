@@ -1,0 +1,162 @@
+//! When the parts of the sync loop need a round that no event asks for. Pure.
+//!
+//! A part that was due before a round and is still due after it has done nothing: the loop would go round and never wait,
+//! and the other tasks of its thread would starve. Such a part is held off for a while.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// A part of the sync loop that has a due time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    ActiveDeadlines,
+    NodePressure,
+    PodWorkers,
+    Shutdown,
+    StatusManager,
+    Versions,
+}
+
+/// One due time for each part, in the order of [`Part`]'s variants; `None`: only events matter to it.
+pub(super) type Due = [(Part, Option<Instant>); 6];
+
+/// The hold-offs of the parts, and how often the loop has gone round without waiting.
+#[derive(Debug, Default)]
+pub(super) struct DueTimes {
+    held: [Option<Instant>; 6],
+    rounds_without_waiting: u32,
+}
+
+/// How long a part that was due and did nothing is not asked again.
+const HOLD_OFF: Duration = Duration::from_secs(1);
+
+/// A node that starts with a hundred pods has some hundred rounds in a row.
+const MOST_ROUNDS: u32 = 10_000;
+
+impl DueTimes {
+    /// The moment of the next round that no event asks for.
+    pub(super) fn next(&self, due: &Due) -> Option<Instant> {
+        let moments = due.iter().zip(self.held).filter_map(|((_, due), held)| {
+            let due = (*due)?;
+            Some(held.map_or(due, |held| held.max(due)))
+        });
+        moments.min()
+    }
+
+    /// Takes in what a round at `now` has made of the due times, and gives the parts that stalled: due before it, and due
+    /// after it at a moment that had passed.
+    pub(super) fn after_round(&mut self, before: &Due, after: &Due, now: Instant) -> Vec<Part> {
+        let mut stalled = Vec::new();
+        let parts = before.iter().zip(after).zip(&mut self.held);
+        for (((_, before), (part, after)), held) in parts {
+            let has_passed = |due: &Option<Instant>| due.is_some_and(|due| due <= now);
+            let is_stalled = has_passed(before) && has_passed(after);
+            let was_asked = held.is_none_or(|until| until <= now);
+            if is_stalled && was_asked {
+                *held = now.checked_add(HOLD_OFF);
+                stalled.push(*part);
+            } else if !is_stalled {
+                *held = None;
+            }
+        }
+        stalled
+    }
+
+    /// Counts a round. True if the loop has not waited for so long that it spins.
+    pub(super) fn spins(&mut self, waited: bool) -> bool {
+        self.rounds_without_waiting = if waited { 0 } else { self.rounds_without_waiting.saturating_add(1) };
+        self.rounds_without_waiting >= MOST_ROUNDS
+    }
+}
+
+impl Part {
+    /// As metrics and the log name it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::ActiveDeadlines => "active_deadlines",
+            Self::NodePressure => "node_pressure",
+            Self::PodWorkers => "pod_workers",
+            Self::Shutdown => "shutdown",
+            Self::StatusManager => "status_manager",
+            Self::Versions => "versions",
+        }
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARTS: [Part; 6] = [
+        Part::ActiveDeadlines,
+        Part::NodePressure,
+        Part::PodWorkers,
+        Part::Shutdown,
+        Part::StatusManager,
+        Part::Versions,
+    ];
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// The status manager alone is due.
+    fn due(moment: Option<Instant>) -> Due {
+        PARTS.map(|part| (part, moment.filter(|_| part == Part::StatusManager)))
+    }
+
+    #[test]
+    fn a_part_that_stays_due_is_held_off_for_a_second() {
+        let (mut times, now) = (DueTimes::default(), Instant::now());
+        let passed = due(now.checked_sub(SECOND));
+        assert_eq!(times.next(&passed), now.checked_sub(SECOND));
+        assert_eq!(times.after_round(&passed, &passed, now), [Part::StatusManager]);
+        assert_eq!(times.next(&passed), Some(now + SECOND));
+    }
+
+    #[test]
+    fn a_part_that_is_held_off_counts_once_until_it_is_asked_again() {
+        let (mut times, now) = (DueTimes::default(), Instant::now());
+        let passed = due(Some(now));
+        assert_eq!(times.after_round(&passed, &passed, now).len(), 1);
+        assert_eq!(times.after_round(&passed, &passed, now + SECOND / 2), []);
+        assert_eq!(times.after_round(&passed, &passed, now + SECOND).len(), 1);
+    }
+
+    #[test]
+    fn a_part_that_moves_its_due_time_is_not_stalled() {
+        let (mut times, now) = (DueTimes::default(), Instant::now());
+        let (passed, later) = (due(Some(now)), due(Some(now + SECOND)));
+        assert_eq!(times.after_round(&passed, &later, now), []);
+        assert_eq!(times.after_round(&passed, &due(None), now), []);
+        assert_eq!(times.next(&later), Some(now + SECOND));
+    }
+
+    #[test]
+    fn work_that_falls_due_during_a_round_is_no_stall() {
+        let (mut times, now) = (DueTimes::default(), Instant::now());
+        assert_eq!(times.after_round(&due(None), &due(Some(now)), now), []);
+        assert_eq!(times.next(&due(Some(now))), Some(now));
+    }
+
+    #[test]
+    fn a_hold_off_ends_with_the_progress_of_its_part() {
+        let (mut times, now) = (DueTimes::default(), Instant::now());
+        let passed = due(Some(now));
+        times.after_round(&passed, &passed, now);
+        times.after_round(&passed, &due(None), now);
+        assert_eq!(times.next(&passed), Some(now));
+    }
+
+    #[test]
+    fn ten_thousand_rounds_without_waiting_are_a_spin() {
+        let mut times = DueTimes::default();
+        assert!((1..MOST_ROUNDS).all(|_| !times.spins(false)));
+        assert!(!times.spins(true), "one wait in between");
+        assert!((1..MOST_ROUNDS).all(|_| !times.spins(false)));
+        assert!(times.spins(false));
+    }
+}
