@@ -36,8 +36,8 @@ pub(crate) struct Config {
     pub(crate) lock_file: Option<PathBuf>,
     /// A hardware watchdog that this process pets.
     pub(crate) watchdog_device: Option<PathBuf>,
-    /// The key for what is secret in the offline store.
-    pub(crate) offline_key_file: PathBuf,
+    /// The key for what is secret in the offline store, made where it is missing; `None`: no key from a file.
+    pub(crate) offline_key_file: Option<PathBuf>,
     /// Archives whose images the runtime is to have.
     pub(crate) image_archives: PathBuf,
     /// Without a key it is stored in plain.
@@ -195,7 +195,7 @@ impl Default for Config {
             local_socket: PathBuf::from(LOCAL_SOCKET),
             lock_file: None,
             watchdog_device: None,
-            offline_key_file: PathBuf::from("/var/lib/kubelet/coracle/store-key"),
+            offline_key_file: Some(PathBuf::from("/var/lib/kubelet/coracle/store-key")),
             image_archives: PathBuf::from("/var/lib/kubelet/coracle/images"),
             offline_plain_secrets: false,
             node_name: String::new(),
@@ -307,7 +307,8 @@ impl Config {
         if let Some(path) = given.local_socket {
             config.local_socket = path;
         }
-        config.offline_key_file = given.offline_key_file.unwrap_or_else(|| config.root_dir.join("coracle/store-key"));
+        let key_file = given.offline_key_file.unwrap_or_else(|| config.root_dir.join("coracle/store-key"));
+        config.offline_key_file = (!key_file.as_os_str().is_empty()).then_some(key_file);
         config.image_archives = given.image_archives.unwrap_or_else(|| config.root_dir.join("coracle/images"));
         config.cert_dir = given.cert_dir.unwrap_or_else(|| config.root_dir.join("pki"));
         config.take_places(&fields);

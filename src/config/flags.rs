@@ -192,7 +192,8 @@ impl Given {
             // Already known to be an address, and a port.
             Own::PageAddress => self.page_address = text.parse().ok(),
             Own::PagePort => self.page_port = text.parse().unwrap_or_default(),
-            Own::OfflineKeyFile => self.offline_key_file = path(),
+            // An empty value says that there is to be no key.
+            Own::OfflineKeyFile => self.offline_key_file = Some(PathBuf::from(text)),
             Own::OfflinePlainSecrets => self.offline_plain_secrets = *value == Value::Bool(true),
             Own::RegisterSchedulable => self.unschedulable = *value == Value::Bool(false),
             Own::RegisterWithTaints => {

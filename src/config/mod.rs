@@ -112,8 +112,8 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     }
     // Pods mount parts of the first, and the runtime writes to the second: both have to mean the same to others.
     let kubeconfigs = config.kubeconfig.iter_mut().chain(&mut config.identity.bootstrap_kubeconfig);
-    let places = [&mut config.root_dir, &mut config.pod_logs_dir, &mut config.cert_dir, &mut config.offline_key_file];
-    let places = places.into_iter().chain([&mut config.image_archives]);
+    let places = [&mut config.root_dir, &mut config.pod_logs_dir, &mut config.cert_dir, &mut config.image_archives];
+    let places = places.into_iter().chain(&mut config.offline_key_file);
     for path in places.chain(kubeconfigs) {
         *path = std::path::absolute(&*path).map_err(|source| Error::Read { path: path.clone(), source })?;
     }

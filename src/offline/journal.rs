@@ -89,6 +89,9 @@ impl Journal {
         found.faults.damaged = whole.damaged;
         found.faults.other_format = whole.other_format;
         for (name, line) in &whole.live {
+            if self.refuses(name, line) {
+                continue;
+            }
             let content = match line.said {
                 Said::Content(content) => Some(content.to_vec()),
                 Said::Sealed(sealed) => self.seal.open(name, sealed),
@@ -104,12 +107,18 @@ impl Journal {
         self.length = length_of(&bytes);
         self.live = self.known.values().map(|known| known.length).sum();
         self.is_in_doubt = whole.is_torn;
-        if whole.has_bad_lines() {
+        if whole.has_bad_lines() || whole.live.iter().any(|(name, line)| self.refuses(name, line)) {
             // What cannot be set aside now is tried again with the next batch.
             self.is_in_doubt = true;
             drop(self.rewrite(&[]));
         }
         Ok(found)
+    }
+
+    /// A plain Secret or token where they are not to be stored in plain: anybody who can write to the disk may have put it
+    /// there, and it does not stay. It comes again from the cluster.
+    fn refuses(&self, name: &str, line: &Line<'_>) -> bool {
+        is_secret(name) && matches!(line.said, Said::Content(_)) && !matches!(self.seal, Seal::Plain)
     }
 
     /// Remembers a batch, durably when it returns. What is remembered already is not written. Blocks.
@@ -195,7 +204,7 @@ impl Journal {
         let mut kept = SortedMap::new();
         let is_news = |name: &str| news.iter().any(|one| &*one.name == name);
         for (name, line) in &whole.live {
-            if line.said == Said::Gone || is_news(name) {
+            if line.said == Said::Gone || is_news(name) || self.refuses(name, line) {
                 continue;
             }
             bytes.extend_from_slice(line.bytes);
@@ -207,7 +216,8 @@ impl Journal {
         self.is_in_doubt = true;
         self.files.write(NEXT, &bytes)?;
         self.files.sync(NEXT)?;
-        if whole.has_bad_lines() {
+        // A file with plain secrets is not kept beside the new one.
+        if whole.has_bad_lines() && !whole.live.iter().any(|(name, line)| self.refuses(name, line)) {
             // Two are kept: the disk is not filled with what nobody reads.
             let [newest, before] = ASIDE;
             match self.files.rename(newest, before) {

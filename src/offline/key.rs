@@ -1,19 +1,22 @@
-//! Where the key for secrets and tokens comes from: a credential of the service manager, a file, or nowhere.
+//! Where the key for secrets and tokens comes from: a credential of the service manager, a file, or a new file.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use ring::rand::{SecureRandom as _, SystemRandom};
+
 use super::seal::{Key, SHORTEST, Seal};
-use crate::host::file::read_all;
+use crate::host::file::{read_all, replace};
 
 /// Where a key may be, and what is done without one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyPlaces {
     /// `$CREDENTIALS_DIRECTORY`, where the service manager puts what it was given for this service alone.
     pub(crate) credentials: Option<PathBuf>,
-    pub(crate) file: PathBuf,
-    /// Without a key they are written all the same.
+    /// Made where it is missing. `None`: no key but the credential.
+    pub(crate) file: Option<PathBuf>,
+    /// Without a key they are written all the same, and no key is made.
     pub(crate) plain: bool,
 }
 
@@ -22,22 +25,37 @@ const CREDENTIAL: &str = "coracle-store-key";
 const LARGEST: u64 = 64 << 10;
 
 impl KeyPlaces {
-    /// The first key that there is, and what is shown of it. One that cannot be used is told of, and no other one is looked
-    /// for in its place. Blocks.
+    /// The first key that there is, else a new one in the file, and what `coracle status` shows of it. A key that cannot be
+    /// used is reported and never replaced. Blocks.
     pub(super) fn seal(&self) -> (Seal, String) {
         let credential = self.credentials.as_ref().map(|folder| (folder.join(CREDENTIAL), false));
-        for (path, is_checked) in credential.into_iter().chain([(self.file.clone(), true)]) {
+        for (path, is_checked) in credential.into_iter().chain(self.file.iter().map(|path| (path.clone(), true))) {
             match read(&path, is_checked) {
                 Ok(Some(key)) => return (Seal::Key(key), format!("sealed with {}", path.display())),
                 Ok(None) => {}
                 Err(fault) => return (Seal::Memory, format!("kept in memory only: {}: {fault}", path.display())),
             }
         }
-        match self.plain {
-            true => (Seal::Plain, "in plain".to_owned()),
-            false => (Seal::Memory, format!("kept in memory only: there is no key in {}", self.file.display())),
+        match &self.file {
+            _ if self.plain => (Seal::Plain, "in plain".to_owned()),
+            None => (Seal::Memory, "kept in memory only: no key file is configured".to_owned()),
+            Some(path) => match make(path) {
+                Ok(key) => (Seal::Key(key), format!("sealed with {}", path.display())),
+                Err(fault) => {
+                    (Seal::Memory, format!("kept in memory only: failed to make {}: {fault}", path.display()))
+                }
+            },
         }
     }
+}
+
+/// A new key, on the disk before anything is sealed with it. A power cut leaves all of it or none.
+fn make(path: &Path) -> Result<Key, String> {
+    let mut bytes = [0; SHORTEST];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| "the kernel gives no random bytes".to_owned())?;
+    replace(path, &bytes).map_err(|error| error.to_string())?;
+    log!(info, "made a key for the offline store", file = path.display());
+    Key::derive(&bytes).ok_or_else(|| "too short".to_owned())
 }
 
 fn read(path: &Path, is_checked: bool) -> Result<Option<Key>, String> {
@@ -64,7 +82,8 @@ mod tests {
     fn the_credential_comes_first_then_the_file_then_nothing() {
         let folder = std::env::temp_dir().join(format!("coracle-store-key-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let mut places = KeyPlaces { credentials: Some(folder.clone()), file: folder.join("key"), plain: false };
+        let key = folder.join("key");
+        let mut places = KeyPlaces { credentials: Some(folder.clone()), file: None, plain: false };
         let mut said = Vec::new();
         let mut look = |places: &KeyPlaces| {
             let (seal, shown) = places.seal();
@@ -76,12 +95,12 @@ mod tests {
             said.push(format!("{kind}: {}", shown.replace(&folder.display().to_string(), "")));
         };
         look(&places);
-        places.plain = true;
+        places = KeyPlaces { file: Some(key.clone()), plain: true, ..places };
         look(&places);
-        fs::write(&places.file, [7; SHORTEST]).unwrap();
-        fs::set_permissions(&places.file, fs::Permissions::from_mode(0o640)).unwrap();
+        fs::write(&key, [7; SHORTEST]).unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).unwrap();
         look(&places);
-        fs::set_permissions(&places.file, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
         look(&places);
         fs::write(folder.join(CREDENTIAL), "short").unwrap();
         look(&places);
@@ -89,7 +108,7 @@ mod tests {
         look(&places);
         fs::remove_dir_all(&folder).unwrap();
         let expected = [
-            "memory: kept in memory only: there is no key in /key",
+            "memory: kept in memory only: no key file is configured",
             "plain: in plain",
             "memory: kept in memory only: /key: expected mode 0600, found 0640",
             "key: sealed with /key",
@@ -97,5 +116,35 @@ mod tests {
             "key: sealed with /coracle-store-key",
         ];
         assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn a_missing_key_is_made_once_for_this_user_alone() {
+        let folder = std::env::temp_dir().join(format!("coracle-store-key-made-{}", std::process::id()));
+        let file = folder.join("coracle/store-key");
+        let places = KeyPlaces { credentials: None, file: Some(file.clone()), plain: false };
+        let sealed = match places.seal() {
+            (Seal::Key(key), _) => key.seal("secret/a", b"hidden").unwrap(),
+            (_, shown) => panic!("{shown}"),
+        };
+        let made = fs::read(&file).unwrap();
+        assert_eq!((made.len(), fs::metadata(&file).unwrap().permissions().mode() & 0o777), (SHORTEST, 0o600));
+        let (again, _) = places.seal();
+        assert_eq!(again.open("secret/a", sealed.as_bytes()).as_deref(), Some(&b"hidden"[..]));
+        assert_eq!(fs::read(&file).unwrap(), made);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_used_is_never_replaced() {
+        let folder = std::env::temp_dir().join(format!("coracle-store-key-kept-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("store-key");
+        fs::write(&file, "short").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        let (seal, _) = KeyPlaces { credentials: None, file: Some(file.clone()), plain: false }.seal();
+        assert!(matches!(seal, Seal::Memory));
+        assert_eq!(fs::read(&file).unwrap(), b"short");
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -115,7 +115,8 @@ impl Joined {
 #[test]
 fn after_a_reboot_without_the_server_the_pod_runs_with_everything_that_it_had() {
     for network in [Network::Refused, Network::Blackhole] {
-        let mut joined = Joined::with_key();
+        // As installed: the node makes its key.
+        let mut joined = Joined::new();
         prepare(&joined);
         joined.start(SHORT, &[]);
         joined.api.create(&rich());
@@ -177,11 +178,12 @@ fn a_token_that_has_expired_is_used_on_and_the_pod_is_told_of_it() {
 fn without_a_key_nothing_secret_is_written() {
     let mut joined = Joined::new();
     prepare(&joined);
-    joined.start(SHORT, &[]);
+    joined.start(SHORT, &["--offline-key-file="]);
     joined.api.create(&rich());
     joined.wait_until_web_is_ready();
     joined.wait_until_stored(&["pod/default/web/", "configmap/default/m", "services/default"]);
     joined.end_agent();
+    assert!(!joined.node.folder().join("pods/coracle/store-key").exists());
     let journal = joined.journal();
     assert!(!journal.contains("\"secret/") && !journal.contains("\"token/"), "{journal}");
 }
@@ -331,4 +333,33 @@ fn at_rest_nothing_is_written_and_a_change_costs_little() {
     let written = joined.stored()["writtenBytes"].as_u64().unwrap();
     println!("{} bytes for each of {changes} changes of a pod", written / changes);
     assert!(written > 0 && written / changes <= 64 << 10, "{written}");
+}
+
+/// More pods than are reported at once; the report of each fails while the server is away.
+#[test]
+fn all_of_six_pods_run_after_a_reboot_without_the_server_and_are_reported_when_it_is_back() {
+    let names: Vec<String> = (0..6).map(|number| format!("web-{number}")).collect();
+    let path = |name: &str| format!("/api/v1/namespaces/default/pods/{name}");
+    let mut joined = Joined::new();
+    prepare(&joined);
+    joined.start(SHORT, &[]);
+    for name in &names {
+        let mut pod = rich();
+        pod["metadata"]["name"] = json!(name);
+        joined.api.create(&pod);
+    }
+    for name in &names {
+        joined.api.wait(&path(name), "the pod to be ready", is_ready);
+    }
+    let stored: Vec<String> = names.iter().map(|name| format!("pod/default/{name}/")).collect();
+    joined.wait_until_stored(&stored.iter().map(String::as_str).chain(["token/default/"]).collect::<Vec<_>>());
+    joined.api.set_network(Network::Refused);
+    joined.reboot();
+    joined.start(SHORT, &[]);
+    joined.wait_for_running(names.len());
+    joined.api.set_network(Network::Open);
+    for name in &names {
+        let told = |pod: &Value| is_ready(pod) && pod["status"]["containerStatuses"][0]["restartCount"] == 1;
+        joined.api.wait(&path(name), "the restart to be told", told);
+    }
 }

@@ -480,3 +480,32 @@ fn a_process_that_is_killed_while_it_writes_leaves_what_it_has_written() {
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(commits > 40, "{commits}");
 }
+
+#[test]
+fn plain_secrets_are_neither_believed_nor_kept_unless_asked_for() {
+    let plain = batch(&[("secret/s", Some("hidden")), ("token/t", Some("hidden")), ("pod/a", Some("seen"))]);
+    for seal in [key(), Seal::Memory] {
+        let files = Memory::default();
+        let (mut journal, _) = Journal::open(Box::new(files.clone()), Seal::Plain);
+        journal.commit(&plain).unwrap();
+        let (journal, found) = Journal::open(Box::new(files.clone()), seal);
+        let found = found.unwrap();
+        assert_eq!(found.contents.keys().collect::<Vec<_>>(), ["pod/a"]);
+        assert_eq!((found.faults, journal.records()), (Faults::default(), 1));
+        let text = String::from_utf8(files.file(JOURNAL).unwrap()).unwrap();
+        assert!(text.contains("seen") && !text.contains("hidden"), "{text}");
+    }
+}
+
+#[test]
+fn a_damaged_file_with_plain_secrets_is_not_set_aside() {
+    let files = Memory::default();
+    let (mut journal, _) = Journal::open(Box::new(files.clone()), Seal::Plain);
+    journal.commit(&batch(&[("secret/s", Some("hidden")), ("pod/a", Some("seen"))])).unwrap();
+    let damaged = [files.file(JOURNAL).unwrap(), b"damaged\n".to_vec()].concat();
+    let files = Memory::with(JOURNAL, damaged);
+    let (_, found) = Journal::open(Box::new(files.clone()), key());
+    assert_eq!(found.unwrap().faults.damaged, 1);
+    assert_eq!(files.file(ASIDE[0]), None);
+    assert_eq!(contents(&files), said(&[("pod/a", "seen")]));
+}
