@@ -4,8 +4,9 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use async_channel::Sender;
+use async_channel::{Receiver, Sender};
 
 use crate::api::{CPU, EventKind, MEMORY, Reason};
 use crate::apiserver::{Client, Gate, Source};
@@ -38,7 +39,7 @@ use crate::resource_managers::{self, ResourceManagers, Topology};
 use crate::rpc;
 use crate::rt;
 use crate::server::{
-    LocalApi, LocalServer, NodeDoor, ReadOnlyDoor, StatusPage, Streaming, SyncHealth, Watchdog, health, systemd,
+    LocalApi, LocalServer, NodeDoor, Pulse, ReadOnlyDoor, StatusPage, Streaming, SyncHealth, Watchdog, health, systemd,
 };
 use crate::stats::Stats;
 use crate::sync_loop::{self, Books, LocalBooks, LoopEnd, NodeFigures, Part, SyncLoop};
@@ -138,7 +139,8 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     books.borrow_mut().store.clone_from(&store);
     let directory = config.root_dir.join("coracle/versions");
     books.borrow_mut().versions = rt::blocking(move || Versions::open(directory)).await;
-    let watchdog = Watchdog::start(&config, health.pulse(), sender.clone());
+    let (turn, turns) = async_channel::bounded(1);
+    let watchdog = Watchdog::start(&config, health.pulse(), sender.clone(), turn);
     let figured = Rc::clone(&runtime);
     let csi = Csi::new(&config.root_dir, &config.node_name, sender.clone(), cluster.clone());
     let services = (runtime.cri(), image_service.clone());
@@ -201,7 +203,10 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     };
     let view: Rc<dyn LocalApi> = Rc::new(view);
     let sync_loop = rt::spawn(sync_loop.run());
-    let mut tasks = vec![rt::spawn(local.with_streaming(streaming.clone()).serve(Rc::clone(&view)))];
+    let mut tasks = vec![
+        rt::spawn(take_turns(turns, health.pulse())),
+        rt::spawn(local.with_streaming(streaming.clone()).serve(Rc::clone(&view))),
+    ];
     if let Some(address) = config.identity.server.read_only {
         let door = ReadOnlyDoor { address, health: health.clone(), api: Rc::clone(&view) };
         tasks.push(rt::spawn(door.serve()));
@@ -273,6 +278,13 @@ async fn serve(config: Rc<Config>) -> ExitCode {
     }
     drop(writer);
     if end.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Shows the watchdog that tasks other than the sync loop run. At rest nobody asks but the watchdog.
+async fn take_turns(asked: Receiver<()>, pulse: Arc<Pulse>) {
+    while asked.recv().await.is_ok() {
+        pulse.turn();
+    }
 }
 
 fn key_places(config: &Config) -> KeyPlaces {

@@ -31,7 +31,7 @@ pub(crate) use local::{
 pub(crate) use log_query::LogQuery;
 pub(crate) use node_door::{NodeDoor, ReadOnlyDoor};
 pub(crate) use page::Page;
-pub(crate) use pulse::Doing;
+pub(crate) use pulse::{Doing, Pulse};
 pub(crate) use status_page::StatusPage;
 pub(crate) use streaming::Streaming;
 pub(crate) use sync::{ExchangeStatus, SyncStatus};

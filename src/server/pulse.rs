@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-/// Written by the sync loop, read by the watchdog's thread.
+/// Written by the sync loop and another task, read by the watchdog's thread.
 #[derive(Debug, Default)]
 pub(crate) struct Pulse {
     rounds: AtomicU32,
+    turns: AtomicU32,
     doing: AtomicU8,
 }
 
@@ -41,6 +42,16 @@ impl Pulse {
     /// How many rounds were done; it begins anew after the last number that fits.
     pub(crate) fn rounds(&self) -> u32 {
         self.rounds.load(Ordering::Relaxed)
+    }
+
+    /// A task other than the sync loop has had a turn.
+    pub(crate) fn turn(&self) {
+        self.turns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many turns the other task has had; wraps around.
+    pub(crate) fn turns(&self) -> u32 {
+        self.turns.load(Ordering::Relaxed)
     }
 
     pub(crate) fn doing(&self) -> Doing {

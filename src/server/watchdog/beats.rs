@@ -76,6 +76,30 @@ impl Look {
     }
 }
 
+/// Whether both have moved since they were asked: the sync loop, and another task of its thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// Rounds and turns when they were asked.
+    asked: (u32, u32),
+    moves: u32,
+}
+
+impl Progress {
+    /// They are asked now; `rounds` and `turns` are how many there were.
+    pub(super) fn ask(&mut self, rounds: u32, turns: u32) {
+        self.asked = (rounds, turns);
+    }
+
+    /// How often both have moved after they were asked.
+    pub(super) fn moves(&mut self, rounds: u32, turns: u32) -> u32 {
+        if rounds != self.asked.0 && turns != self.asked.1 {
+            self.asked = (rounds, turns);
+            self.moves = self.moves.wrapping_add(1);
+        }
+        self.moves
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,5 +176,16 @@ mod tests {
             beats = next;
         }
         assert!(matches!(beats, Beats::Asked { .. }));
+    }
+
+    #[test]
+    fn a_loop_that_lets_no_other_task_run_does_not_move() {
+        let mut progress = Progress::default();
+        progress.ask(5, 2);
+        assert_eq!(progress.moves(9000, 2), 0, "rounds, but no turn of another task");
+        assert_eq!(progress.moves(9001, 3), 1);
+        progress.ask(9001, 3);
+        assert_eq!(progress.moves(9001, 4), 1, "a turn, but no round");
+        assert_eq!(progress.moves(9002, 4), 2);
     }
 }

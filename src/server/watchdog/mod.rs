@@ -1,7 +1,8 @@
 //! The watchdogs that end this process, or reset the board, when the sync loop does not move.
 //!
 //! A thread of its own pets them, so that it can still tell what is known when the thread of the sync loop is stuck. It
-//! asks the loop through its inbox and looks whether it has done a round since (`beats`). The runtime and the network
+//! asks the loop through its inbox, and another task of the same thread, and looks whether both have moved since (`beats`):
+//! a loop that goes round and round keeps every other task from running. The runtime and the network
 //! have no part in that: the loop waits for neither. There is no thread where no watchdog is on.
 //!
 //! The service manager may kill without a warning: what is known has been written down before.
@@ -26,7 +27,7 @@ use crate::host::{clock, thread_state};
 use crate::pods::SyncEvent;
 use crate::rt;
 use beat_file::BeatFile;
-use beats::{Beats, Look};
+use beats::{Beats, Look, Progress};
 use device::Device;
 use stall::StallFile;
 
@@ -64,7 +65,7 @@ enum Phase {
 
 impl Watchdog {
     /// Looks at what the process before this one left, and starts the thread where a watchdog is on.
-    pub(crate) fn start(config: &Config, pulse: Arc<Pulse>, ask: Sender<SyncEvent>) -> Self {
+    pub(crate) fn start(config: &Config, pulse: Arc<Pulse>, ask: Sender<SyncEvent>, turn: Sender<()>) -> Self {
         let file = StallFile::below(&config.root_dir);
         let mut beat_path = config.local_socket.clone().into_os_string();
         beat_path.push(".beat");
@@ -79,6 +80,8 @@ impl Watchdog {
                 shared: Arc::clone(&shared),
                 pulse,
                 ask,
+                turn,
+                progress: Progress::default(),
                 beats: Beats::Unasked,
                 manager,
                 device,
@@ -143,6 +146,9 @@ struct Keeper {
     shared: Arc<Shared>,
     pulse: Arc<Pulse>,
     ask: Sender<SyncEvent>,
+    /// Wakes the task that counts its turns.
+    turn: Sender<()>,
+    progress: Progress,
     beats: Beats,
     /// The service manager's interval.
     manager: Option<Duration>,
@@ -157,7 +163,8 @@ struct Keeper {
 impl Keeper {
     fn run(mut self) {
         loop {
-            let (beats, look) = self.beats.look(self.pulse.rounds(), Instant::now());
+            let moves = self.progress.moves(self.pulse.rounds(), self.pulse.turns());
+            let (beats, look) = self.beats.look(moves, Instant::now());
             self.beats = beats;
             match look {
                 Look::Moves { stalled } => {
@@ -165,6 +172,9 @@ impl Keeper {
                     if let Some(stalled) = stalled {
                         self.moves_again(stalled);
                     }
+                    self.progress.ask(self.pulse.rounds(), self.pulse.turns());
+                    // A question that was not taken yet stands.
+                    let _ = self.turn.try_send(());
                     // A full inbox is a question as well: emptying it is a round.
                     let _ = self.ask.try_send(SyncEvent::Beat);
                 }
