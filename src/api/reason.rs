@@ -116,6 +116,7 @@ reasons! {
     FAILED_KILL_POD = "FailedKillPod";
     FAILED_MAP_VOLUME = "FailedMapVolume";
     FAILED_MOUNT = "FailedMount";
+    FAILED_PREPARE_DYNAMIC_RESOURCES = "FailedPrepareDynamicResources";
     FAILED_NODE_ALLOCATABLE_ENFORCEMENT = "FailedNodeAllocatableEnforcement";
     FAILED_POD_SANDBOX_STATUS = "FailedPodSandBoxStatus";
     FAILED_POST_START_HOOK = "FailedPostStartHook";

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use async_channel::Sender;
+use serde_json::Value;
 
 use crate::api::{Container, Pod, Reason};
 use crate::cgroups::CgroupError;
@@ -37,10 +38,17 @@ pub(super) async fn sync_pod(
     let With { runtime, cancel, .. } = with;
     let uid = observed.uid.clone();
     let mut warnings = Vec::new();
-    let executed = match prepare_devices(with, inbox, pod, plan, observed).await {
+    let prepared = match unsupported_claims(pod).filter(|_| plan.starts()) {
+        Some(failure) => Err((Reason::FAILED_PREPARE_DYNAMIC_RESOURCES, failure)),
+        None => {
+            let devices = prepare_devices(with, inbox, pod, plan, observed).await;
+            devices.map_err(|failure| (Reason::FAILED_SYNC, failure))
+        }
+    };
+    let executed = match prepared {
         Ok(()) => set_up_and_execute(with, pod, plan, observed, &mut warnings).await,
-        Err(failure) => {
-            warnings.push((Reason::FAILED_SYNC, failure.clone()));
+        Err((reason, failure)) => {
+            warnings.push((reason, failure.clone()));
             Executed { failure: Some(failure), ..Executed::default() }
         }
     };
@@ -61,6 +69,18 @@ pub(super) async fn sync_pod(
         None => None,
     };
     WorkDone { uid, observation, result: WorkResult::Synced { containers, failure, warnings } }
+}
+
+/// Why a pod with resource claims does not start: the kubelet's event, for a node without dynamic resource allocation.
+/// Without its devices it must not run.
+fn unsupported_claims(pod: &Pod) -> Option<String> {
+    let names = pod.spec.resource_claims.iter().map(|claim| claim.get("name").and_then(Value::as_str).unwrap_or("?"));
+    let names = names.collect::<Vec<_>>().join(", ");
+    (!names.is_empty()).then(|| {
+        format!(
+            "Failed to prepare dynamic resources: this node does not support dynamic resource allocation (claims: {names})"
+        )
+    })
 }
 
 /// A pod begins with its devices, or not at all.
