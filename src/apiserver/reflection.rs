@@ -51,6 +51,8 @@ pub(super) struct Reflection {
     streams: bool,
     /// Until all that there was has come, with the first watch or page by page.
     initial: Option<Vec<Value>>,
+    /// The version that was asked for was too old the last time, too.
+    expired: bool,
     backoff: Backoff,
 }
 
@@ -69,6 +71,9 @@ pub(super) enum Ask {
     Watch(Request),
 }
 
+/// A watch that ends sooner says nothing of the next one, which waits then: a server or a proxy that ends every watch at once
+/// would be asked as fast as the line goes (client-go's "very short watch").
+const SHORT: Duration = Duration::from_secs(1);
 /// Objects in one answer.
 const PAGE: &str = "250";
 /// For a page.
@@ -86,7 +91,14 @@ const BEGIN: Duration = Duration::from_secs(30);
 
 impl Reflection {
     pub(super) fn new(collection: Collection) -> Self {
-        Self { collection, next: Next::Begin, streams: true, initial: None, backoff: Backoff::new(FIRST, MOST) }
+        Self {
+            collection,
+            next: Next::Begin,
+            streams: true,
+            initial: None,
+            expired: false,
+            backoff: Backoff::new(FIRST, MOST),
+        }
     }
 
     /// `once`: what there is now, and what has changed since; not what will.
@@ -194,22 +206,31 @@ impl Reflection {
         }
     }
 
-    /// The watch has come to its end, as it does after a time. How long to wait before the next one.
-    pub(super) fn ended(&mut self) -> Duration {
+    /// The watch has come to its end, as it does after a time. `lasted` is that time. How long to wait before the next one.
+    pub(super) fn ended(&mut self, lasted: Duration) -> Duration {
         if self.initial.take().is_some() {
             // It ended before it had told what there is.
+            return self.backoff.next_wait();
+        }
+        self.next_watch(lasted)
+    }
+
+    fn next_watch(&mut self, lasted: Duration) -> Duration {
+        if lasted < SHORT {
             return self.backoff.next_wait();
         }
         Duration::ZERO
     }
 
-    /// The request has failed, or the watch was broken off. How long to wait before the next one.
-    pub(super) fn failed(&mut self, error: &ApiError) -> Duration {
+    /// The request has failed, or the watch was broken off, after `lasted`. How long to wait before the next one.
+    pub(super) fn failed(&mut self, error: &ApiError, lasted: Duration) -> Duration {
         let initial = self.initial.take().is_some();
+        self.expired &= lasted < SHORT;
         if error.is_expired() {
             let was_asked_anew = self.next == Next::Begin;
             self.next = Next::Begin;
-            return if was_asked_anew { self.backoff.next_wait() } else { Duration::ZERO };
+            let again = std::mem::replace(&mut self.expired, true);
+            return if was_asked_anew || again { self.backoff.next_wait() } else { Duration::ZERO };
         }
         match &self.next {
             Next::Continue(_) => self.next = Next::Begin,
@@ -222,7 +243,7 @@ impl Reflection {
         }
         // A connection that was lost says nothing of the server; the client has a back-off of its own.
         match error {
-            ApiError::Lost(_) | ApiError::NeverSent if !initial => Duration::ZERO,
+            ApiError::Lost(_) | ApiError::NeverSent if !initial => self.next_watch(lasted),
             _ => self.backoff.next_wait(),
         }
     }

@@ -1,5 +1,7 @@
 //! Follows a list: what there is, then every change of it, whatever becomes of the connection.
 
+use std::time::Duration;
+
 use async_channel::Sender;
 
 use super::ApiError;
@@ -24,7 +26,10 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
         }
         let turn = client.turn(done_in, rank).await;
         let openings = client.gate().openings();
-        let done = match reflection.ask(turn.is_round, rt::random()) {
+        let begun = rt::now();
+        let ask = reflection.ask(turn.is_round, rt::random());
+        let is_list = matches!(ask, Ask::List(_));
+        let done = match ask {
             Ask::List(request) => list(&client, &request, &mut reflection, &listener).await,
             Ask::Watch(request) => {
                 let ended = async {
@@ -41,11 +46,17 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
                     done_in = turn.number;
                 }
                 away = false;
-                reflection.ended()
+                match is_list {
+                    // The next page, or the watch that follows.
+                    true => Duration::ZERO,
+                    // In an exchange a watch is short by request.
+                    false if turn.is_round => reflection.ended(Duration::MAX),
+                    false => reflection.ended(rt::elapsed(begun)),
+                }
             }
             Err(error) => {
                 log!(debug, "list or watch broken off", path = path, error = ErrorChain(&error));
-                let wait = reflection.failed(&error);
+                let wait = reflection.failed(&error, rt::elapsed(begun));
                 if !wait.is_zero() && !std::mem::replace(&mut away, true) {
                     // Who does not listen ends this loop.
                     let _ = listener.send(Change::Away(ErrorChain(&error).to_string())).await;

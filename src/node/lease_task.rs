@@ -62,6 +62,8 @@ pub(super) async fn run(client: Client, node: String, duration: Duration, news: 
                 retry.reset();
                 lease.interval().saturating_sub(rt::elapsed(moment))
             }
+            // The namespace is missing, as in a cluster that has just been made.
+            LeaseOutcome::NotFound if matches!(step, LeaseStep::Create(_)) => retry.next_wait(),
             // The next step is known.
             LeaseOutcome::Found(_) | LeaseOutcome::NotFound => continue,
             LeaseOutcome::Exists | LeaseOutcome::Refused | LeaseOutcome::Unreached => retry.next_wait(),

@@ -360,3 +360,25 @@ fn pods_run_on_while_the_server_is_away_and_their_news_is_told_later() {
     joined.api.set_network(Network::Open);
     joined.api.wait(WEB, "the restart to be told", |pod| pod["status"]["containerStatuses"][0]["restartCount"] == 1);
 }
+
+/// A server that does not begin a watch with what there is: the list comes in pages of 250.
+#[test]
+fn a_pod_gets_the_services_of_every_page_of_a_list() {
+    const SERVICES: &str = "/api/v1/namespaces/default/services";
+    let mut joined = Joined::new();
+    for number in 0..300 {
+        let service = json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": format!("s{number:03}"), "namespace": "default"},
+            "spec": {"clusterIP": "10.0.0.7", "ports": [{"port": 80}]},
+        });
+        joined.api.create(&service);
+    }
+    // That of the service "kubernetes" too.
+    joined.api.on("watch", SERVICES).answer(422).times(2);
+    joined.start("", &[]);
+    joined.api.create(&pod("web", &json!({"enableServiceLinks": true})));
+    joined.api.wait(WEB, "the pod to be ready", is_ready);
+    let container = joined.node.fake.containers().pop().unwrap();
+    let has = |name: &str| container.config.envs.iter().any(|variable| variable.key == name);
+    assert_eq!((has("S000_SERVICE_HOST"), has("S299_SERVICE_HOST")), (true, true));
+}

@@ -39,6 +39,9 @@ fn asked(reflection: &Reflection) -> String {
 
 const STREAM: &str = "watch &sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
 
+/// How long a watch lasts that is as it should be.
+const LONG: Duration = Duration::from_secs(1800);
+
 #[test]
 fn what_there_is_comes_with_the_watch_and_the_watch_goes_on_from_there() {
     let mut reflection = Reflection::new(pods());
@@ -48,7 +51,7 @@ fn what_there_is_comes_with_the_watch_and_the_watch_goes_on_from_there() {
     assert_eq!(reflection.watched(end(5)), Some(Change::Replaced(vec![object("a", 3)])));
     assert_eq!(reflection.watched(WatchEvent::Modified(object("a", 6))), Some(Change::Applied(object("a", 6))));
     assert_eq!(reflection.watched(WatchEvent::Deleted(object("a", 7))), Some(Change::Deleted(object("a", 7))));
-    assert_eq!(reflection.ended(), Duration::ZERO);
+    assert_eq!(reflection.ended(LONG), Duration::ZERO);
     assert_eq!(asked(&reflection), "watch &resourceVersion=7&allowWatchBookmarks=true");
 }
 
@@ -58,11 +61,11 @@ fn in_another_history_everything_is_asked_for_anew() {
     reflection.begun();
     reflection.watched(end(5));
     reflection.begin_anew();
-    assert_eq!((asked(&reflection).as_str(), reflection.ended()), (STREAM, Duration::ZERO));
+    assert_eq!((asked(&reflection).as_str(), reflection.ended(LONG)), (STREAM, Duration::ZERO));
     reflection.begun();
     reflection.watched(WatchEvent::Added(object("a", 3)));
     reflection.begin_anew();
-    assert_eq!((asked(&reflection).as_str(), reflection.ended()), (STREAM, Duration::ZERO));
+    assert_eq!((asked(&reflection).as_str(), reflection.ended(LONG)), (STREAM, Duration::ZERO));
 }
 
 #[test]
@@ -71,7 +74,7 @@ fn a_watch_that_breaks_goes_on_where_it_was_and_lists_nothing() {
     reflection.begun();
     reflection.watched(end(5));
     for error in [ApiError::Lost("reset".into()), ApiError::Timeout, refused(500), refused(401), refused(429)] {
-        reflection.failed(&error);
+        reflection.failed(&error, LONG);
         assert_eq!(asked(&reflection), "watch &resourceVersion=5&allowWatchBookmarks=true");
     }
 }
@@ -81,11 +84,11 @@ fn a_version_that_nobody_remembers_begins_anew_at_once() {
     let mut reflection = Reflection::new(pods());
     reflection.begun();
     reflection.watched(end(5));
-    assert_eq!(reflection.failed(&refused(410)), Duration::ZERO);
+    assert_eq!(reflection.failed(&refused(410), LONG), Duration::ZERO);
     assert_eq!(asked(&reflection), STREAM);
     reflection.begun();
     // And again: not at once.
-    assert!(reflection.failed(&refused(410)) > Duration::ZERO);
+    assert!(reflection.failed(&refused(410), LONG) > Duration::ZERO);
 }
 
 #[test]
@@ -93,7 +96,7 @@ fn a_watch_that_ends_before_it_has_told_all_counts_for_nothing() {
     let mut reflection = Reflection::new(pods());
     reflection.begun();
     reflection.watched(WatchEvent::Added(object("a", 3)));
-    assert!(reflection.ended() > Duration::ZERO);
+    assert!(reflection.ended(LONG) > Duration::ZERO);
     assert_eq!(asked(&reflection), STREAM);
     reflection.begun();
     assert_eq!(reflection.watched(end(5)), Some(Change::Replaced(Vec::new())));
@@ -102,7 +105,7 @@ fn a_watch_that_ends_before_it_has_told_all_counts_for_nothing() {
 #[test]
 fn a_server_that_cannot_begin_so_is_asked_for_pages() {
     let mut reflection = Reflection::new(pods());
-    assert_eq!(reflection.failed(&refused(422)), Duration::ZERO);
+    assert_eq!(reflection.failed(&refused(422), LONG), Duration::ZERO);
     assert_eq!(asked(&reflection), "list &limit=250");
     let page = |mark: &str, name: &str| json!({"metadata": {"resourceVersion": "9", "continue": mark}, "items": [object(name, 1)]});
     assert_eq!(reflection.listed(page("m", "a")).unwrap(), None);
@@ -115,10 +118,10 @@ fn a_server_that_cannot_begin_so_is_asked_for_pages() {
 #[test]
 fn pages_that_cannot_be_had_to_the_end_begin_anew() {
     let mut reflection = Reflection::new(pods());
-    reflection.failed(&refused(400));
+    reflection.failed(&refused(400), LONG);
     let page = json!({"metadata": {"continue": "m"}, "items": [object("a", 1)]});
     reflection.listed(page.clone()).unwrap();
-    reflection.failed(&refused(410));
+    reflection.failed(&refused(410), LONG);
     assert_eq!(asked(&reflection), "list &limit=250");
     let last = json!({"metadata": {"resourceVersion": "9"}, "items": null});
     assert_eq!(reflection.listed(last).unwrap(), Some(Change::Replaced(Vec::new())));
@@ -130,4 +133,34 @@ fn an_answer_that_is_no_list_is_never_taken_for_an_empty_one() {
         let mut reflection = Reflection::new(pods());
         assert!(reflection.listed(answer.clone()).is_err(), "{answer}");
     }
+}
+
+#[test]
+fn watches_that_end_at_once_are_asked_for_ever_more_slowly() {
+    let mut reflection = Reflection::new(pods());
+    reflection.begun();
+    reflection.watched(end(5));
+    let short = Duration::from_millis(20);
+    assert_eq!(reflection.ended(LONG), Duration::ZERO);
+    let waits: Vec<Duration> = (0..3).map(|_| reflection.ended(short)).collect();
+    assert_eq!(waits, [FIRST, FIRST * 2, FIRST * 4]);
+    // A connection that is lost at once each time is no different.
+    assert_eq!(reflection.failed(&ApiError::NeverSent, short), FIRST * 8);
+    assert_eq!(reflection.failed(&ApiError::NeverSent, LONG), Duration::ZERO);
+}
+
+#[test]
+fn a_version_that_is_too_old_again_and_again_is_asked_for_more_slowly() {
+    let mut reflection = Reflection::new(pods());
+    let short = Duration::from_millis(20);
+    let begin = |reflection: &mut Reflection| {
+        reflection.begun();
+        reflection.watched(end(5));
+    };
+    begin(&mut reflection);
+    assert_eq!(reflection.failed(&refused(410), short), Duration::ZERO);
+    begin(&mut reflection);
+    assert_eq!(reflection.failed(&refused(410), short), FIRST);
+    begin(&mut reflection);
+    assert_eq!(reflection.failed(&refused(410), LONG), Duration::ZERO);
 }
