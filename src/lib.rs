@@ -62,5 +62,11 @@ mod sync_loop;
 // Layer 6: wiring.
 mod cli;
 mod node_agent;
+#[cfg(test)]
+mod simulation;
+
+// Parts of the tests name this crate as they do from outside.
+#[cfg(test)]
+extern crate self as coracle;
 
 pub use cli::main;

@@ -35,6 +35,11 @@ pub(crate) fn enabled(level: Level) -> bool {
 
 /// Writes one line; a field's value is quoted when it would not read as one word.
 pub(crate) fn write(level: Level, message: &str, fields: &[(&str, &dyn fmt::Display)]) {
+    #[cfg(test)]
+    if let Some(read) = READER.take() {
+        read(level, &line(level, false, message, fields));
+        return READER.set(Some(read));
+    }
     let journal = JOURNAL.load(Ordering::Relaxed);
     let stderr = std::io::stderr();
     if !takes_a_line(&stderr) {
@@ -49,6 +54,20 @@ pub(crate) fn write(level: Level, message: &str, fields: &[(&str, &dyn fmt::Disp
     }
     // A log that cannot be written is nothing the caller could mend.
     let _ = stderr.lock().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+type Reader = Box<dyn Fn(Level, &str)>;
+
+#[cfg(test)]
+thread_local! {
+    static READER: std::cell::Cell<Option<Reader>> = const { std::cell::Cell::new(None) };
+}
+
+/// The lines of this thread go to `read`, those for debugging too.
+#[cfg(test)]
+pub(crate) fn read_by(read: impl Fn(Level, &str) + 'static) {
+    READER.set(Some(Box::new(read)));
 }
 
 /// Whether a line can be written without waiting. A pipe that is ready for writing takes as much as `LONGEST` at once.

@@ -1,6 +1,7 @@
 //! Builds every part, hands out the channels, waits for the end.
 
 use std::cell::RefCell;
+use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -46,15 +47,16 @@ use crate::sync_loop::{self, Books, LocalBooks, LoopEnd, NodeFigures, Part, Sync
 
 /// Runs the node agent until it is asked to end. Pods are left running.
 pub(crate) fn run(config: Config) -> ExitCode {
-    rt::block_on(serve(Rc::new(config)))
-}
-
-async fn serve(config: Rc<Config>) -> ExitCode {
-    log!(info, "starting", version = env!("CARGO_PKG_VERSION"), node = config.node_name);
     let ended = match signals::termination() {
         Ok(ended) => ended,
         Err(error) => return failed("wait for signals", &error),
     };
+    rt::block_on(serve(Rc::new(config), ended))
+}
+
+/// The same, until `ended`: everything of the agent but what takes the process's signals.
+pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -> ExitCode {
+    log!(info, "starting", version = env!("CARGO_PKG_VERSION"), node = config.node_name);
     // Binding comes first: it also tells whether another one runs here already.
     let local = match LocalServer::bind(&config.local_socket) {
         Ok(local) => local,

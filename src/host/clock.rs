@@ -69,6 +69,10 @@ pub(crate) fn uptime() -> Duration {
 
 /// Which boot this is.
 pub(crate) fn boot_id() -> String {
+    #[cfg(test)]
+    if let Some(world) = rt::world() {
+        return world.boot_id();
+    }
     let bytes = read_head(Path::new("/proc/sys/kernel/random/boot_id"), 64).unwrap_or_default();
     String::from_utf8_lossy(&bytes).trim().to_owned()
 }

@@ -50,6 +50,14 @@ pub(crate) fn count(what: Count, labels: &[&str]) {
     });
 }
 
+/// The labels of what was counted so far.
+#[cfg(test)]
+pub(crate) fn labels_of(what: Count) -> Vec<String> {
+    let mut found = Vec::new();
+    with(|registry| found.extend(registry.counts.iter().filter(|one| one.what == what).map(|one| one.labels.join(","))));
+    found
+}
+
 /// It took so long this time.
 pub(crate) fn took(what: Timed, labels: &[&str], time: Duration) {
     let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);

@@ -28,3 +28,6 @@ pub(crate) use once::call_once;
 pub use serve::serve_connection;
 pub use server::{Handler, Reply, Request, Server, Wire, handler};
 pub(crate) use signal::Signal;
+
+#[cfg(test)]
+pub(crate) use drive::{End, drive};

@@ -24,7 +24,10 @@ pub(crate) struct World {
     base: Instant,
     passed: Cell<Duration>,
     /// The wall clock is this much ahead of the virtual one.
-    wall: Duration,
+    wall: Cell<Duration>,
+    /// When the machine was switched on, in virtual time, and how often.
+    booted: Cell<Duration>,
+    boots: Cell<u32>,
     random: Cell<u64>,
     /// Counts the lives of the program under test: work that an earlier life left on the blocking pool is lost.
     life: Cell<u32>,
@@ -113,7 +116,9 @@ impl World {
         Self {
             base: Instant::now(),
             passed: Cell::default(),
-            wall: WALL_CLOCK,
+            wall: Cell::new(WALL_CLOCK),
+            booted: Cell::default(),
+            boots: Cell::new(1),
             random: Cell::new(seed),
             life: Cell::default(),
             shuffle: Cell::new(100),
@@ -133,13 +138,30 @@ impl World {
 
     /// What the wall clock shows, since 1970.
     pub(crate) fn wall_clock(&self) -> Duration {
-        self.wall + self.passed()
+        self.wall.get() + self.passed()
+    }
+
+    /// Somebody sets the wall clock: `seconds` on, or back.
+    pub(crate) fn step_wall_clock(&self, seconds: i64) {
+        let (wall, step) = (self.wall.get(), Duration::from_secs(seconds.unsigned_abs()));
+        self.wall.set(if seconds < 0 { wall.saturating_sub(step) } else { wall + step });
     }
 
     /// Time since the machine was switched on.
     pub(crate) fn uptime(&self) -> Duration {
         // A machine is up for a while before its services start.
-        self.passed() + Duration::from_secs(10)
+        self.passed().saturating_sub(self.booted.get()) + Duration::from_secs(10)
+    }
+
+    /// The machine is switched off and on.
+    pub(crate) fn reboot(&self) {
+        self.booted.set(self.passed());
+        self.boots.set(self.boots.get() + 1);
+    }
+
+    /// Which boot this is.
+    pub(crate) fn boot_id(&self) -> String {
+        format!("00000000-0000-4000-8000-{:012}", self.boots.get())
     }
 
     /// The program ended, however: nothing of what it began goes on.

@@ -30,7 +30,7 @@ pub(crate) struct Client {
 }
 
 /// What a request leads to.
-enum Reply {
+pub(crate) enum Reply {
     Answer(Response),
     Watch(Box<Watch>),
 }
@@ -94,6 +94,19 @@ pub(super) fn handle(
             let response = shared.change(|world| finish(world, &request, response));
             answer(shared, exchange, client.connection, token, &response, last)
         }
+    }
+}
+
+/// The answer to a request of somebody known, with nothing gone wrong.
+pub(super) fn decide(world: &mut World, message: &Message, identity: Identity) -> Reply {
+    let request = logged(world, 0, message, identity.authenticated());
+    let reply = match message.is_too_large {
+        true => Reply::Answer(refusal(&ApiError::too_large())),
+        false => reply(world, &request),
+    };
+    match reply {
+        Reply::Answer(response) => Reply::Answer(finish(world, &request, response)),
+        watch @ Reply::Watch(_) => watch,
     }
 }
 

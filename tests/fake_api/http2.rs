@@ -183,7 +183,7 @@ fn take(
     Some(arriving.remove(place))
 }
 
-fn message(fields: &[Field]) -> Message {
+pub(crate) fn message(fields: &[Field]) -> Message {
     let mut message = Message::default();
     for field in fields {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -27,10 +27,11 @@ mod der;
 mod events;
 mod exchange;
 pub(crate) mod faults;
-mod handle;
-mod http;
-mod http2;
+pub(crate) mod handle;
+pub(crate) mod http;
+pub(crate) mod http2;
 pub(crate) mod identity;
+pub(crate) mod in_process;
 pub(crate) mod kubeconfig;
 mod managed_fields;
 mod negotiation;
@@ -52,7 +53,7 @@ mod strategies;
 mod tls;
 mod tokens;
 mod verbs;
-mod watch;
+pub(crate) mod watch;
 pub(crate) mod world;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -101,6 +102,10 @@ pub(crate) struct Options {
     pub certificate_lifetime: SignedDuration,
     /// How far the server's clock is ahead of the true one, or behind, from before its certificates were made.
     pub clock_ahead: SignedDuration,
+    /// The true clock.
+    pub clock: fn() -> Timestamp,
+    /// What uids and generated names are made of; else they are others every time.
+    pub seed: Option<u64>,
 }
 
 impl Default for Options {
@@ -117,6 +122,8 @@ impl Default for Options {
             sign: true,
             certificate_lifetime: SignedDuration::from_hours(365 * 24),
             clock_ahead: SignedDuration::ZERO,
+            clock: Timestamp::now,
+            seed: None,
         }
     }
 }

@@ -57,6 +57,36 @@ impl Watch {
         })
     }
 
+    /// What is known when the watch begins.
+    pub(super) fn first_lines(&self) -> Vec<Vec<u8>> {
+        self.first.iter().map(|event| self.line(event)).collect()
+    }
+
+    /// What has happened after `cursor`, which moves on; the error is the last line that is told.
+    pub(super) fn lines_since(&self, world: &World, cursor: &mut u64) -> Result<Vec<Vec<u8>>, Vec<u8>> {
+        let from = *cursor;
+        *cursor = world.store.version().max(from);
+        match world.store.since(from) {
+            Ok(changes) => {
+                let seen = changes.filter_map(|change| collections::event(&self.target, &self.selector, change));
+                Ok(seen.map(|event| self.line(&event)).collect())
+            }
+            Err(_) => Err(self.line(&expired(from, world))),
+        }
+    }
+
+    pub(super) fn bookmark_line(&self, version: u64) -> Option<Vec<u8>> {
+        self.bookmarks.then(|| self.line(&self.bookmark(version)))
+    }
+
+    pub(super) fn from(&self) -> u64 {
+        self.from
+    }
+
+    pub(crate) fn lasts(&self) -> Duration {
+        self.lasts
+    }
+
     fn line(&self, event: &Value) -> Vec<u8> {
         let object = &event["object"];
         let object = if event["type"] == "ERROR" { object.clone() } else { self.form.show(object.clone()) };
@@ -66,6 +96,11 @@ impl Watch {
     fn bookmark(&self, version: u64) -> Value {
         collections::bookmark(&self.target, version, false)
     }
+}
+
+fn expired(cursor: u64, world: &World) -> Value {
+    let why = format!("too old resource version: {cursor} ({})", world.store.version());
+    json!({ "type": "ERROR", "object": ApiError::expired(why).status() })
 }
 
 /// What is next to do.
@@ -111,9 +146,7 @@ pub(super) fn run(
             Step::Order(WatchOrder::Silence) => teller.is_silent = true,
             Step::Order(WatchOrder::Write(bytes)) => teller.exchange.body(&bytes)?,
             Step::Order(WatchOrder::Expire) => {
-                let version = shared.look(|world| world.store.version());
-                let why = format!("too old resource version: {cursor} ({version})");
-                let event = json!({ "type": "ERROR", "object": ApiError::expired(why).status() });
+                let event = shared.look(|world| expired(cursor, world));
                 teller.tell(&watch.line(&event))?;
                 return teller.end();
             }

@@ -161,7 +161,7 @@ impl World {
 
     /// The server's idea of the time.
     pub(crate) fn now(&self) -> Timestamp {
-        Timestamp::now() + self.clock_ahead
+        (self.options.clock)() + self.clock_ahead
     }
 
     /// The same as objects have it.
@@ -189,7 +189,10 @@ impl World {
 
     fn random_hex(&mut self) -> String {
         self.counter += 1;
-        let seed = format!("{} {} {}", std::process::id(), self.authority.seed(), self.counter);
+        let seed = match self.options.seed {
+            Some(seed) => format!("{seed} {}", self.counter),
+            None => format!("{} {} {}", std::process::id(), self.authority.seed(), self.counter),
+        };
         Sha256::digest(seed.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 

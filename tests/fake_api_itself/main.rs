@@ -11,6 +11,7 @@ mod client;
 mod credentials;
 mod deletions;
 #[path = "../fake_api/mod.rs"]
+#[expect(dead_code, reason = "parts of it are for simulations")]
 mod fake_api;
 mod faults;
 mod furniture;

@@ -10,28 +10,33 @@ use coracle::wire::protobuf::{Message, decode, encode};
 use super::connection::Wire;
 use super::{Shared, World, containers};
 
-type Answer = Result<Vec<u8>, Status>;
+pub(super) type Answer = Result<Vec<u8>, Status>;
 
 /// Does what a call asks for; its answer, unless the answers come later.
 pub(super) fn answer(shared: &Shared, wire: &Arc<Wire>, id: StreamId, method: &str, request: &[u8]) -> Option<Answer> {
     if method == "GetContainerEvents" && shared.change(|world| world.events.is_some()) {
         wire.begin(id);
-        shared.change(|world| world.events.get_or_insert_default().push((Arc::downgrade(wire), id)));
+        let wire = Arc::downgrade(wire);
+        let tell = move |event: &[u8]| wire.upgrade().map(|wire| wire.message(id, event.to_vec())).is_some();
+        shared.change(|world| world.events.get_or_insert_default().push(Box::new(tell)));
         return None;
     }
     if method == "StopContainer" {
         let stopped = read(request).and_then(|request| containers::stop(shared, &request));
         return Some(stopped.map(|()| encode(&StopContainerResponse {})));
     }
-    let answer = shared.change(|world| {
-        let answer = sandbox_call(world, method, request);
-        let answer = answer.or_else(|| container_call(world, method, request));
-        answer.or_else(|| other_call(world, method, request))
-    });
-    Some(answer.unwrap_or_else(|| {
+    Some(shared.change(|world| unary(world, method, request)))
+}
+
+/// Every call that is answered at once.
+pub(super) fn unary(world: &mut World, method: &str, request: &[u8]) -> Answer {
+    let answer = sandbox_call(world, method, request);
+    let answer = answer.or_else(|| container_call(world, method, request));
+    let answer = answer.or_else(|| other_call(world, method, request));
+    answer.unwrap_or_else(|| {
         let message = format!("unknown method {method} for service runtime.v1.RuntimeService");
         Err(Status::new(Code::Unimplemented, message))
-    }))
+    })
 }
 
 fn sandbox_call(world: &mut World, method: &str, request: &[u8]) -> Option<Answer> {

@@ -8,8 +8,7 @@ use coracle::cri::v1;
 use coracle::wire::grpc::{Code, Status};
 
 use super::images::Images;
-use super::process::Process;
-use super::world::{POD_UID, World, now, selects};
+use super::world::{POD_UID, World, selects};
 use super::{Shared, lock};
 
 #[derive(Clone, Debug)]
@@ -124,7 +123,7 @@ impl World {
             log_path,
             image_id,
             state: v1::ContainerState::Created,
-            created_at: now(),
+            created_at: self.now(),
             started_at: 0,
             finished_at: 0,
             exit_code: 0,
@@ -146,10 +145,10 @@ impl World {
         }
         let (id, sandbox_id) = (container.id.clone(), container.sandbox_id.clone());
         open_log(&container.log_path);
-        let process = Process::start();
+        let (process, now) = (self.start_process(), self.now());
         if let Some(container) = self.containers.iter_mut().find(|container| container.id == id) {
             container.state = v1::ContainerState::Running;
-            container.started_at = now();
+            container.started_at = now;
             container.pid = process.pid();
         }
         self.processes.insert(id.clone(), process);
@@ -159,9 +158,10 @@ impl World {
 
     /// The process of a container ends.
     pub(super) fn container_exited(&mut self, id: &str, exit_code: i32, reason: &str) {
+        let now = self.now();
         let Some(container) = self.containers.iter_mut().find(|container| container.id == id) else { return };
         container.state = v1::ContainerState::Exited;
-        container.finished_at = now();
+        container.finished_at = now;
         container.exit_code = exit_code;
         reason.clone_into(&mut container.reason);
         container.pid = 0;

@@ -19,6 +19,7 @@ mod connection;
 mod containers;
 mod faults;
 mod images;
+pub(crate) mod in_process;
 mod process;
 mod sandboxes;
 mod world;

@@ -3,8 +3,7 @@
 use coracle::cri::v1;
 use coracle::wire::grpc::{Code, Status};
 
-use super::process::Process;
-use super::world::{POD_UID, World, now, selects};
+use super::world::{POD_UID, World, selects};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Sandbox {
@@ -76,13 +75,13 @@ impl World {
             return Err(Status::new(Code::Unknown, message));
         }
         let id = self.new_id();
-        let process = Process::start();
+        let process = self.start_process();
         let mut sandbox = Sandbox {
             id: id.clone(),
             config,
             runtime_handler,
             state: v1::PodSandboxState::Ready,
-            created_at: now(),
+            created_at: self.now(),
             ip: String::new(),
             pid: process.pid(),
         };
@@ -99,13 +98,13 @@ impl World {
     pub(super) fn double(&mut self, pod: &str, uid: &str) {
         let sandboxes: Vec<_> = self.sandboxes.iter().filter(|sandbox| sandbox.name() == pod).cloned().collect();
         for mut sandbox in sandboxes {
-            let (old, process) = (std::mem::replace(&mut sandbox.id, self.new_id()), Process::start());
+            let (old, process) = (std::mem::replace(&mut sandbox.id, self.new_id()), self.start_process());
             sandbox.pid = process.pid();
             sandbox.give_uid(uid);
             self.processes.insert(sandbox.id.clone(), process);
             let containers: Vec<_> = self.containers.iter().filter(|one| one.sandbox_id == old).cloned().collect();
             for mut container in containers {
-                let process = Process::start();
+                let process = self.start_process();
                 (container.id, container.pid) = (self.new_id(), process.pid());
                 sandbox.id.clone_into(&mut container.sandbox_id);
                 container.give_uid(uid);

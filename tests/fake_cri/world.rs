@@ -1,20 +1,19 @@
 //! Everything that the runtime knows.
 
 use std::collections::HashMap;
-use std::sync::Weak;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use coracle::cri::v1;
 use coracle::sorted::SortedMap;
-use coracle::wire::http2::StreamId;
 use coracle::wire::protobuf::encode;
 
-use super::connection::Wire;
 use super::containers::Container;
 use super::faults::Rule;
 use super::images::Images;
 use super::process::Process;
 use super::sandboxes::Sandbox;
+
+pub(crate) type Listener = Box<dyn Fn(&[u8]) -> bool + Send>;
 
 pub(crate) struct World {
     pub(crate) sandboxes: Vec<Sandbox>,
@@ -33,11 +32,15 @@ pub(crate) struct World {
     pub(super) pids_hidden: bool,
     pub(super) cgroup_driver: Option<v1::CgroupDriver>,
     pub(super) handlers: Vec<v1::RuntimeHandler>,
-    /// The open streams of events, if there are events.
-    pub(super) events: Option<Vec<(Weak<Wire>, StreamId)>>,
+    /// The open streams of events, if there are events: who hears them, while it answers that it does.
+    pub(super) events: Option<Vec<Listener>>,
+    /// Nanoseconds since 1970.
+    pub(super) clock: fn() -> i64,
+    /// Whether containers are processes.
+    pub(super) has_processes: bool,
     /// The test is over.
     pub(super) ended: bool,
-    ids: u64,
+    pub(super) ids: u64,
 }
 
 /// A call as it came.
@@ -68,6 +71,8 @@ impl Default for World {
             cgroup_driver: None,
             handlers: Vec::new(),
             events: None,
+            clock: now,
+            has_processes: true,
             ended: false,
             ids: 0,
         }
@@ -131,21 +136,26 @@ impl World {
 
     /// Tells those who listen.
     pub(super) fn tell(&mut self, id: &str, sandbox_id: &str, container_event_type: v1::ContainerEventType) {
-        let Some(streams) = &self.events else { return };
+        let Some(mut listeners) = self.events.take() else { return };
         let containers = self.containers.iter().filter(|container| container.sandbox_id == sandbox_id);
         let event = v1::ContainerEventResponse {
             container_id: id.to_owned(),
             container_event_type,
-            created_at: now(),
+            created_at: self.now(),
             pod_sandbox_status: self.sandboxes.iter().find(|one| one.id == sandbox_id).map(Sandbox::status),
             containers_statuses: containers.map(|container| container.status(&self.images)).collect(),
         };
         let event = encode(&event);
-        for (wire, stream) in streams {
-            if let Some(wire) = wire.upgrade() {
-                wire.message(*stream, event.clone());
-            }
-        }
+        listeners.retain(|hears| hears(&event));
+        self.events = Some(listeners);
+    }
+
+    pub(super) fn now(&self) -> i64 {
+        (self.clock)()
+    }
+
+    pub(super) fn start_process(&self) -> Process {
+        if self.has_processes { Process::start() } else { Process::imagined() }
     }
 }
 
@@ -174,7 +184,7 @@ pub(super) fn selects(selector: &SortedMap<String, String>, labels: &SortedMap<S
 }
 
 /// Nanoseconds since 1970.
-pub(super) fn now() -> i64 {
+fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     i64::try_from(since.as_nanos()).unwrap()
 }

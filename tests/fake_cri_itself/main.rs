@@ -9,6 +9,7 @@
 
 mod behaviour;
 #[path = "../fake_cri/mod.rs"]
+#[expect(dead_code, reason = "parts of it are for simulations")]
 mod fake_cri;
 mod faults;
 

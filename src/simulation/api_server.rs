@@ -1,0 +1,328 @@
+//! The cluster's API server on the simulated network: HTTP/2 as it is, decisions as in the tests' fake server, and what goes
+//! wrong on the way.
+
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::{Rc, Weak};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use super::fake_api::handle::Reply;
+use super::fake_api::http::{Message, Response};
+use super::fake_api::http2::message;
+use super::fake_api::identity::Identity;
+use super::fake_api::in_process::{Following, Lines, Server};
+use super::record::Record;
+use crate::host::clock;
+use crate::rpc::{End, Signal, drive};
+use crate::rt::{self, Line, TcpStream, World};
+use crate::wire::hpack::Field;
+use crate::wire::http2::{self, Connection, ErrorCode, Event, StreamId};
+
+pub(super) const ADDRESS: &str = "10.0.0.254:6443";
+pub(super) const NODE: &str = "node-a";
+
+/// How often requests go wrong, in parts per thousand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Faults {
+    /// 429, 500 or 503, and nothing is done.
+    pub(super) refused: u32,
+    /// It is done, and the answer is lost.
+    pub(super) lost: u32,
+    /// Nothing is done, and no answer comes.
+    pub(super) hung: u32,
+    /// The connection ends in the middle of the answer.
+    pub(super) halved: u32,
+    /// A watch ends right after it began.
+    pub(super) short: u32,
+    /// Longest time that an answer takes.
+    pub(super) slow: Duration,
+}
+
+pub(super) struct ApiServer {
+    world: Rc<World>,
+    record: Rc<Record>,
+    server: RefCell<Server>,
+    /// Objects have changed, or watches are to end.
+    changed: Signal,
+    pub(super) faults: Cell<Faults>,
+    /// Watches that began before are to end.
+    generation: Cell<u64>,
+    serving: RefCell<Option<rt::Task<()>>>,
+    /// Requests in the second that began then.
+    rate: Cell<(Duration, u32)>,
+}
+
+/// More than this in a second is a storm: a node of a few pods that comes back after an outage asks for a hundred things.
+const STORM: u32 = 400;
+
+impl ApiServer {
+    pub(super) fn new(world: &Rc<World>, record: &Rc<Record>, seed: u64) -> Rc<Self> {
+        Rc::new(Self {
+            world: Rc::clone(world),
+            record: Rc::clone(record),
+            server: RefCell::new(Server::new(now, seed)),
+            changed: Signal::default(),
+            faults: Cell::default(),
+            generation: Cell::default(),
+            serving: RefCell::default(),
+            rate: Cell::default(),
+        })
+    }
+
+    pub(super) fn start(self: &Rc<Self>) {
+        let connections = self.world.network.host(ADDRESS).listen();
+        let server = Rc::clone(self);
+        let task = rt::spawn(async move {
+            let mut open: Vec<rt::Task<()>> = Vec::new();
+            while let Ok(pipe) = connections.recv().await {
+                open.retain(|connection| !connection.is_finished());
+                let server = Rc::clone(&server);
+                open.push(rt::spawn(async move {
+                    // Its client may be cut off at any time.
+                    let _ = serve_connection(server, TcpStream::Simulated(pipe)).await;
+                }));
+            }
+        });
+        self.serving.replace(Some(task));
+    }
+
+    pub(super) fn stop(&self) {
+        self.world.network.host(ADDRESS).close();
+        self.serving.take();
+    }
+
+    pub(super) fn set_line(&self, line: Line) {
+        self.world.network.host(ADDRESS).set_line(line);
+    }
+
+    pub(super) fn cut(&self) {
+        self.world.network.host(ADDRESS).cut();
+    }
+
+    pub(super) fn set_delay(&self, delay: Duration) {
+        self.world.network.host(ADDRESS).delay.set(delay);
+    }
+
+    /// Every open watch ends.
+    pub(super) fn end_watches(&self) {
+        self.generation.set(self.generation.get() + 1);
+        self.changed.notify();
+    }
+
+    pub(super) fn look<T>(&self, look: impl FnOnce(&Server) -> T) -> T {
+        look(&self.server.borrow())
+    }
+
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Server) -> T) -> T {
+        let changed = change(&mut self.server.borrow_mut());
+        self.changed.notify();
+        changed
+    }
+
+    fn count_request(&self) {
+        let (now, (since, count)) = (self.world.passed(), self.rate.get());
+        let (since, count) = if now.saturating_sub(since) < Duration::from_secs(1) { (since, count + 1) } else { (now, 1) };
+        self.rate.set((since, count));
+        if count == STORM {
+            self.record.violated(format!("{STORM} requests to the API server within a second"));
+        }
+    }
+}
+
+fn now() -> Timestamp {
+    clock::timestamp()
+}
+
+async fn serve_connection(server: Rc<ApiServer>, stream: TcpStream) -> io::Result<()> {
+    let link = Rc::new_cyclic(|this| Link {
+        this: Weak::clone(this),
+        state: RefCell::new(State { http: Connection::server(), arriving: Vec::new(), answering: Vec::new() }),
+        work: Signal::default(),
+        left: Cell::new(usize::MAX),
+        server,
+    });
+    let ended = drive(&mut stream.clone(), &mut stream.clone(), &*link).await;
+    let answering = std::mem::take(&mut link.state.borrow_mut().answering);
+    drop(answering);
+    ended
+}
+
+struct Link {
+    this: Weak<Link>,
+    state: RefCell<State>,
+    work: Signal,
+    /// How many bytes more may leave.
+    left: Cell<usize>,
+    server: Rc<ApiServer>,
+}
+
+struct State {
+    http: Connection,
+    arriving: Vec<(StreamId, Message)>,
+    answering: Vec<(StreamId, rt::Task<()>)>,
+}
+
+impl End for Link {
+    fn receive(&self, bytes: &[u8], now: Instant) -> Result<(), http2::Error> {
+        let mut events = Vec::new();
+        let received = self.state.borrow_mut().http.receive(bytes, now, &mut events);
+        for event in events {
+            self.take(event);
+        }
+        received
+    }
+
+    fn transmit(&self, out: &mut Vec<u8>) {
+        self.state.borrow_mut().http.transmit(out);
+    }
+
+    fn written(&self, len: usize) {
+        if self.left.get() != usize::MAX {
+            self.left.set(self.left.get().saturating_sub(len));
+        }
+    }
+
+    fn allowance(&self) -> usize {
+        self.left.get()
+    }
+
+    fn work(&self) -> &Signal {
+        &self.work
+    }
+}
+
+impl Link {
+    fn take(&self, event: Event) {
+        let mut state = self.state.borrow_mut();
+        let ended = match event {
+            Event::Head { stream, fields, end } => {
+                state.arriving.push((stream, message(&fields)));
+                end.then_some(stream)
+            }
+            Event::Data { stream, data, end } => {
+                state.http.consume(stream, data.len());
+                let Some((_, message)) = state.arriving.iter_mut().find(|(other, _)| *other == stream) else { return };
+                message.push(&data);
+                end.then_some(stream)
+            }
+            Event::Trailers { stream, .. } => Some(stream),
+            Event::Reset { stream, .. } => {
+                state.arriving.retain(|(other, _)| *other != stream);
+                state.answering.retain(|(other, _)| *other != stream);
+                None
+            }
+            Event::Ready | Event::GoAway { .. } => None,
+        };
+        let Some(stream) = ended else { return };
+        let Some(place) = state.arriving.iter().position(|(other, _)| *other == stream) else { return };
+        let (_, message) = state.arriving.remove(place);
+        state.answering.retain(|(_, task)| !task.is_finished());
+        let link = Weak::clone(&self.this);
+        state.answering.push((stream, rt::spawn(answer(link, stream, message))));
+    }
+
+    fn with(&self, act: impl FnOnce(&mut Connection)) {
+        act(&mut self.state.borrow_mut().http);
+        self.work.notify();
+    }
+
+    fn head(&self, stream: StreamId, response: &Response) {
+        let mut fields = vec![Field::new(":status", response.status.to_string())];
+        for (name, value) in &response.headers {
+            let name = Cow::Owned(name.to_ascii_lowercase().into_bytes());
+            fields.push(Field { name, value: Cow::Owned(value.clone().into_bytes()) });
+        }
+        self.with(|http| http.respond(stream, fields, false));
+    }
+
+    fn body(&self, stream: StreamId, bytes: Vec<u8>, end: bool) {
+        self.with(|http| http.send_data(stream, bytes, end));
+    }
+
+    /// The connection ends when `bytes` more have left.
+    fn cut_after(&self, bytes: usize) {
+        self.left.set(bytes);
+        self.work.notify();
+    }
+}
+
+async fn answer(link: Weak<Link>, stream: StreamId, message: Message) {
+    let Some(server) = link.upgrade().map(|link| Rc::clone(&link.server)) else { return };
+    let (world, record, faults) = (&server.world, &server.record, server.faults.get());
+    server.count_request();
+    record.count("requests");
+    record.line(&format!("api     {} {}", message.method, message.target));
+    rt::sleep(Duration::from_micros(500) + world.duration_below(faults.slow)).await;
+    if world.chance(faults.hung) {
+        record.count("requests that hung");
+        return std::future::pending().await;
+    }
+    if world.chance(faults.refused) {
+        record.count("requests refused");
+        let status = [429, 500, 503][usize::try_from(world.below(3)).unwrap_or_default()];
+        let refusal = Response::new(status, "text/plain; charset=utf-8", "not now\n");
+        let Some(link) = link.upgrade() else { return };
+        link.head(stream, &refusal);
+        return link.body(stream, refusal.body, true);
+    }
+    let reply = server.change(|server| server.answer(&message, Identity::node(NODE)));
+    let Some(now) = link.upgrade() else { return };
+    if world.chance(faults.lost) {
+        record.count("answers lost");
+        return match world.chance(500) {
+            true => now.cut_after(0),
+            false => now.with(|http| http.reset(stream, ErrorCode::INTERNAL_ERROR)),
+        };
+    }
+    match reply {
+        Reply::Answer(response) => {
+            if response.status >= 400 {
+                record.line(&format!("api     -> {} {}", response.status, String::from_utf8_lossy(&response.body)));
+            }
+            now.head(stream, &response);
+            if world.chance(faults.halved) {
+                record.count("answers cut in half");
+                now.cut_after(response.body.len() / 2);
+            }
+            now.body(stream, response.body, true);
+        }
+        Reply::Watch(watch) => {
+            now.head(stream, &Response::new(200, "application/json", ""));
+            drop(now);
+            let (first, following) = Server::follow(watch);
+            tell(&server, &link, stream, first, following, world.chance(faults.short)).await;
+        }
+    }
+}
+
+/// Tells what happens, until the watch's time is up or somebody ends it.
+async fn tell(
+    server: &ApiServer,
+    link: &Weak<Link>,
+    stream: StreamId,
+    first: Vec<Vec<u8>>,
+    mut following: Following,
+    is_short: bool,
+) {
+    let (generation, end) = (server.generation.get(), rt::now() + following.lasts());
+    let mut lines = Lines::GoOn(first);
+    loop {
+        let seen = server.changed.changes();
+        let Some(now) = link.upgrade() else { return };
+        match lines {
+            Lines::GoOn(lines) if lines.is_empty() => {}
+            Lines::GoOn(lines) => now.body(stream, lines.concat(), false),
+            Lines::End(last) => return now.body(stream, last, true),
+        }
+        let is_over = rt::now() >= end || generation != server.generation.get() || is_short;
+        if is_over {
+            return now.body(stream, following.bookmark().unwrap_or_default(), true);
+        }
+        drop(now);
+        rt::either(server.changed.beyond(seen), rt::sleep_until(end)).await;
+        lines = server.look(|server| server.lines(&mut following));
+    }
+}

@@ -1,0 +1,270 @@
+//! The container runtime on the simulated network: gRPC as it is, containers as in the tests' fake runtime, and what goes
+//! wrong on the way. What it is asked to do is held against what is wanted.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::fake_cri::in_process::{Runtime, Stop, stop_request};
+use super::record::Record;
+use super::wanted::{REVISION, Wanted};
+use crate::cri::v1;
+use crate::host::clock;
+use crate::rpc::{Reply, Request, handler, serve_connection};
+use crate::rt::{self, Line, UnixStream, World};
+use crate::wire::grpc::{Code, Status};
+use crate::wire::protobuf::encode;
+
+pub(super) const SOCKET: &str = "/run/simulated/cri.sock";
+
+/// How often calls go wrong, in parts per thousand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Faults {
+    /// Nothing is done, and the answer is an error.
+    pub(super) failed: u32,
+    /// It is done, and the connection is cut.
+    pub(super) lost: u32,
+    /// It is done after `slow`, and the answer never comes.
+    pub(super) hung: u32,
+    /// Longest time that a call takes beyond what it takes anyway.
+    pub(super) slow: Duration,
+}
+
+pub(super) struct ContainerRuntime {
+    world: Rc<World>,
+    record: Rc<Record>,
+    wanted: Rc<RefCell<Wanted>>,
+    runtime: RefCell<Runtime>,
+    pub(super) faults: Cell<Faults>,
+    serving: RefCell<Option<rt::Task<()>>>,
+}
+
+/// Nanoseconds since 1970.
+fn now() -> i64 {
+    i64::try_from(clock::timestamp().as_nanosecond()).unwrap_or_default()
+}
+
+impl ContainerRuntime {
+    pub(super) fn new(world: &Rc<World>, record: &Rc<Record>, wanted: &Rc<RefCell<Wanted>>) -> Rc<Self> {
+        let mut runtime = Runtime::new(now);
+        for image in ["registry.k8s.io/pause:3.10", "busybox"] {
+            runtime.add_image(image);
+        }
+        if world.chance(700) {
+            runtime.enable_events();
+        }
+        Rc::new(Self {
+            world: Rc::clone(world),
+            record: Rc::clone(record),
+            wanted: Rc::clone(wanted),
+            runtime: RefCell::new(runtime),
+            faults: Cell::default(),
+            serving: RefCell::default(),
+        })
+    }
+
+    pub(super) fn start(self: &Rc<Self>) {
+        let connections = self.world.network.host(SOCKET).listen();
+        let runtime = Rc::clone(self);
+        let task = rt::spawn(async move {
+            let mut open: Vec<rt::Task<()>> = Vec::new();
+            while let Ok(pipe) = connections.recv().await {
+                open.retain(|connection| !connection.is_finished());
+                let runtime = Rc::clone(&runtime);
+                let answer = handler(move |request| Rc::clone(&runtime).answer(request));
+                open.push(rt::spawn(async move {
+                    // Its client may be cut off at any time.
+                    let _ = serve_connection(UnixStream::Simulated(pipe), answer).await;
+                }));
+            }
+        });
+        self.serving.replace(Some(task));
+    }
+
+    /// The containers go on.
+    pub(super) fn stop(&self) {
+        self.world.network.host(SOCKET).close();
+        self.serving.take();
+    }
+
+    pub(super) fn set_line(&self, line: Line) {
+        self.world.network.host(SOCKET).set_line(line);
+    }
+
+    pub(super) fn look<T>(&self, look: impl FnOnce(&Runtime) -> T) -> T {
+        look(&self.runtime.borrow())
+    }
+
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Runtime) -> T) -> T {
+        change(&mut self.runtime.borrow_mut())
+    }
+
+    async fn answer(self: Rc<Self>, request: Request) -> Result<Reply, Status> {
+        let method = request.method.rsplit('/').next().unwrap_or_default().to_owned();
+        let (world, faults) = (&self.world, self.faults.get());
+        self.record.count("CRI calls");
+        let begun = rt::now();
+        rt::sleep(world.duration_below(usual(&method)) + world.duration_below(faults.slow)).await;
+        let line = |text: &str| self.record.line(&format!("cri     {method}{} {text}", self.about(&method, &request.message)));
+        if world.chance(faults.failed) {
+            self.record.count("CRI calls that failed");
+            line("fails");
+            return Err(Status::new(Code::Unknown, "it cannot be done now"));
+        }
+        let answer = self.act(&method, &request.message).await;
+        if !method.starts_with("List") && !method.ends_with("Status") {
+            line(&format!("{:?} {}", rt::elapsed(begun), answer.as_ref().map_or_else(Status::to_string, |_| "ok".to_owned())));
+        }
+        self.check();
+        if world.chance(faults.lost) {
+            self.record.count("CRI answers lost");
+            line("answer lost");
+            request.wire.cut_after(0);
+        } else if world.chance(faults.hung) {
+            self.record.count("CRI calls that hung");
+            line("hangs");
+            return std::future::pending().await;
+        }
+        answer
+    }
+
+    async fn act(&self, method: &str, message: &[u8]) -> Result<Reply, Status> {
+        match method {
+            "GetContainerEvents" => {
+                let (sender, receiver) = async_channel::bounded(1000);
+                let listens = self.change(|runtime| {
+                    runtime.listen(Box::new(move |event| sender.try_send(Ok(event.to_vec())).is_ok()))
+                });
+                if listens {
+                    return Ok(Reply::Stream(receiver));
+                }
+            }
+            "StopContainer" => {
+                let request = stop_request(message);
+                self.on_stop(&request.container_id);
+                if let Stop::Waits(grace) = self.change(|runtime| runtime.begin_stop(&request))? {
+                    rt::sleep(grace).await;
+                    let now = v1::StopContainerRequest { timeout: 0, ..request };
+                    self.change(|runtime| runtime.begin_stop(&now))?;
+                }
+                return Ok(Reply::Message(encode(&v1::StopContainerResponse {})));
+            }
+            "StopPodSandbox" | "RemovePodSandbox" => {
+                let request: v1::StopPodSandboxRequest = crate::wire::protobuf::decode(message).unwrap_or_default();
+                let inside: Vec<String> = self.look(|runtime| {
+                    let containers = runtime.world.containers.iter();
+                    let inside = containers.filter(|one| one.sandbox_id == request.pod_sandbox_id);
+                    inside.map(|one| one.id.clone()).collect()
+                });
+                inside.iter().for_each(|container| self.on_stop(container));
+            }
+            _ => {}
+        }
+        self.change(|runtime| runtime.answer(method, message)).map(Reply::Message)
+    }
+
+    /// The container or pod that a call is about.
+    fn about(&self, method: &str, message: &[u8]) -> String {
+        use crate::wire::protobuf::decode;
+        let container = |id: &str| {
+            self.look(|runtime| {
+                let container = runtime.world.containers.iter().find(|one| one.id == id)?;
+                let pod = runtime.world.sandboxes.iter().find(|one| one.id == container.sandbox_id)?;
+                Some(format!(" {}/{} {}", pod.name(), container.name(), short(id)))
+            })
+        };
+        let sandbox = |id: &str| {
+            self.look(|runtime| {
+                let pod = runtime.world.sandboxes.iter().find(|one| one.id == id)?;
+                Some(format!(" {} {}", pod.name(), short(id)))
+            })
+        };
+        let found = match method {
+            "RunPodSandbox" => decode(message).ok().and_then(|request: v1::RunPodSandboxRequest| {
+                Some(format!(" {}", request.config?.metadata?.name))
+            }),
+            "CreateContainer" => decode(message).ok().and_then(|request: v1::CreateContainerRequest| {
+                Some(format!("{}/{}", sandbox(&request.pod_sandbox_id)?, request.config?.metadata?.name))
+            }),
+            "StopPodSandbox" | "RemovePodSandbox" => {
+                decode(message).ok().and_then(|request: v1::StopPodSandboxRequest| sandbox(&request.pod_sandbox_id))
+            }
+            "StopContainer" | "StartContainer" | "RemoveContainer" => {
+                decode(message).ok().and_then(|request: v1::StartContainerRequest| container(&request.container_id))
+            }
+            _ => None,
+        };
+        found.unwrap_or_default()
+    }
+
+    /// Somebody asks for the end of a container that runs: it must not be wanted.
+    fn on_stop(&self, id: &str) {
+        let asked = self.look(|runtime| {
+            let runs = |one: &&super::fake_cri::Container| one.state == v1::ContainerState::Running && one.id == id;
+            let container = runtime.world.containers.iter().find(runs)?;
+            let pod = runtime.world.sandboxes.iter().find(|one| one.id == container.sandbox_id)?;
+            // The containers of a sandbox that has died are of no use.
+            let revision = pod.is_ready().then(|| revision(&container.config.labels, pod))?;
+            Some((revision, format!("{}/{}", pod.name(), container.name())))
+        });
+        let Some((revision, name)) = asked else { return };
+        if self.wanted.borrow().is_wanted(&revision) {
+            self.record.violated(format!("the agent stops {name} (revision {revision}), which is wanted and runs"));
+        }
+    }
+
+    /// What must hold after every call.
+    fn check(&self) {
+        let twice = self.look(|runtime| {
+            let world = &runtime.world;
+            let running: Vec<_> =
+                world.containers.iter().filter(|one| one.state == v1::ContainerState::Running).collect();
+            for (place, one) in running.iter().enumerate() {
+                let key = |one: &super::fake_cri::Container| {
+                    let label = |name: &str| one.config.labels.get(name).cloned().unwrap_or_default();
+                    (label("io.kubernetes.pod.uid"), one.name().to_owned())
+                };
+                if running.iter().take(place).any(|other| key(other) == key(one)) {
+                    return Some(format!("container {:?} runs twice", key(one)));
+                }
+            }
+            let ready: Vec<_> = world.sandboxes.iter().filter(|one| one.is_ready()).collect();
+            for (place, one) in ready.iter().enumerate() {
+                let uid = |one: &super::fake_cri::Sandbox| {
+                    one.config.metadata.as_ref().map_or(String::new(), |metadata| metadata.uid.clone())
+                };
+                if ready.iter().take(place).any(|other| uid(other) == uid(one)) {
+                    return Some(format!("pod {} has two sandboxes that are ready", one.name()));
+                }
+            }
+            None
+        });
+        if let Some(twice) = twice {
+            self.record.violated(twice);
+        }
+    }
+}
+
+/// The revision of the pod that a container is of.
+pub(super) fn revision(
+    labels: &crate::sorted::SortedMap<String, String>,
+    pod: &super::fake_cri::Sandbox,
+) -> String {
+    let of = |labels: &crate::sorted::SortedMap<String, String>| labels.get(REVISION).cloned();
+    of(labels).or_else(|| of(&pod.config.labels)).unwrap_or_default()
+}
+
+pub(super) fn short(id: &str) -> &str {
+    id.get(..8).unwrap_or(id)
+}
+
+/// Longest time that a call takes when all is well.
+fn usual(method: &str) -> Duration {
+    Duration::from_millis(match method {
+        "RunPodSandbox" => 400,
+        "StopPodSandbox" | "StartContainer" | "StopContainer" => 200,
+        "CreateContainer" | "RemoveContainer" | "RemovePodSandbox" => 80,
+        _ => 4,
+    })
+}
+

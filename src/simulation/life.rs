@@ -1,0 +1,553 @@
+//! A node that lives through a plan.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::api_server::{self, ADDRESS, ApiServer, NODE};
+use super::container_runtime::{self, ContainerRuntime, SOCKET, revision as revision_of};
+use super::machine::Machine;
+use super::plan::{Plan, What};
+use super::record::{Record, Violation};
+use super::wanted::{Pod, SECRET, Source, Traits, Wanted};
+use crate::config;
+use crate::cri::v1;
+use crate::log::{self, Level};
+use crate::metrics;
+use crate::node_agent;
+use crate::rt::{self, Line, World, simulate};
+
+/// How a life went.
+#[derive(Debug)]
+pub(super) struct Report {
+    pub(super) violation: Option<Violation>,
+    pub(super) lines: Vec<String>,
+    pub(super) counts: BTreeMap<&'static str, u64>,
+    pub(super) digest: u64,
+    pub(super) lasted: Duration,
+    /// From the end of the last fault until everything was as it should be: the longest.
+    pub(super) longest_recovery: Duration,
+}
+
+/// Everything that should run does, and is told, so long after nothing goes wrong any more.
+const RECOVERY: Duration = Duration::from_secs(300);
+/// More pods than this are not made.
+const PODS: usize = 12;
+/// Log lines a minute, beyond which somebody writes without end.
+const LOG_LINES: u32 = 600;
+
+pub(super) fn live(plan: &Plan) -> Report {
+    let plan = plan.clone();
+    // What a panic or a spin leaves of the record.
+    let kept = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let lines = std::sync::Arc::clone(&kept);
+    let ended = simulate(plan.seed, move |world| async move {
+        let mut node = Node::new(&world, plan.seed);
+        let keeping = rt::spawn(keep_lines(Rc::clone(&node.record), lines));
+        node.live(&plan).await;
+        drop(keeping);
+        node.report()
+    });
+    ended.unwrap_or_else(|stuck| Report {
+        violation: Some(Violation { at: Duration::ZERO, what: stuck.to_string() }),
+        lines: kept.lock().map(|lines| lines.clone()).unwrap_or_default(),
+        counts: BTreeMap::new(),
+        digest: 0,
+        lasted: Duration::ZERO,
+        longest_recovery: Duration::ZERO,
+    })
+}
+
+/// Where a simulation gets stuck, its last lines but those of this second are known.
+async fn keep_lines(record: Rc<Record>, lines: std::sync::Arc<std::sync::Mutex<Vec<String>>>) {
+    loop {
+        rt::sleep(Duration::from_secs(10)).await;
+        if let Ok(mut lines) = lines.lock() {
+            *lines = record.lines();
+        }
+    }
+}
+
+struct Node {
+    world: Rc<World>,
+    record: Rc<Record>,
+    machine: Machine,
+    wanted: Rc<RefCell<Wanted>>,
+    api: Rc<ApiServer>,
+    runtime: Rc<ContainerRuntime>,
+    agent: Option<rt::Task<()>>,
+    /// What ends later: an outage, a pause.
+    pending: Vec<rt::Task<()>>,
+    /// When the agent starts again.
+    starts: Option<Duration>,
+    names: u64,
+    longest_recovery: Duration,
+}
+
+impl Node {
+    fn new(world: &Rc<World>, seed: u64) -> Self {
+        let record = Record::new(world);
+        let wanted: Rc<RefCell<Wanted>> = Rc::default();
+        let api = ApiServer::new(world, &record, seed);
+        let runtime = ContainerRuntime::new(world, &record, &wanted);
+        let machine = Machine::new();
+        read_log(world, &record);
+        api.change(|server| {
+            let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "default"}});
+            server.create(&account);
+            let secret = json!({
+                "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "code", "namespace": "default"},
+                "data": {"code": "dGhlLWxhdW5jaC1jb2RlLWlzLTAwMDAwMDAw"},
+            });
+            server.create(&secret);
+            server.create(&json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"},
+                "data": {"version": "0"},
+            }));
+        });
+        let (world, record) = (Rc::clone(world), record);
+        let mut node = Self {
+            world,
+            record,
+            machine,
+            wanted,
+            api,
+            runtime,
+            agent: None,
+            pending: Vec::new(),
+            starts: None,
+            names: 0,
+            longest_recovery: Duration::ZERO,
+        };
+        node.configure();
+        node.api.start();
+        node.runtime.start();
+        node.start_agent();
+        node
+    }
+
+    fn configure(&mut self) {
+        let path = |name: &str| self.machine.path(name);
+        let configuration = format!(
+            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nstaticPodPath: {}\npodLogsDir: {}\n\
+             resolvConf: {}\nfailSwapOn: false\ncgroupsPerQOS: false\nhealthzPort: 0\nenableServer: false\n\
+             imageGCHighThresholdPercent: 100\nevictionHard: {{}}\n\
+             crashLoopBackOff: {{maxContainerRestartPeriod: 20s}}\n",
+            path("manifests"),
+            path("logs"),
+            path("resolv.conf"),
+        );
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": format!("http://{ADDRESS}")}}],
+            "users": [{"name": "u", "user": {"token": "known"}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        });
+        std::fs::write(self.machine.disk.join("config.yaml"), configuration).unwrap();
+        std::fs::write(self.machine.disk.join("kubeconfig"), kubeconfig.to_string()).unwrap();
+    }
+
+    fn start_agent(&mut self) {
+        let path = |name: &str| self.machine.path(name);
+        let arguments = [
+            ("--config", path("config.yaml")),
+            ("--root-dir", path("pods")),
+            ("--hostname-override", NODE.to_owned()),
+            ("--local-socket", path("coracle.sock")),
+            ("--container-runtime-endpoint", format!("unix://{SOCKET}")),
+            ("--kubeconfig", path("kubeconfig")),
+            ("--cert-dir", path("pods/pki")),
+            ("--image-archives", path("archives")),
+        ];
+        let arguments = arguments.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]);
+        let arguments: Vec<String> = std::iter::once("--leave-kernel-parameters".to_owned()).chain(arguments).collect();
+        let Ok(config::Request::Run(config, _)) = config::load(&arguments) else {
+            panic!("{:?}", config::load(&arguments));
+        };
+        self.record.line("the agent starts");
+        let record = Rc::clone(&self.record);
+        self.agent = Some(rt::spawn(async move {
+            let end = node_agent::serve(Rc::new(*config), future::pending()).await;
+            record.violated(format!("the agent ended by itself ({})", if end == ExitCode::SUCCESS { "success" } else { "failure" }));
+        }));
+        self.starts = None;
+    }
+
+    /// As `kill -9` does.
+    fn kill_agent(&mut self) {
+        self.agent.take();
+        self.world.end_life();
+        self.record.line("the agent is gone");
+    }
+
+    async fn live(&mut self, plan: &Plan) {
+        for episode in &plan.episodes {
+            for step in &episode.steps {
+                self.pass(step.after).await;
+                if self.record.violation().is_some() {
+                    return;
+                }
+                self.record.line(&format!("STEP    {:?}", step.what));
+                self.take(&step.what).await;
+            }
+            self.heal();
+            self.recover().await;
+            if self.record.violation().is_some() {
+                return;
+            }
+            self.pass(episode.quiet).await;
+            // What was as it should be stays so.
+            if let Err(what) = self.converged() {
+                self.record.violated(format!("in the quiet: {what}"));
+            }
+            self.check_counters();
+        }
+    }
+
+    /// Time passes, and the agent starts where it was ended for a while.
+    async fn pass(&mut self, time: Duration) {
+        let end = self.world.passed() + time;
+        if let Some(starts) = self.starts.filter(|starts| *starts <= end) {
+            rt::sleep(starts.saturating_sub(self.world.passed())).await;
+            self.start_agent();
+        }
+        rt::sleep(end.saturating_sub(self.world.passed())).await;
+        self.pending.retain(|task| !task.is_finished());
+    }
+
+    /// Nothing goes wrong any more.
+    fn heal(&mut self) {
+        self.record.line("STEP    all is well");
+        self.pending.clear();
+        self.api.faults.set(api_server::Faults::default());
+        self.api.set_delay(Duration::from_micros(200));
+        self.api.set_line(Line::Up);
+        self.api.start();
+        self.runtime.faults.set(container_runtime::Faults::default());
+        self.runtime.set_line(Line::Up);
+        self.runtime.start();
+        self.world.disk.set(Duration::from_millis(3));
+        if self.agent.is_none() {
+            self.start_agent();
+        }
+    }
+
+    async fn recover(&mut self) {
+        let begun = self.world.passed();
+        loop {
+            let passed = self.world.passed().saturating_sub(begun);
+            match self.converged() {
+                Ok(()) => {
+                    self.longest_recovery = self.longest_recovery.max(passed);
+                    self.record.line(&format!("everything is as it should be after {passed:?}"));
+                    return;
+                }
+                Err(what) if passed > RECOVERY => {
+                    return self.record.violated(format!("{RECOVERY:?} after the last fault: {what}"));
+                }
+                Err(_) => {}
+            }
+            if self.record.violation().is_some() {
+                return;
+            }
+            rt::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    async fn take(&mut self, what: &What) {
+        match what {
+            What::CreatePod(traits) => self.create_pod(*traits),
+            What::DeletePod { which, forced } => self.delete_pod(*which, *forced),
+            What::WriteManifest(traits) => self.write_manifest(*traits),
+            What::ChangeManifest(which) => {
+                let Some((old, pod)) = self.wanted.borrow().pick(Source::Manifest, *which) else { return };
+                self.wanted.borrow_mut().pods.remove(&old);
+                let revision = self.wanted.borrow_mut().add(pod.clone());
+                self.machine.write_manifest(&pod.name, &pod.object(&revision).to_string());
+            }
+            What::RemoveManifest(which) => {
+                let Some((old, pod)) = self.wanted.borrow().pick(Source::Manifest, *which) else { return };
+                self.wanted.borrow_mut().pods.remove(&old);
+                self.machine.remove_manifest(&pod.name);
+            }
+            What::Exit { which, code } => {
+                if let Some(id) = self.running(*which) {
+                    self.record.count("containers ended");
+                    self.runtime.change(|runtime| runtime.exit(&id, *code));
+                }
+            }
+            What::SandboxDies(which) => self.sandbox_dies(*which),
+            What::IgnoreSigterm(which) => {
+                if let Some(id) = self.running(*which) {
+                    self.runtime.change(|runtime| runtime.ignore_sigterm(&id));
+                }
+            }
+            What::ChangeConfigMap => {
+                self.names += 1;
+                let patch = json!({"data": {"version": self.names.to_string()}});
+                self.api.change(|server| server.patch("/api/v1/namespaces/default/configmaps/settings", &patch));
+            }
+            What::KillAgent { down } | What::EndAgent { down } => {
+                self.record.count("agents killed");
+                self.kill_agent();
+                self.starts = Some(self.world.passed() + *down);
+            }
+            What::Reboot { down } => {
+                self.record.count("reboots");
+                self.kill_agent();
+                self.runtime.stop();
+                self.runtime.change(|runtime| runtime.end_pods());
+                self.machine.power_cut();
+                self.pass(*down).await;
+                self.world.reboot();
+                self.runtime.start();
+                self.starts = Some(self.world.passed() + self.world.duration_below(Duration::from_secs(5)));
+            }
+            _ => self.take_fault(what),
+        }
+    }
+
+    fn take_fault(&mut self, what: &What) {
+        let api = Rc::clone(&self.api);
+        let runtime = Rc::clone(&self.runtime);
+        match what {
+            What::ApiGone { lasts } => {
+                self.record.count("API server gone");
+                api.stop();
+                self.later(*lasts, move || api.start());
+            }
+            What::ApiSilent { lasts } => {
+                self.record.count("API server behind a black hole");
+                api.set_line(Line::BlackHole);
+                self.later(*lasts, move || api.set_line(Line::Up));
+            }
+            What::ApiFails { faults, lasts } => {
+                api.faults.set(*faults);
+                self.later(*lasts, move || api.faults.set(api_server::Faults::default()));
+            }
+            What::ApiCut => api.cut(),
+            What::ApiDelay { delay, lasts } => {
+                api.set_delay(*delay);
+                self.later(*lasts, move || api.set_delay(Duration::from_micros(200)));
+            }
+            What::EndWatches => api.end_watches(),
+            What::Compact => {
+                api.change(|server| server.compact());
+                api.end_watches();
+            }
+            What::RuntimeGone { lasts } => {
+                self.record.count("runtime gone");
+                runtime.stop();
+                self.later(*lasts, move || runtime.start());
+            }
+            What::RuntimeSilent { lasts } => {
+                self.record.count("runtime silent");
+                runtime.set_line(Line::BlackHole);
+                self.later(*lasts, move || runtime.set_line(Line::Up));
+            }
+            What::RuntimeFails { faults, lasts } => {
+                runtime.faults.set(*faults);
+                self.later(*lasts, move || runtime.faults.set(container_runtime::Faults::default()));
+            }
+            What::ClockSteps(seconds) => {
+                self.record.count("steps of the wall clock");
+                self.world.step_wall_clock(*seconds);
+            }
+            What::SlowDisk { longest, lasts } => {
+                self.world.disk.set(*longest);
+                let world = Rc::clone(&self.world);
+                self.later(*lasts, move || world.disk.set(Duration::from_millis(3)));
+            }
+            _ => unreachable!("it is no fault: {what:?}"),
+        }
+    }
+
+    fn later(&mut self, after: Duration, end: impl FnOnce() + 'static) {
+        self.pending.push(rt::spawn(async move {
+            rt::sleep(after).await;
+            end();
+        }));
+    }
+
+    fn create_pod(&mut self, traits: Traits) {
+        if self.wanted.borrow().count(Source::Api) >= PODS {
+            return;
+        }
+        self.names += 1;
+        // Names come again, as those of a StatefulSet do.
+        let name = format!("web-{}", self.names % 20);
+        let pod = Pod { name, source: Source::Api, traits };
+        if self.api.look(|server| server.get(&pod.path())).is_some() {
+            return;
+        }
+        let revision = self.wanted.borrow_mut().add(pod.clone());
+        self.record.line(&format!("pod     {} revision {revision}", pod.name));
+        self.api.change(|server| server.create(&pod.object(&revision)));
+    }
+
+    fn delete_pod(&mut self, which: u64, forced: bool) {
+        let Some((revision, pod)) = self.wanted.borrow().pick(Source::Api, which) else { return };
+        self.wanted.borrow_mut().pods.remove(&revision);
+        self.record.line(&format!("pod     {} revision {revision} is deleted", pod.name));
+        self.api.change(|server| server.delete(&pod.path(), forced.then_some(0)));
+    }
+
+    fn write_manifest(&mut self, traits: Traits) {
+        if self.wanted.borrow().count(Source::Manifest) >= PODS / 2 {
+            return;
+        }
+        self.names += 1;
+        let pod = Pod { name: format!("static-{}", self.names), source: Source::Manifest, traits };
+        let revision = self.wanted.borrow_mut().add(pod.clone());
+        self.machine.write_manifest(&pod.name, &pod.object(&revision).to_string());
+    }
+
+    fn running(&self, which: u64) -> Option<String> {
+        self.runtime.look(|runtime| {
+            let running = runtime.world.containers.iter().filter(|one| one.state == v1::ContainerState::Running);
+            let running: Vec<_> = running.map(|one| one.id.clone()).collect();
+            let place = usize::try_from(which).ok()?.checked_rem(running.len())?;
+            running.get(place).cloned()
+        })
+    }
+
+    /// The process that holds a pod's namespaces ends, and its containers with it.
+    fn sandbox_dies(&mut self, which: u64) {
+        let found = self.runtime.look(|runtime| {
+            let ready = runtime.world.sandboxes.iter().filter(|one| one.is_ready());
+            let ready: Vec<_> = ready.map(|one| one.id.clone()).collect();
+            let place = usize::try_from(which).ok()?.checked_rem(ready.len())?;
+            ready.get(place).cloned()
+        });
+        let Some(id) = found else { return };
+        self.record.count("sandboxes that died");
+        self.runtime.change(|runtime| {
+            let request = crate::wire::protobuf::encode(&v1::StopPodSandboxRequest { pod_sandbox_id: id });
+            // It is there.
+            let _ = runtime.answer("StopPodSandbox", &request);
+        });
+    }
+
+    /// Whether everything runs that should, nothing else does, and the API server shows what is.
+    fn converged(&self) -> Result<(), String> {
+        let wanted = self.wanted.borrow();
+        for (revision, pod) in &wanted.pods {
+            self.runs(revision, pod).map_err(|what| format!("pod {} (revision {revision}): {what}", pod.name))?;
+        }
+        self.runtime.look(|runtime| {
+            let world = &runtime.world;
+            for sandbox in world.sandboxes.iter().filter(|one| one.is_ready()) {
+                let revision = revision_of(&sandbox.config.labels, sandbox);
+                if !wanted.is_wanted(&revision) {
+                    return Err(format!("pod {} (revision {revision}) runs, and nobody wants it", sandbox.name()));
+                }
+            }
+            Ok(())
+        })?;
+        self.api_shows_no_others(&wanted)?;
+        self.node_is_ready()
+    }
+
+    fn runs(&self, revision: &str, pod: &Pod) -> Result<(), String> {
+        let object = self.api.look(|server| server.get(&pod.path()));
+        let status = object.as_ref().map(|object| object["status"].clone()).unwrap_or_default();
+        let running = self.runtime.look(|runtime| {
+            let world = &runtime.world;
+            let sandboxes = world.sandboxes.iter().filter(|one| revision_of(&one.config.labels, one) == revision);
+            let ids: Vec<&str> = sandboxes.map(|one| one.id.as_str()).collect();
+            let mut containers = world.containers.iter().filter(|one| ids.contains(&one.sandbox_id.as_str()));
+            containers.find(|one| one.state == v1::ContainerState::Running).map(|one| (one.id.clone(), one.attempt()))
+        });
+        let phase = status["phase"].as_str().unwrap_or_default();
+        let Some((id, attempt)) = running else {
+            let is_done = pod.traits.job && ["Succeeded", "Failed"].contains(&phase);
+            return if is_done { Ok(()) } else { Err(format!("it does not run; the API server shows {phase:?}")) };
+        };
+        let shown = &status["containerStatuses"][0];
+        let shown_id = shown["containerID"].as_str().unwrap_or_default();
+        if phase != "Running" || !shown_id.ends_with(&id) || shown["state"]["running"].is_null() {
+            return Err(format!("it runs as {}, but the API server shows {phase:?} and {shown}", &id[..8]));
+        }
+        if shown["restartCount"] != attempt || shown["ready"] != true {
+            return Err(format!("attempt {attempt} runs, but the API server shows {shown}"));
+        }
+        Ok(())
+    }
+
+    fn api_shows_no_others(&self, wanted: &Wanted) -> Result<(), String> {
+        let objects = self.api.look(|server| server.list("/api/v1/pods"));
+        for object in objects {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            let revision = object["metadata"]["labels"]["revision"].as_str().unwrap_or_default();
+            if !wanted.is_wanted(revision) {
+                return Err(format!("the API server has pod {name} (revision {revision}), which nobody wants: {}", object["status"]));
+            }
+        }
+        Ok(())
+    }
+
+    fn node_is_ready(&self) -> Result<(), String> {
+        let node = self.api.look(|server| server.get(&format!("/api/v1/nodes/{NODE}"))).ok_or("there is no node")?;
+        let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let ready = conditions.iter().find(|condition| condition["type"] == "Ready").unwrap_or(&Value::Null);
+        if ready["status"] != "True" {
+            return Err(format!("the node is not ready: {ready}"));
+        }
+        let lease = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{NODE}");
+        let lease = self.api.look(|server| server.get(&lease)).ok_or("there is no lease")?;
+        let renewed = lease["spec"]["renewTime"].as_str().and_then(|time| time.parse::<jiff::Timestamp>().ok());
+        let age = renewed.map(|renewed| crate::host::clock::timestamp().duration_since(renewed).as_secs());
+        match age {
+            Some(age) if age.abs() <= 40 => Ok(()),
+            _ => Err(format!("the lease is {age:?} seconds old")),
+        }
+    }
+
+    fn check_counters(&self) {
+        let stalls = metrics::labels_of(metrics::Count::LoopStalls);
+        if !stalls.is_empty() {
+            self.record.violated(format!("a part of the sync loop was due and did nothing: {}", stalls.join(", ")));
+        }
+        for (name, object) in self.api.look(|server| server.list("/api/v1/events")).iter().enumerate() {
+            if object.to_string().contains(SECRET) {
+                self.record.violated(format!("event {name} tells a secret: {object}"));
+            }
+        }
+    }
+
+    fn report(&self) -> Report {
+        Report {
+            violation: self.record.violation(),
+            lines: self.record.lines(),
+            counts: self.record.counts(),
+            digest: self.record.digest.get(),
+            lasted: self.world.passed(),
+            longest_recovery: self.longest_recovery,
+        }
+    }
+}
+
+/// The agent's log is a part of the record. It must not be without end, nor tell secrets.
+fn read_log(world: &Rc<World>, record: &Rc<Record>) {
+    let (world, record) = (Rc::clone(world), Rc::clone(record));
+    let minute = std::cell::Cell::new((0, 0));
+    log::read_by(move |level: Level, line: &str| {
+        record.line(&format!("agent   {line}"));
+        if line.contains(SECRET) {
+            record.violated(format!("the log tells a secret: {line}"));
+        }
+        let now = world.passed().as_secs() / 60;
+        let (then, count) = minute.get();
+        let count = if then == now { count + 1 } else { 1 };
+        minute.set((now, count));
+        if count == LOG_LINES && level <= Level::Info {
+            record.violated(format!("{LOG_LINES} log lines in a minute"));
+        }
+    });
+}
+

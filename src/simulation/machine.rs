@@ -1,0 +1,58 @@
+//! The machine: a disk of its own for each simulation, in a mount namespace that ends with its thread.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+
+use crate::host::mounts;
+
+/// Where every simulation has its disk; nobody outside its thread sees it.
+const DISK: &str = "/tmp/coracle-simulation";
+
+pub(super) struct Machine {
+    pub(super) disk: PathBuf,
+}
+
+impl Machine {
+    /// Needs root. The calling thread sees another `/tmp` from now on.
+    pub(super) fn new() -> Self {
+        unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS).expect("a mount namespace: simulations run as root");
+        let nothing = None::<&str>;
+        mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_PRIVATE, nothing).unwrap();
+        mount(Some("tmpfs"), "/tmp", Some("tmpfs"), MsFlags::empty(), Some("size=64m")).unwrap();
+        let disk = PathBuf::from(DISK);
+        for directory in ["manifests", "pods", "logs", "archives"] {
+            fs::create_dir_all(disk.join(directory)).unwrap();
+        }
+        fs::write(disk.join("resolv.conf"), "nameserver 192.0.2.53\n").unwrap();
+        Self { disk }
+    }
+
+    /// What is in memory is gone: every mount, and every socket.
+    pub(super) fn power_cut(&self) {
+        mounts::unmount_below(&self.disk).unwrap();
+        // Nobody listened on it any more.
+        let _ = fs::remove_file(self.disk.join("coracle.sock"));
+    }
+
+    pub(super) fn write_manifest(&self, name: &str, text: &str) {
+        let unfinished = self.disk.join(name);
+        fs::write(&unfinished, text).unwrap();
+        fs::rename(unfinished, self.manifest(name)).unwrap();
+    }
+
+    pub(super) fn remove_manifest(&self, name: &str) {
+        fs::remove_file(self.manifest(name)).unwrap();
+    }
+
+    fn manifest(&self, name: &str) -> PathBuf {
+        self.disk.join("manifests").join(format!("{name}.json"))
+    }
+
+    pub(super) fn path(&self, name: &str) -> String {
+        let path: &Path = &self.disk.join(name);
+        path.display().to_string()
+    }
+}

@@ -1,0 +1,85 @@
+//! What happened, for people; and what must not have.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::rt::World;
+
+/// Lines that are kept: those before a violation tell why.
+const LINES: usize = 4000;
+
+/// What must hold did not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Violation {
+    pub(super) at: Duration,
+    pub(super) what: String,
+}
+
+pub(super) struct Record {
+    world: Rc<World>,
+    lines: RefCell<VecDeque<String>>,
+    violation: RefCell<Option<Violation>>,
+    counts: RefCell<BTreeMap<&'static str, u64>>,
+    /// Also when nobody asks for the lines, they tell one run from another.
+    pub(super) digest: Cell<u64>,
+}
+
+impl Record {
+    pub(super) fn new(world: &Rc<World>) -> Rc<Self> {
+        Rc::new(Self {
+            world: Rc::clone(world),
+            lines: RefCell::default(),
+            violation: RefCell::default(),
+            counts: RefCell::default(),
+            digest: Cell::new(0xcbf2_9ce4_8422_2325),
+        })
+    }
+
+    pub(super) fn line(&self, text: &str) {
+        let text = format!("{} {}", Moment(self.world.passed()), text.trim_end());
+        let mixed = |digest: u64, byte: u8| (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        self.digest.set(text.bytes().fold(self.digest.get(), mixed));
+        let mut lines = self.lines.borrow_mut();
+        if lines.len() == LINES {
+            lines.pop_front();
+        }
+        lines.push_back(text);
+    }
+
+    /// The first counts: what follows may follow from it.
+    pub(super) fn violated(&self, what: String) {
+        self.line(&format!("VIOLATED: {what}"));
+        let mut violation = self.violation.borrow_mut();
+        violation.get_or_insert(Violation { at: self.world.passed(), what });
+    }
+
+    pub(super) fn violation(&self) -> Option<Violation> {
+        self.violation.borrow().clone()
+    }
+
+    pub(super) fn count(&self, what: &'static str) {
+        *self.counts.borrow_mut().entry(what).or_default() += 1;
+    }
+
+    pub(super) fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.counts.borrow().clone()
+    }
+
+    pub(super) fn lines(&self) -> Vec<String> {
+        self.lines.borrow().iter().cloned().collect()
+    }
+}
+
+/// As `1d 03:04:05.678`.
+pub(super) struct Moment(pub(super) Duration);
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+        write!(f, "{days}d {hours:02}:{minutes:02}:{:02}.{:03}", seconds % 60, self.0.subsec_millis())
+    }
+}

@@ -1,0 +1,112 @@
+//! What is to run on the node, as those know it who have said so.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::api_server::NODE;
+
+/// The label by which a pod's containers are told from those of an earlier pod of its name.
+pub(super) const REVISION: &str = "revision";
+/// What must be seen by nobody but the pods that have it.
+pub(super) const SECRET: &str = "the-launch-code-is-00000000";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Manifest,
+    Api,
+}
+
+/// A pod of one container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pod {
+    pub(super) name: String,
+    pub(super) source: Source,
+    pub(super) traits: Traits,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Traits {
+    pub(super) secret: bool,
+    pub(super) token: bool,
+    pub(super) probe: bool,
+    /// It is done when its container has ended.
+    pub(super) job: bool,
+}
+
+/// By revision.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    pub(super) pods: BTreeMap<String, Pod>,
+    revisions: u64,
+}
+
+impl Wanted {
+    pub(super) fn is_wanted(&self, revision: &str) -> bool {
+        self.pods.contains_key(revision)
+    }
+
+    /// Its revision.
+    pub(super) fn add(&mut self, pod: Pod) -> String {
+        self.revisions += 1;
+        let revision = self.revisions.to_string();
+        self.pods.insert(revision.clone(), pod);
+        revision
+    }
+
+    /// One of those of a source, by any number.
+    pub(super) fn pick(&self, source: Source, number: u64) -> Option<(String, Pod)> {
+        let pods: Vec<_> = self.pods.iter().filter(|(_, pod)| pod.source == source).collect();
+        let place = usize::try_from(number).ok()?.checked_rem(pods.len())?;
+        pods.get(place).map(|(revision, pod)| ((*revision).clone(), (*pod).clone()))
+    }
+
+    pub(super) fn count(&self, source: Source) -> usize {
+        self.pods.values().filter(|pod| pod.source == source).count()
+    }
+}
+
+impl Pod {
+    pub(super) fn object(&self, revision: &str) -> Value {
+        let Traits { secret, token, probe, job } = self.traits;
+        let mut container = json!({
+            "name": "main", "image": "busybox", "imagePullPolicy": "IfNotPresent",
+            "command": ["sleep", "infinity"],
+        });
+        let mut volumes = Vec::new();
+        if secret {
+            volumes.push(json!({ "name": "code", "secret": { "secretName": "code" } }));
+            volumes.push(json!({ "name": "settings", "configMap": { "name": "settings" } }));
+        }
+        if token {
+            let sources = json!([{ "serviceAccountToken": { "expirationSeconds": 3607, "path": "token" } }]);
+            volumes.push(json!({ "name": "token", "projected": { "sources": sources } }));
+        }
+        let mounts = volumes.iter().map(|volume| json!({ "name": volume["name"], "mountPath": format!("/{}", volume["name"]) }));
+        container["volumeMounts"] = mounts.collect();
+        if probe {
+            container["readinessProbe"] = json!({ "exec": { "command": ["true"] }, "periodSeconds": 10 });
+        }
+        let mut spec = json!({
+            "containers": [container], "volumes": volumes, "terminationGracePeriodSeconds": 10,
+            "automountServiceAccountToken": false, "enableServiceLinks": false,
+            "restartPolicy": if job { "Never" } else { "Always" },
+        });
+        if self.source == Source::Api {
+            spec["nodeName"] = json!(NODE);
+        }
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": self.name, "namespace": "default", "labels": { REVISION: revision } },
+            "spec": spec,
+        })
+    }
+
+    /// Its path on the API server: that of its mirror pod if it has one.
+    pub(super) fn path(&self) -> String {
+        match self.source {
+            Source::Api => format!("/api/v1/namespaces/default/pods/{}", self.name),
+            Source::Manifest => format!("/api/v1/namespaces/default/pods/{}-{NODE}", self.name),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The runtime without its socket, its threads and its processes, for who has a world of its own.
+
+use std::time::Duration;
+
+use coracle::cri::v1;
+use coracle::wire::grpc::Status;
+use coracle::wire::protobuf::decode;
+
+use super::answers::{self, Answer};
+use super::world::{Listener, World};
+
+pub(crate) struct Runtime {
+    pub(crate) world: World,
+}
+
+/// What stopping a container has come to.
+pub(crate) enum Stop {
+    Done,
+    /// It takes no notice: it is to be killed so much later.
+    Waits(Duration),
+}
+
+impl Runtime {
+    /// `clock`: nanoseconds since 1970.
+    pub(crate) fn new(clock: fn() -> i64) -> Self {
+        Self { world: World { clock, has_processes: false, pids_hidden: true, ..World::default() } }
+    }
+
+    /// Answers every call but those that take time: GetContainerEvents and StopContainer.
+    pub(crate) fn answer(&mut self, method: &str, request: &[u8]) -> Answer {
+        answers::unary(&mut self.world, method, request)
+    }
+
+    /// Answers GetContainerEvents from now on.
+    pub(crate) fn enable_events(&mut self) {
+        self.world.events.get_or_insert_default();
+    }
+
+    /// Whether there are events to listen to.
+    pub(crate) fn listen(&mut self, listener: Listener) -> bool {
+        self.world.events.as_mut().map(|listeners| listeners.push(listener)).is_some()
+    }
+
+    pub(crate) fn add_image(&mut self, reference: &str) {
+        self.world.images.add(reference);
+    }
+
+    pub(crate) fn begin_stop(&mut self, request: &v1::StopContainerRequest) -> Result<Stop, Status> {
+        let container = self.world.container(&request.container_id)?;
+        let (id, runs) = (container.id.clone(), container.state == v1::ContainerState::Running);
+        let stubborn = self.world.ignoring_sigterm.iter().any(|called| self.world.is_called(container, called));
+        if runs && stubborn && request.timeout > 0 {
+            return Ok(Stop::Waits(Duration::from_secs(request.timeout.unsigned_abs())));
+        }
+        if runs {
+            let code = if stubborn || request.timeout == 0 { 137 } else { 143 };
+            self.world.container_exited(&id, code, "Error");
+        }
+        Ok(Stop::Done)
+    }
+
+    /// A running container ends by itself.
+    pub(crate) fn exit(&mut self, id: &str, code: i32) {
+        let runs = self.world.container(id).is_ok_and(|container| container.state == v1::ContainerState::Running);
+        if runs {
+            self.world.container_exited(id, code, if code == 0 { "Completed" } else { "Error" });
+        }
+    }
+
+    /// As a reboot leaves it: everything is known, nothing runs.
+    pub(crate) fn end_pods(&mut self) {
+        self.world.end_pods();
+    }
+
+    pub(crate) fn ignore_sigterm(&mut self, container: &str) {
+        self.world.ignoring_sigterm.push(container.to_owned());
+    }
+}
+
+pub(crate) fn stop_request(bytes: &[u8]) -> v1::StopContainerRequest {
+    decode(bytes).unwrap_or_default()
+}
