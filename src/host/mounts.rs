@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 
+/// Those that this thread sees, in case it has a namespace of its own.
+const MOUNTS: &str = "/proc/thread-self/mountinfo";
+
 /// Unmounts everything below `directory`: what the kernel shows, not what somebody remembers. Nothing below a
 /// directory that is not there is no error.
 ///
@@ -23,7 +26,7 @@ pub(crate) fn unmount_below(directory: &Path) -> io::Result<()> {
     };
     let mut failure = None;
     for _ in 0..ROUNDS {
-        let points = mount_points_below(&fs::read("/proc/self/mountinfo")?, &directory);
+        let points = mount_points_below(&fs::read(MOUNTS)?, &directory);
         if points.is_empty() {
             return Ok(());
         }
@@ -52,7 +55,7 @@ pub(crate) fn mounted_at(path: &Path) -> io::Result<bool> {
         None => return Ok(true),
     };
     let path = path.file_name().map_or_else(|| parent.clone(), |name| parent.join(name));
-    Ok(mount_points_below(&fs::read("/proc/self/mountinfo")?, &parent).iter().any(|point| point.path == path))
+    Ok(mount_points_below(&fs::read(MOUNTS)?, &parent).iter().any(|point| point.path == path))
 }
 
 fn unmount(point: &Path, is_remote: bool) -> Result<(), Errno> {

@@ -14,7 +14,7 @@ use super::fake_api::http::{Message, Response};
 use super::fake_api::http2::message;
 use super::fake_api::identity::Identity;
 use super::fake_api::in_process::{Following, Lines, Server};
-use super::record::Record;
+use super::record::{Record, Rule};
 use crate::host::clock;
 use crate::rpc::{End, Signal, drive};
 use crate::rt::{self, Line, TcpStream, World};
@@ -53,6 +53,8 @@ pub(super) struct ApiServer {
     serving: RefCell<Option<rt::Task<()>>>,
     /// Requests in the second that began then.
     rate: Cell<(Duration, u32)>,
+    /// When the node's lease was written last.
+    renewed: Cell<Duration>,
 }
 
 /// More than this in a second is a storm: a node of a few pods that comes back after an outage asks for a hundred things.
@@ -69,6 +71,7 @@ impl ApiServer {
             generation: Cell::default(),
             serving: RefCell::default(),
             rate: Cell::default(),
+            renewed: Cell::default(),
         })
     }
 
@@ -122,12 +125,17 @@ impl ApiServer {
         changed
     }
 
+    /// Since the node's lease was written.
+    pub(super) fn lease_age(&self) -> Duration {
+        self.world.passed().saturating_sub(self.renewed.get())
+    }
+
     fn count_request(&self) {
         let (now, (since, count)) = (self.world.passed(), self.rate.get());
         let (since, count) = if now.saturating_sub(since) < Duration::from_secs(1) { (since, count + 1) } else { (now, 1) };
         self.rate.set((since, count));
         if count == STORM {
-            self.record.violated(format!("{STORM} requests to the API server within a second"));
+            self.record.violated(Rule::Modest, format!("{STORM} requests to the API server within a second"));
         }
     }
 }
@@ -279,6 +287,9 @@ async fn answer(link: Weak<Link>, stream: StreamId, message: Message) {
     }
     match reply {
         Reply::Answer(response) => {
+            if response.status < 300 && message.method != "GET" && message.target.contains("/leases") {
+                server.renewed.set(world.passed());
+            }
             if response.status >= 400 {
                 record.line(&format!("api     -> {} {}", response.status, String::from_utf8_lossy(&response.body)));
             }

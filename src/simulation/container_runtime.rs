@@ -2,11 +2,12 @@
 //! wrong on the way. What it is asked to do is held against what is wanted.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use super::fake_cri::in_process::{Runtime, Stop, stop_request};
-use super::record::Record;
+use super::record::{Record, Rule};
 use super::wanted::{REVISION, Wanted};
 use crate::cri::v1;
 use crate::host::clock;
@@ -37,6 +38,8 @@ pub(super) struct ContainerRuntime {
     runtime: RefCell<Runtime>,
     pub(super) faults: Cell<Faults>,
     serving: RefCell<Option<rt::Task<()>>>,
+    /// How often the container of a revision was started.
+    starts: RefCell<BTreeMap<String, u64>>,
 }
 
 /// Nanoseconds since 1970.
@@ -60,6 +63,7 @@ impl ContainerRuntime {
             runtime: RefCell::new(runtime),
             faults: Cell::default(),
             serving: RefCell::default(),
+            starts: RefCell::default(),
         })
     }
 
@@ -160,7 +164,33 @@ impl ContainerRuntime {
             }
             _ => {}
         }
-        self.change(|runtime| runtime.answer(method, message)).map(Reply::Message)
+        let answer = self.change(|runtime| runtime.answer(method, message)).map(Reply::Message);
+        if method == "StartContainer" && answer.is_ok() {
+            self.on_started(message);
+        }
+        answer
+    }
+
+    /// How often the container of a pod was started.
+    pub(super) fn starts(&self, revision: &str) -> u64 {
+        self.starts.borrow().get(revision).copied().unwrap_or_default()
+    }
+
+    /// What is to run once does.
+    fn on_started(&self, message: &[u8]) {
+        let request: v1::StartContainerRequest = crate::wire::protobuf::decode(message).unwrap_or_default();
+        let started = self.look(|runtime| {
+            let container = runtime.world.containers.iter().find(|one| one.id == request.container_id)?;
+            let pod = runtime.world.sandboxes.iter().find(|one| one.id == container.sandbox_id)?;
+            Some((revision(&container.config.labels, pod), pod.name().to_owned()))
+        });
+        let Some((revision, name)) = started else { return };
+        let is_job = self.wanted.borrow().pods.get(&revision).is_some_and(|pod| pod.traits.job);
+        let starts = self.starts(&revision) + 1;
+        self.starts.borrow_mut().insert(revision.clone(), starts);
+        if is_job && starts > 1 {
+            self.record.violated(Rule::RunsOnce, format!("{name} (revision {revision}) is to run once, and starts again"));
+        }
     }
 
     /// The container or pod that a call is about.
@@ -209,7 +239,7 @@ impl ContainerRuntime {
         });
         let Some((revision, name)) = asked else { return };
         if self.wanted.borrow().is_wanted(&revision) {
-            self.record.violated(format!("the agent stops {name} (revision {revision}), which is wanted and runs"));
+            self.record.violated(Rule::WantedRuns, format!("the agent stops {name} (revision {revision}), which is wanted and runs"));
         }
     }
 
@@ -240,7 +270,7 @@ impl ContainerRuntime {
             None
         });
         if let Some(twice) = twice {
-            self.record.violated(twice);
+            self.record.violated(Rule::Once, twice);
         }
     }
 }

@@ -13,7 +13,7 @@ use super::api_server::{self, ADDRESS, ApiServer, NODE};
 use super::container_runtime::{self, ContainerRuntime, SOCKET, revision as revision_of};
 use super::machine::Machine;
 use super::plan::{Plan, What};
-use super::record::{Record, Violation};
+use super::record::{Record, Rule, Violation};
 use super::wanted::{Pod, SECRET, Source, Traits, Wanted};
 use crate::config;
 use crate::cri::v1;
@@ -36,6 +36,8 @@ pub(super) struct Report {
 
 /// Everything that should run does, and is told, so long after nothing goes wrong any more.
 const RECOVERY: Duration = Duration::from_secs(300);
+/// As long as a lease holds: then the cluster takes the node for dead.
+const LEASE: Duration = Duration::from_secs(40);
 /// More pods than this are not made.
 const PODS: usize = 12;
 /// Log lines a minute, beyond which somebody writes without end.
@@ -54,7 +56,7 @@ pub(super) fn live(plan: &Plan) -> Report {
         node.report()
     });
     ended.unwrap_or_else(|stuck| Report {
-        violation: Some(Violation { at: Duration::ZERO, what: stuck.to_string() }),
+        violation: Some(Violation { at: Duration::ZERO, rule: Rule::Alive, what: stuck.to_string() }),
         lines: kept.lock().map(|lines| lines.clone()).unwrap_or_default(),
         counts: BTreeMap::new(),
         digest: 0,
@@ -173,15 +175,17 @@ impl Node {
         let record = Rc::clone(&self.record);
         self.agent = Some(rt::spawn(async move {
             let end = node_agent::serve(Rc::new(*config), future::pending()).await;
-            record.violated(format!("the agent ended by itself ({})", if end == ExitCode::SUCCESS { "success" } else { "failure" }));
+            record.violated(Rule::AgentRuns, format!("the agent ended by itself ({})", if end == ExitCode::SUCCESS { "success" } else { "failure" }));
         }));
         self.starts = None;
     }
 
     /// As `kill -9` does.
-    fn kill_agent(&mut self) {
+    async fn kill_agent(&mut self) {
         self.agent.take();
         self.world.end_life();
+        // Its tasks are dropped when it is their turn.
+        rt::sleep(Duration::from_millis(1)).await;
         self.record.line("the agent is gone");
     }
 
@@ -203,7 +207,7 @@ impl Node {
             self.pass(episode.quiet).await;
             // What was as it should be stays so.
             if let Err(what) = self.converged() {
-                self.record.violated(format!("in the quiet: {what}"));
+                self.record.violated(Rule::StaysSo, format!("in the quiet: {what}"));
             }
             self.check_counters();
         }
@@ -248,7 +252,7 @@ impl Node {
                     return;
                 }
                 Err(what) if passed > RECOVERY => {
-                    return self.record.violated(format!("{RECOVERY:?} after the last fault: {what}"));
+                    return self.record.violated(Rule::Recovers, format!("{RECOVERY:?} after the last fault: {what}"));
                 }
                 Err(_) => {}
             }
@@ -294,16 +298,17 @@ impl Node {
             }
             What::KillAgent { down } | What::EndAgent { down } => {
                 self.record.count("agents killed");
-                self.kill_agent();
+                self.kill_agent().await;
                 self.starts = Some(self.world.passed() + *down);
             }
             What::Reboot { down } => {
                 self.record.count("reboots");
-                self.kill_agent();
+                self.kill_agent().await;
                 self.runtime.stop();
                 self.runtime.change(|runtime| runtime.end_pods());
                 self.machine.power_cut();
-                self.pass(*down).await;
+                self.starts = None;
+                rt::sleep(*down).await;
                 self.world.reboot();
                 self.runtime.start();
                 self.starts = Some(self.world.passed() + self.world.duration_below(Duration::from_secs(5)));
@@ -473,8 +478,10 @@ impl Node {
         if phase != "Running" || !shown_id.ends_with(&id) || shown["state"]["running"].is_null() {
             return Err(format!("it runs as {}, but the API server shows {phase:?} and {shown}", &id[..8]));
         }
-        if shown["restartCount"] != attempt || shown["ready"] != true {
-            return Err(format!("attempt {attempt} runs, but the API server shows {shown}"));
+        let (starts, restarts) = (self.runtime.starts(revision), shown["restartCount"].as_u64().unwrap_or_default());
+        if restarts < u64::from(attempt) || restarts >= starts || shown["ready"] != true {
+            let truth = format!("attempt {attempt} runs, after {starts} starts in all");
+            return Err(format!("{truth}, but the API server shows {shown}"));
         }
         Ok(())
     }
@@ -498,24 +505,20 @@ impl Node {
         if ready["status"] != "True" {
             return Err(format!("the node is not ready: {ready}"));
         }
-        let lease = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{NODE}");
-        let lease = self.api.look(|server| server.get(&lease)).ok_or("there is no lease")?;
-        let renewed = lease["spec"]["renewTime"].as_str().and_then(|time| time.parse::<jiff::Timestamp>().ok());
-        let age = renewed.map(|renewed| crate::host::clock::timestamp().duration_since(renewed).as_secs());
-        match age {
-            Some(age) if age.abs() <= 40 => Ok(()),
-            _ => Err(format!("the lease is {age:?} seconds old")),
+        match self.api.lease_age() {
+            age if age <= LEASE => Ok(()),
+            age => Err(format!("the node's lease was written {age:?} ago")),
         }
     }
 
     fn check_counters(&self) {
         let stalls = metrics::labels_of(metrics::Count::LoopStalls);
         if !stalls.is_empty() {
-            self.record.violated(format!("a part of the sync loop was due and did nothing: {}", stalls.join(", ")));
+            self.record.violated(Rule::Alive, format!("a part of the sync loop was due and did nothing: {}", stalls.join(", ")));
         }
         for (name, object) in self.api.look(|server| server.list("/api/v1/events")).iter().enumerate() {
             if object.to_string().contains(SECRET) {
-                self.record.violated(format!("event {name} tells a secret: {object}"));
+                self.record.violated(Rule::Discreet, format!("event {name} tells a secret: {object}"));
             }
         }
     }
@@ -539,14 +542,14 @@ fn read_log(world: &Rc<World>, record: &Rc<Record>) {
     log::read_by(move |level: Level, line: &str| {
         record.line(&format!("agent   {line}"));
         if line.contains(SECRET) {
-            record.violated(format!("the log tells a secret: {line}"));
+            record.violated(Rule::Discreet, format!("the log tells a secret: {line}"));
         }
         let now = world.passed().as_secs() / 60;
         let (then, count) = minute.get();
         let count = if then == now { count + 1 } else { 1 };
         minute.set((now, count));
         if count == LOG_LINES && level <= Level::Info {
-            record.violated(format!("{LOG_LINES} log lines in a minute"));
+            record.violated(Rule::Modest, format!("{LOG_LINES} log lines in a minute"));
         }
     });
 }

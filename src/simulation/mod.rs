@@ -43,7 +43,10 @@ fn shown(plan: Plan, report: &Report, hours: u64) -> String {
     let seed = plan.seed;
     let what = report.violation.as_ref().map_or("", |violation| violation.what.as_str());
     let shortest = match std::env::var("SIMULATION_REDUCE") {
-        Ok(_) => plan.reduced(|shorter| live(shorter).violation.is_some()),
+        Ok(_) => {
+            let rule = |report: &Report| report.violation.as_ref().map(|violation| violation.rule);
+            plan.reduced(|shorter| rule(&live(shorter)) == rule(report))
+        }
         Err(_) => plan,
     };
     let again = live(&shortest);

@@ -11,10 +11,34 @@ use crate::rt::World;
 /// Lines that are kept: those before a violation tell why.
 const LINES: usize = 4000;
 
+/// What must hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// A container or a sandbox is there once.
+    Once,
+    /// Nobody ends a container that is wanted and runs.
+    WantedRuns,
+    /// When faults are over, what runs is what is wanted and what the API server shows.
+    Recovers,
+    /// What was as it should be stays so.
+    StaysSo,
+    /// The agent runs until somebody ends it.
+    AgentRuns,
+    /// Time passes, and somebody waits for it.
+    Alive,
+    /// A pod that is to run once does.
+    RunsOnce,
+    /// No storm of requests or log lines.
+    Modest,
+    /// Secrets are in their pods alone.
+    Discreet,
+}
+
 /// What must hold did not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Violation {
     pub(super) at: Duration,
+    pub(super) rule: Rule,
     pub(super) what: String,
 }
 
@@ -50,10 +74,10 @@ impl Record {
     }
 
     /// The first counts: what follows may follow from it.
-    pub(super) fn violated(&self, what: String) {
-        self.line(&format!("VIOLATED: {what}"));
+    pub(super) fn violated(&self, rule: Rule, what: String) {
+        self.line(&format!("VIOLATED {rule:?}: {what}"));
         let mut violation = self.violation.borrow_mut();
-        violation.get_or_insert(Violation { at: self.world.passed(), what });
+        violation.get_or_insert(Violation { at: self.world.passed(), rule, what });
     }
 
     pub(super) fn violation(&self) -> Option<Violation> {

@@ -82,7 +82,7 @@ impl Pod {
             let sources = json!([{ "serviceAccountToken": { "expirationSeconds": 3607, "path": "token" } }]);
             volumes.push(json!({ "name": "token", "projected": { "sources": sources } }));
         }
-        let mounts = volumes.iter().map(|volume| json!({ "name": volume["name"], "mountPath": format!("/{}", volume["name"]) }));
+        let mounts = volumes.iter().map(|volume| json!({ "name": volume["name"], "mountPath": format!("/{}", volume["name"].as_str().unwrap_or_default()) }));
         container["volumeMounts"] = mounts.collect();
         if probe {
             container["readinessProbe"] = json!({ "exec": { "command": ["true"] }, "periodSeconds": 10 });
@@ -94,6 +94,7 @@ impl Pod {
         });
         if self.source == Source::Api {
             spec["nodeName"] = json!(NODE);
+            spec["serviceAccountName"] = json!("default");
         }
         json!({
             "apiVersion": "v1", "kind": "Pod",

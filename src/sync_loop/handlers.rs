@@ -400,6 +400,10 @@ impl SyncLoop {
         self.collect_images(now);
         self.watch_node(now);
         for uid in std::mem::take(&mut self.dirty) {
+            if self.is_unknown(&uid) {
+                // A status would say that its containers are lost. It is made when the pod is seen.
+                continue;
+            }
             self.refresh_status(&uid);
             self.note_deadline(&uid, now);
         }
@@ -429,6 +433,11 @@ impl SyncLoop {
             [] => seen,
             hooked => Rc::new(seen.without_running(hooked)),
         }
+    }
+
+    /// The runtime has the pod, and has not told yet what is in it.
+    fn is_unknown(&self, uid: &PodUid) -> bool {
+        self.workers.is_unseen(uid) && self.seen.borrow().pod(uid).is_none()
     }
 
     fn note_deadline(&mut self, uid: &PodUid, now: Instant) {
