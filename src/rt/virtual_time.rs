@@ -47,6 +47,13 @@ pub(crate) enum Stuck {
     Waits { at: Duration },
 }
 
+impl Stuck {
+    pub(crate) fn at(&self) -> Duration {
+        let (Self::Spins { at } | Self::Waits { at }) = self;
+        *at
+    }
+}
+
 impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -13,7 +13,7 @@ use super::api_server::{self, ADDRESS, ApiServer, NODE};
 use super::container_runtime::{self, ContainerRuntime, SOCKET, revision as revision_of};
 use super::machine::Machine;
 use super::plan::{Plan, What};
-use super::record::{Record, Rule, Violation};
+use super::record::{Lines, Record, Rule, Violation};
 use super::wanted::{Pod, SECRET, Source, Traits, Wanted};
 use crate::config;
 use crate::cri::v1;
@@ -23,7 +23,7 @@ use crate::node_agent;
 use crate::rt::{self, Line, World, simulate};
 
 /// How a life went.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Report {
     pub(super) violation: Option<Violation>,
     pub(super) lines: Vec<String>,
@@ -44,35 +44,19 @@ const PODS: usize = 12;
 const LOG_LINES: u32 = 600;
 
 pub(super) fn live(plan: &Plan) -> Report {
-    let plan = plan.clone();
-    // What a panic or a spin leaves of the record.
-    let kept = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-    let lines = std::sync::Arc::clone(&kept);
+    let (plan, lines) = (plan.clone(), Lines::default());
+    let written = Lines::clone(&lines);
     let ended = simulate(plan.seed, move |world| async move {
-        let mut node = Node::new(&world, plan.seed);
-        let keeping = rt::spawn(keep_lines(Rc::clone(&node.record), lines));
+        let mut node = Node::new(&world, plan.seed, written);
         node.live(&plan).await;
-        drop(keeping);
         node.report()
     });
-    ended.unwrap_or_else(|stuck| Report {
-        violation: Some(Violation { at: Duration::ZERO, rule: Rule::Alive, what: stuck.to_string() }),
-        lines: kept.lock().map(|lines| lines.clone()).unwrap_or_default(),
-        counts: BTreeMap::new(),
-        digest: 0,
-        lasted: Duration::ZERO,
-        longest_recovery: Duration::ZERO,
-    })
-}
-
-/// Where a simulation gets stuck, its last lines but those of this second are known.
-async fn keep_lines(record: Rc<Record>, lines: std::sync::Arc<std::sync::Mutex<Vec<String>>>) {
-    loop {
-        rt::sleep(Duration::from_secs(10)).await;
-        if let Ok(mut lines) = lines.lock() {
-            *lines = record.lines();
-        }
-    }
+    let mut report = ended.unwrap_or_else(|stuck| Report {
+        violation: Some(Violation { at: stuck.at(), rule: Rule::Alive, what: stuck.to_string() }),
+        ..Report::default()
+    });
+    report.lines.extend(lines.lock().unwrap().drain(..));
+    report
 }
 
 struct Node {
@@ -92,8 +76,8 @@ struct Node {
 }
 
 impl Node {
-    fn new(world: &Rc<World>, seed: u64) -> Self {
-        let record = Record::new(world);
+    fn new(world: &Rc<World>, seed: u64, lines: Lines) -> Self {
+        let record = Record::new(world, lines);
         let wanted: Rc<RefCell<Wanted>> = Rc::default();
         let api = ApiServer::new(world, &record, seed);
         let runtime = ContainerRuntime::new(world, &record, &wanted);
@@ -526,7 +510,7 @@ impl Node {
     fn report(&self) -> Report {
         Report {
             violation: self.record.violation(),
-            lines: self.record.lines(),
+            lines: Vec::new(),
             counts: self.record.counts(),
             digest: self.record.digest.get(),
             lasted: self.world.passed(),

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::rt::World;
@@ -42,9 +43,12 @@ pub(super) struct Violation {
     pub(super) what: String,
 }
 
+/// They outlive a simulation that gets stuck.
+pub(super) type Lines = Arc<Mutex<VecDeque<String>>>;
+
 pub(super) struct Record {
     world: Rc<World>,
-    lines: RefCell<VecDeque<String>>,
+    lines: Lines,
     violation: RefCell<Option<Violation>>,
     counts: RefCell<BTreeMap<&'static str, u64>>,
     /// Also when nobody asks for the lines, they tell one run from another.
@@ -52,10 +56,10 @@ pub(super) struct Record {
 }
 
 impl Record {
-    pub(super) fn new(world: &Rc<World>) -> Rc<Self> {
+    pub(super) fn new(world: &Rc<World>, lines: Lines) -> Rc<Self> {
         Rc::new(Self {
             world: Rc::clone(world),
-            lines: RefCell::default(),
+            lines,
             violation: RefCell::default(),
             counts: RefCell::default(),
             digest: Cell::new(0xcbf2_9ce4_8422_2325),
@@ -66,7 +70,7 @@ impl Record {
         let text = format!("{} {}", Moment(self.world.passed()), text.trim_end());
         let mixed = |digest: u64, byte: u8| (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         self.digest.set(text.bytes().fold(self.digest.get(), mixed));
-        let mut lines = self.lines.borrow_mut();
+        let mut lines = self.lines.lock().unwrap();
         if lines.len() == LINES {
             lines.pop_front();
         }
@@ -92,9 +96,6 @@ impl Record {
         self.counts.borrow().clone()
     }
 
-    pub(super) fn lines(&self) -> Vec<String> {
-        self.lines.borrow().iter().cloned().collect()
-    }
 }
 
 /// As `1d 03:04:05.678`.
