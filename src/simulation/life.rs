@@ -36,6 +36,8 @@ pub(super) struct Report {
 
 /// Everything that should run does, and is told, so long after nothing goes wrong any more.
 const RECOVERY: Duration = Duration::from_secs(300);
+/// Longer than a readiness probe takes to be asked again after a restart.
+const SETTLED: Duration = Duration::from_secs(15);
 /// As long as a lease holds: then the cluster takes the node for dead.
 const LEASE: Duration = Duration::from_secs(40);
 /// More pods than this are not made.
@@ -225,23 +227,24 @@ impl Node {
         }
     }
 
+    /// Waits until everything is as it should be, and stays so for a while: an agent that has just begun may not have looked
+    /// yet.
     async fn recover(&mut self) {
         let begun = self.world.passed();
-        loop {
-            let passed = self.world.passed().saturating_sub(begun);
-            match self.converged() {
-                Ok(()) => {
-                    self.longest_recovery = self.longest_recovery.max(passed);
-                    self.record.line(&format!("everything is as it should be after {passed:?}"));
-                    return;
+        let mut since = None;
+        while self.record.violation().is_none() {
+            let now = self.world.passed();
+            match (self.converged(), since) {
+                (Ok(()), Some(since)) if now.saturating_sub(since) > SETTLED => {
+                    let took = since.saturating_sub(begun);
+                    self.longest_recovery = self.longest_recovery.max(took);
+                    return self.record.line(&format!("everything is as it should be, after {took:?}"));
                 }
-                Err(what) if passed > RECOVERY => {
-                    return self.record.violated(Rule::Recovers, format!("{RECOVERY:?} after the last fault: {what}"));
+                (Ok(()), _) => since = since.or(Some(now)),
+                (Err(what), _) if now.saturating_sub(begun) > RECOVERY => {
+                    self.record.violated(Rule::Recovers, format!("{RECOVERY:?} after the last fault: {what}"));
                 }
-                Err(_) => {}
-            }
-            if self.record.violation().is_some() {
-                return;
+                (Err(_), _) => since = None,
             }
             rt::sleep(Duration::from_secs(1)).await;
         }
