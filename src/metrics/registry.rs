@@ -54,7 +54,9 @@ pub(crate) fn count(what: Count, labels: &[&str]) {
 #[cfg(test)]
 pub(crate) fn labels_of(what: Count) -> Vec<String> {
     let mut found = Vec::new();
-    with(|registry| found.extend(registry.counts.iter().filter(|one| one.what == what).map(|one| one.labels.join(","))));
+    with(|registry| {
+        found.extend(registry.counts.iter().filter(|one| one.what == what).map(|one| one.labels.join(",")))
+    });
     found
 }
 

@@ -132,7 +132,8 @@ impl ApiServer {
 
     fn count_request(&self) {
         let (now, (since, count)) = (self.world.passed(), self.rate.get());
-        let (since, count) = if now.saturating_sub(since) < Duration::from_secs(1) { (since, count + 1) } else { (now, 1) };
+        let (since, count) =
+            if now.saturating_sub(since) < Duration::from_secs(1) { (since, count + 1) } else { (now, 1) };
         self.rate.set((since, count));
         if count == STORM {
             self.record.violated(Rule::Modest, format!("{STORM} requests to the API server within a second"));

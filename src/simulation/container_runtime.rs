@@ -38,9 +38,17 @@ pub(super) struct ContainerRuntime {
     runtime: RefCell<Runtime>,
     pub(super) faults: Cell<Faults>,
     serving: RefCell<Option<rt::Task<()>>>,
+    /// Calls in the minute that began then.
+    rate: Cell<(Duration, u32)>,
+    /// The seconds of grace that a container was given last.
+    graces: RefCell<BTreeMap<String, i64>>,
     /// How often the container of a revision was started.
     starts: RefCell<BTreeMap<String, u64>>,
 }
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// More calls than this in a minute are a storm: some twenty pods that all fail ask for half of it.
+const STORM: u32 = 6000;
 
 /// Nanoseconds since 1970.
 fn now() -> i64 {
@@ -63,6 +71,8 @@ impl ContainerRuntime {
             runtime: RefCell::new(runtime),
             faults: Cell::default(),
             serving: RefCell::default(),
+            rate: Cell::default(),
+            graces: RefCell::default(),
             starts: RefCell::default(),
         })
     }
@@ -107,9 +117,11 @@ impl ContainerRuntime {
         let method = request.method.rsplit('/').next().unwrap_or_default().to_owned();
         let (world, faults) = (&self.world, self.faults.get());
         self.record.count("CRI calls");
+        self.count_call();
         let begun = rt::now();
         rt::sleep(world.duration_below(usual(&method)) + world.duration_below(faults.slow)).await;
-        let line = |text: &str| self.record.line(&format!("cri     {method}{} {text}", self.about(&method, &request.message)));
+        let line =
+            |text: &str| self.record.line(&format!("cri     {method}{} {text}", self.about(&method, &request.message)));
         if world.chance(faults.failed) {
             self.record.count("CRI calls that failed");
             line("fails");
@@ -117,7 +129,11 @@ impl ContainerRuntime {
         }
         let answer = self.act(&method, &request.message).await;
         if !method.starts_with("List") && !method.ends_with("Status") {
-            line(&format!("{:?} {}", rt::elapsed(begun), answer.as_ref().map_or_else(Status::to_string, |_| "ok".to_owned())));
+            line(&format!(
+                "{:?} {}",
+                rt::elapsed(begun),
+                answer.as_ref().map_or_else(Status::to_string, |_| "ok".to_owned())
+            ));
         }
         self.check();
         if world.chance(faults.lost) {
@@ -146,6 +162,7 @@ impl ContainerRuntime {
             "StopContainer" => {
                 let request = stop_request(message);
                 self.on_stop(&request.container_id);
+                self.on_grace(&request.container_id, request.timeout);
                 if let Stop::Waits(grace) = self.change(|runtime| runtime.begin_stop(&request))? {
                     rt::sleep(grace).await;
                     let now = v1::StopContainerRequest { timeout: 0, ..request };
@@ -189,7 +206,8 @@ impl ContainerRuntime {
         let starts = self.starts(&revision) + 1;
         self.starts.borrow_mut().insert(revision.clone(), starts);
         if is_job && starts > 1 {
-            self.record.violated(Rule::RunsOnce, format!("{name} (revision {revision}) is to run once, and starts again"));
+            self.record
+                .violated(Rule::RunsOnce, format!("{name} (revision {revision}) is to run once, and starts again"));
         }
     }
 
@@ -210,9 +228,9 @@ impl ContainerRuntime {
             })
         };
         let found = match method {
-            "RunPodSandbox" => decode(message).ok().and_then(|request: v1::RunPodSandboxRequest| {
-                Some(format!(" {}", request.config?.metadata?.name))
-            }),
+            "RunPodSandbox" => decode(message)
+                .ok()
+                .and_then(|request: v1::RunPodSandboxRequest| Some(format!(" {}", request.config?.metadata?.name))),
             "CreateContainer" => decode(message).ok().and_then(|request: v1::CreateContainerRequest| {
                 Some(format!("{}/{}", sandbox(&request.pod_sandbox_id)?, request.config?.metadata?.name))
             }),
@@ -239,7 +257,29 @@ impl ContainerRuntime {
         });
         let Some((revision, name)) = asked else { return };
         if self.wanted.borrow().is_wanted(&revision) {
-            self.record.violated(Rule::WantedRuns, format!("the agent stops {name} (revision {revision}), which is wanted and runs"));
+            self.record.violated(
+                Rule::WantedRuns,
+                format!("the agent stops {name} (revision {revision}), which is wanted and runs"),
+            );
+        }
+    }
+
+    /// Who ends a container for the second time may only give it less.
+    fn on_grace(&self, id: &str, grace: i64) {
+        let before = self.graces.borrow_mut().insert(id.to_owned(), grace);
+        if before.is_some_and(|before| before < grace) {
+            let what =
+                format!("container {} is to end within {grace} s, and was to end within {before:?} s", short(id));
+            self.record.violated(Rule::GraceShrinks, what);
+        }
+    }
+
+    fn count_call(&self) {
+        let (now, (since, count)) = (self.world.passed(), self.rate.get());
+        let (since, count) = if now.saturating_sub(since) < MINUTE { (since, count + 1) } else { (now, 1) };
+        self.rate.set((since, count));
+        if count == STORM {
+            self.record.violated(Rule::Modest, format!("{STORM} calls of the runtime within a minute"));
         }
     }
 
@@ -276,10 +316,7 @@ impl ContainerRuntime {
 }
 
 /// The revision of the pod that a container is of.
-pub(super) fn revision(
-    labels: &crate::sorted::SortedMap<String, String>,
-    pod: &super::fake_cri::Sandbox,
-) -> String {
+pub(super) fn revision(labels: &crate::sorted::SortedMap<String, String>, pod: &super::fake_cri::Sandbox) -> String {
     let of = |labels: &crate::sorted::SortedMap<String, String>| labels.get(REVISION).cloned();
     of(labels).or_else(|| of(&pod.config.labels)).unwrap_or_default()
 }
@@ -297,4 +334,3 @@ fn usual(method: &str) -> Duration {
         _ => 4,
     })
 }
-

@@ -14,7 +14,7 @@ use super::container_runtime::{self, ContainerRuntime, SOCKET, revision as revis
 use super::machine::Machine;
 use super::plan::{Plan, What};
 use super::record::{Lines, Record, Rule, Violation};
-use super::wanted::{Pod, SECRET, Source, Traits, Wanted};
+use super::wanted::{Pod, SECRET_DATA, Source, Traits, Wanted, tells_secret};
 use crate::config;
 use crate::cri::v1;
 use crate::log::{self, Level};
@@ -90,7 +90,7 @@ impl Node {
             server.create(&account);
             let secret = json!({
                 "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "code", "namespace": "default"},
-                "data": {"code": "dGhlLWxhdW5jaC1jb2RlLWlzLTAwMDAwMDAw"},
+                "data": {"code": SECRET_DATA},
             });
             server.create(&secret);
             server.create(&json!({
@@ -161,7 +161,10 @@ impl Node {
         let record = Rc::clone(&self.record);
         self.agent = Some(rt::spawn(async move {
             let end = node_agent::serve(Rc::new(*config), future::pending()).await;
-            record.violated(Rule::AgentRuns, format!("the agent ended by itself ({})", if end == ExitCode::SUCCESS { "success" } else { "failure" }));
+            record.violated(
+                Rule::AgentRuns,
+                format!("the agent ended by itself ({})", if end == ExitCode::SUCCESS { "success" } else { "failure" }),
+            );
         }));
         self.starts = None;
     }
@@ -196,6 +199,7 @@ impl Node {
                 self.record.violated(Rule::StaysSo, format!("in the quiet: {what}"));
             }
             self.check_counters();
+            self.check_disk();
         }
     }
 
@@ -466,7 +470,9 @@ impl Node {
             return Err(format!("it runs as {}, but the API server shows {phase:?} and {shown}", &id[..8]));
         }
         let (starts, restarts) = (self.runtime.starts(revision), shown["restartCount"].as_u64().unwrap_or_default());
-        if restarts < u64::from(attempt) || restarts >= starts || shown["ready"] != true {
+        // An attempt may have been used up by a start that failed.
+        let most = u64::from(attempt).max(starts.saturating_sub(1));
+        if restarts < u64::from(attempt) || restarts > most || shown["ready"] != true {
             let truth = format!("attempt {attempt} runs, after {starts} starts in all");
             return Err(format!("{truth}, but the API server shows {shown}"));
         }
@@ -479,7 +485,10 @@ impl Node {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             let revision = object["metadata"]["labels"]["revision"].as_str().unwrap_or_default();
             if !wanted.is_wanted(revision) {
-                return Err(format!("the API server has pod {name} (revision {revision}), which nobody wants: {}", object["status"]));
+                return Err(format!(
+                    "the API server has pod {name} (revision {revision}), which nobody wants: {}",
+                    object["status"]
+                ));
             }
         }
         Ok(())
@@ -501,11 +510,29 @@ impl Node {
     fn check_counters(&self) {
         let stalls = metrics::labels_of(metrics::Count::LoopStalls);
         if !stalls.is_empty() {
-            self.record.violated(Rule::Alive, format!("a part of the sync loop was due and did nothing: {}", stalls.join(", ")));
+            self.record.violated(
+                Rule::Alive,
+                format!("a part of the sync loop was due and did nothing: {}", stalls.join(", ")),
+            );
         }
         for (name, object) in self.api.look(|server| server.list("/api/v1/events")).iter().enumerate() {
-            if object.to_string().contains(SECRET) {
+            if tells_secret(&object.to_string()) {
                 self.record.violated(Rule::Discreet, format!("event {name} tells a secret: {object}"));
+            }
+        }
+    }
+
+    /// What is kept for a start without the cluster keeps secrets.
+    fn check_disk(&self) {
+        let mut folders = vec![self.machine.disk.join("pods/coracle")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+                let path = entry.path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if tells_secret(&String::from_utf8_lossy(&std::fs::read(&path).unwrap_or_default())) {
+                    self.record.violated(Rule::Discreet, format!("{} tells a secret", path.display()));
+                }
             }
         }
     }
@@ -528,7 +555,7 @@ fn read_log(world: &Rc<World>, record: &Rc<Record>) {
     let minute = std::cell::Cell::new((0, 0));
     log::read_by(move |level: Level, line: &str| {
         record.line(&format!("agent   {line}"));
-        if line.contains(SECRET) {
+        if tells_secret(line) {
             record.violated(Rule::Discreet, format!("the log tells a secret: {line}"));
         }
         let now = world.passed().as_secs() / 60;
@@ -540,4 +567,3 @@ fn read_log(world: &Rc<World>, record: &Rc<Record>) {
         }
     });
 }
-

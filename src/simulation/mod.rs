@@ -2,8 +2,9 @@
 //! machine that go wrong, all from one seed. What must hold is checked at every step, and again when nothing goes wrong
 //! any more.
 //!
-//! `SIMULATION_SEEDS=100..200` says which seeds the test runs, `SIMULATION_HOURS=24` for how long each, and
-//! `SIMULATION_TRACE=1` prints what happened.
+//! For the test, `SIMULATION_SEEDS=100..200` says which seeds it runs, `SIMULATION_HOURS=24` how long each node lives,
+//! `SIMULATION_FIRST=1` that it ends with the first seed in which something that must hold does not, `SIMULATION_TRACE=1` that it
+//! prints all that happened there, and `SIMULATION_REDUCE=0` that it does not look for a shorter plan.
 
 mod api_server;
 mod container_runtime;
@@ -72,6 +73,9 @@ fn live_all(seeds: std::ops::Range<u64>, lasts: Duration) -> Sum {
                 *sum.counts.entry(what).or_default() += count;
             }
             if let Some(violation) = &report.violation {
+                if std::env::var("SIMULATION_FIRST").is_ok() {
+                    next.store(seeds.end, Ordering::Relaxed);
+                }
                 println!("seed {seed} at {}: {:?}: {}", record::Moment(violation.at), violation.rule, violation.what);
                 sum.violated.push((plan, report));
             }
@@ -101,14 +105,19 @@ fn nodes_live_through_whatever_happens() {
     let begun = Instant::now();
     let sum = live_all(seeds(), Duration::from_secs(hours * 3600));
     let (days, took) = (sum.lasted.as_secs_f64() / 86_400.0, begun.elapsed().as_secs_f64());
-    println!("{days:.1} node-days in {took:.0} s, {:.1} a minute; longest recovery {:?}", days / took * 60.0, sum.longest_recovery);
+    println!(
+        "{days:.1} node-days in {took:.0} s, {:.1} a minute; longest recovery {:?}",
+        days / took * 60.0,
+        sum.longest_recovery
+    );
     println!("what happened in them: {:?}", sum.counts);
     let Some((plan, report)) = sum.violated.into_iter().next() else { return };
     let seed = plan.seed;
     if std::env::var("SIMULATION_TRACE").is_ok() {
         panic!("seed {seed}:\n{plan}{}", report.lines.join("\n"));
     }
-    let shown = if std::env::var("SIMULATION_REDUCE").is_ok_and(|no| no == "0") { String::new() } else { shown(plan, &report) };
+    let shown =
+        if std::env::var("SIMULATION_REDUCE").is_ok_and(|no| no == "0") { String::new() } else { shown(plan, &report) };
     panic!("something that must hold did not; again with SIMULATION_SEEDS={seed} SIMULATION_HOURS={hours}\n{shown}");
 }
 

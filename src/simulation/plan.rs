@@ -172,12 +172,7 @@ impl Episode {
 }
 
 fn traits(numbers: &mut Numbers) -> Traits {
-    Traits {
-        secret: numbers.chance(50),
-        token: numbers.chance(40),
-        probe: numbers.chance(30),
-        job: numbers.chance(20),
-    }
+    Traits { secret: numbers.chance(50), token: numbers.chance(40), probe: numbers.chance(30), job: numbers.chance(20) }
 }
 
 impl What {
@@ -192,7 +187,10 @@ impl What {
             }
             28..31 => Self::ChangeManifest(numbers.next()),
             31..34 => Self::RemoveManifest(numbers.next()),
-            34..43 => Self::Exit { which: numbers.next(), code: [0, 1, 137][usize::try_from(numbers.below(3)).unwrap_or_default()] },
+            34..43 => Self::Exit {
+                which: numbers.next(),
+                code: [0, 1, 137][usize::try_from(numbers.below(3)).unwrap_or_default()],
+            },
             43..46 => Self::SandboxDies(numbers.next()),
             46..48 => Self::IgnoreSigterm(numbers.next()),
             48..50 => Self::ChangeConfigMap,

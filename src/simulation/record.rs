@@ -27,6 +27,8 @@ pub(super) enum Rule {
     AgentRuns,
     /// Time passes, and somebody waits for it.
     Alive,
+    /// Who ends a container twice gives it no more time than before.
+    GraceShrinks,
     /// A pod that is to run once does.
     RunsOnce,
     /// No storm of requests or log lines.
@@ -95,7 +97,6 @@ impl Record {
     pub(super) fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.counts.borrow().clone()
     }
-
 }
 
 /// As `1d 03:04:05.678`.

@@ -10,6 +10,12 @@ use super::api_server::NODE;
 pub(super) const REVISION: &str = "revision";
 /// What must be seen by nobody but the pods that have it.
 pub(super) const SECRET: &str = "the-launch-code-is-00000000";
+/// The same as objects have it.
+pub(super) const SECRET_DATA: &str = "dGhlLWxhdW5jaC1jb2RlLWlzLTAwMDAwMDAw";
+
+pub(super) fn tells_secret(text: &str) -> bool {
+    text.contains(SECRET) || text.contains(SECRET_DATA)
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
