@@ -7,7 +7,7 @@
 //!
 //! A text that YAML or a shell reads stays readable: the first line is a comment there.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -61,7 +61,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         removed => removed?,
     }
-    File::open(path.parent().ok_or(io::ErrorKind::InvalidInput)?)?.sync_all()
+    file::sync_folder(path.parent().ok_or(io::ErrorKind::InvalidInput)?)
 }
 
 fn head(bytes: &[u8]) -> String {

@@ -50,8 +50,18 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
     file.write_all(bytes)?;
     file.sync_all()?;
+    #[cfg(test)]
+    crate::rt::synced_file(&unfinished);
     fs::rename(&unfinished, path)?;
-    File::open(folder)?.sync_all()
+    sync_folder(folder)
+}
+
+/// The names in it last from now on.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()?;
+    #[cfg(test)]
+    crate::rt::synced_folder(folder);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use crate::api::Time;
+use crate::host::file;
 
 /// One folder. What has been appended or renamed may be lost until it was synced; all of these block.
 pub(super) trait Files: Send {
@@ -61,7 +62,10 @@ impl Files for Folder {
     }
 
     fn sync(&mut self, name: &str) -> io::Result<()> {
-        File::open(self.0.join(name))?.sync_data()
+        File::open(self.0.join(name))?.sync_data()?;
+        #[cfg(test)]
+        crate::rt::synced_file(&self.0.join(name));
+        Ok(())
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
@@ -69,6 +73,6 @@ impl Files for Folder {
     }
 
     fn sync_folder(&mut self) -> io::Result<()> {
-        File::open(&self.0)?.sync_all()
+        file::sync_folder(&self.0)
     }
 }

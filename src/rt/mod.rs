@@ -6,6 +6,8 @@ mod blocking;
 #[cfg(test)]
 mod network;
 #[cfg(test)]
+mod power_cut;
+#[cfg(test)]
 mod sockets;
 mod timers;
 #[cfg(test)]
@@ -31,6 +33,8 @@ pub use smol::stream::StreamExt;
 // In tests a simulation may stand in for the kernel.
 #[cfg(test)]
 pub(crate) use network::Line;
+#[cfg(test)]
+pub(crate) use power_cut::{synced_file, synced_folder};
 #[cfg(test)]
 pub(crate) use sockets::simulated_connection;
 #[cfg(test)]

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use pin_project_lite::pin_project;
 
 use super::network::Network;
+use super::power_cut::Disk;
 use super::{EXECUTOR, Task, spawn, timers};
 
 thread_local! {
@@ -36,6 +37,7 @@ pub(crate) struct World {
     /// Longest time that a piece of blocking work takes.
     pub(crate) disk: Cell<Duration>,
     pub(crate) network: Network,
+    pub(super) files: Disk,
 }
 
 /// How a simulation ends before its future does.
@@ -131,6 +133,7 @@ impl World {
             shuffle: Cell::new(100),
             disk: Cell::new(Duration::from_millis(3)),
             network: Network::default(),
+            files: Disk::default(),
         }
     }
 

@@ -200,6 +200,12 @@ impl Node {
             }
             self.check_counters();
             self.check_disk();
+            if episode.offline && self.record.violation().is_none() {
+                self.start_alone().await;
+            }
+            if self.record.violation().is_some() {
+                return;
+            }
         }
     }
 
@@ -293,19 +299,66 @@ impl Node {
                 self.starts = Some(self.world.passed() + *down);
             }
             What::Reboot { down } => {
-                self.record.count("reboots");
-                self.kill_agent().await;
-                self.runtime.stop();
-                self.runtime.change(|runtime| runtime.end_pods());
-                self.machine.power_cut();
-                self.starts = None;
-                rt::sleep(*down).await;
-                self.world.reboot();
-                self.runtime.start();
+                self.cut_power(*down).await;
                 self.starts = Some(self.world.passed() + self.world.duration_below(Duration::from_secs(5)));
             }
             _ => self.take_fault(what),
         }
+    }
+
+    /// The power is away for so long. The agent does not start yet.
+    async fn cut_power(&mut self, down: Duration) {
+        self.record.count("power cuts");
+        self.kill_agent().await;
+        self.runtime.stop();
+        self.runtime.change(|runtime| runtime.end_pods());
+        self.machine.power_cut(&self.world);
+        self.starts = None;
+        rt::sleep(down).await;
+        self.world.reboot();
+        self.runtime.start();
+    }
+
+    /// Everything runs and was told. Now the power goes while the API server is away: what ran runs again without it.
+    async fn start_alone(&mut self) {
+        self.record.line("STEP    the power goes, and the API server is away");
+        self.record.count("starts without the API server");
+        self.api.stop();
+        self.cut_power(Duration::from_secs(20)).await;
+        self.start_agent();
+        let begun = self.world.passed();
+        while let Some(missing) = self.not_running() {
+            if self.world.passed().saturating_sub(begun) > RECOVERY {
+                self.record.violated(Rule::StartsAlone, format!("without the API server: pod {missing} does not run"));
+            }
+            if self.record.violation().is_some() {
+                return;
+            }
+            rt::sleep(Duration::from_secs(1)).await;
+        }
+        self.heal();
+        self.recover().await;
+    }
+
+    /// A pod that does not run and should. What ran once does not run again.
+    fn not_running(&self) -> Option<String> {
+        let wanted = self.wanted.borrow();
+        let lasting = wanted.pods.iter().filter(|(_, pod)| !pod.traits.job);
+        let missing = |(revision, pod): (&String, &Pod)| {
+            self.running_of(revision).is_none().then(|| format!("{} (revision {revision})", pod.name))
+        };
+        lasting.into_iter().find_map(missing)
+    }
+
+    /// The container of a revision that runs, and which attempt it is.
+    fn running_of(&self, revision: &str) -> Option<(String, u32)> {
+        self.runtime.look(|runtime| {
+            let world = &runtime.world;
+            let of_it = |one: &&super::fake_cri::Sandbox| revision_of(&one.config.labels, one) == revision;
+            let ids: Vec<&str> = world.sandboxes.iter().filter(of_it).map(|one| one.id.as_str()).collect();
+            let mut containers = world.containers.iter().filter(|one| ids.contains(&one.sandbox_id.as_str()));
+            containers.find(|one| one.state == v1::ContainerState::Running).map(|one| (one.id.clone(), one.attempt()))
+        })
     }
 
     fn take_fault(&mut self, what: &What) {
@@ -452,13 +505,7 @@ impl Node {
     fn runs(&self, revision: &str, pod: &Pod) -> Result<(), String> {
         let object = self.api.look(|server| server.get(&pod.path()));
         let status = object.as_ref().map(|object| object["status"].clone()).unwrap_or_default();
-        let running = self.runtime.look(|runtime| {
-            let world = &runtime.world;
-            let sandboxes = world.sandboxes.iter().filter(|one| revision_of(&one.config.labels, one) == revision);
-            let ids: Vec<&str> = sandboxes.map(|one| one.id.as_str()).collect();
-            let mut containers = world.containers.iter().filter(|one| ids.contains(&one.sandbox_id.as_str()));
-            containers.find(|one| one.state == v1::ContainerState::Running).map(|one| (one.id.clone(), one.attempt()))
-        });
+        let running = self.running_of(revision);
         let phase = status["phase"].as_str().unwrap_or_default();
         let Some((id, attempt)) = running else {
             let is_done = pod.traits.job && ["Succeeded", "Failed"].contains(&phase);

@@ -7,6 +7,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
 use crate::host::mounts;
+use crate::rt::World;
 
 /// Where every simulation has its disk; nobody outside its thread sees it.
 const DISK: &str = "/tmp/coracle-simulation";
@@ -30,9 +31,10 @@ impl Machine {
         Self { disk }
     }
 
-    /// What is in memory is gone: every mount, and every socket.
-    pub(super) fn power_cut(&self) {
+    /// What is in memory is gone: every mount, every socket, and what was not synced.
+    pub(super) fn power_cut(&self, world: &World) {
         mounts::unmount_below(&self.disk).unwrap();
+        world.cut_power().unwrap();
         // Nobody listened on it any more.
         let _ = fs::remove_file(self.disk.join("coracle.sock"));
     }

@@ -18,6 +18,8 @@ pub(super) struct Episode {
     pub(super) steps: Vec<Step>,
     /// After everything that should run does.
     pub(super) quiet: Duration,
+    /// Then the power goes while the API server is away, and every pod starts without it.
+    pub(super) offline: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -167,7 +169,7 @@ impl Episode {
         });
         let steps = steps.collect();
         let quiet = if numbers.chance(30) { numbers.time(240 * MINUTE) } else { numbers.time(20 * MINUTE) };
-        Self { steps, quiet }
+        Self { steps, quiet, offline: numbers.chance(25) }
     }
 }
 
@@ -244,7 +246,8 @@ impl fmt::Display for Plan {
             for step in &episode.steps {
                 writeln!(f, "    after {:?}: {:?}", step.after, step.what)?;
             }
-            writeln!(f, "    all is well; then {:?} of quiet", episode.quiet)?;
+            let offline = if episode.offline { ", and a start without the API server" } else { "" };
+            writeln!(f, "    all is well; then {:?} of quiet{offline}", episode.quiet)?;
         }
         Ok(())
     }

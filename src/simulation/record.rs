@@ -21,6 +21,8 @@ pub(super) enum Rule {
     WantedRuns,
     /// When faults are over, what runs is what is wanted and what the API server shows.
     Recovers,
+    /// What ran runs again after a power cut, without the API server.
+    StartsAlone,
     /// What was as it should be stays so.
     StaysSo,
     /// The agent runs until somebody ends it.

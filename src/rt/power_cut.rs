@@ -1,0 +1,126 @@
+//! What a power cut leaves of files, in a simulation: what was synced is there, and of the rest some.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use super::virtual_time::{World, world};
+
+/// What is known to be on the disk.
+#[derive(Default)]
+pub(crate) struct Disk {
+    /// By inode: what it had when it was synced.
+    content: RefCell<BTreeMap<u64, Vec<u8>>>,
+    /// The folders that were synced, and what their names meant then.
+    folders: RefCell<BTreeMap<PathBuf, BTreeMap<PathBuf, u64>>>,
+}
+
+/// What the file has is on the disk from now on.
+pub(crate) fn synced_file(path: &Path) {
+    let Some(world) = world() else { return };
+    if let (Ok(bytes), Ok(metadata)) = (fs::read(path), fs::metadata(path)) {
+        world.files.content.borrow_mut().insert(metadata.ino(), bytes);
+    }
+}
+
+/// The names in the folder are on the disk from now on.
+pub(crate) fn synced_folder(path: &Path) {
+    let Some(world) = world() else { return };
+    if let Ok(names) = names(path) {
+        world.files.folders.borrow_mut().insert(path.to_owned(), names);
+    }
+}
+
+fn names(folder: &Path) -> io::Result<BTreeMap<PathBuf, u64>> {
+    let mut names = BTreeMap::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            names.insert(entry.path(), entry.metadata()?.ino());
+        }
+    }
+    Ok(names)
+}
+
+impl World {
+    /// The power goes. In the folders that were ever synced, names and content that were not may be lost, each by itself;
+    /// of what was appended a part may be there.
+    pub(crate) fn cut_power(&self) -> io::Result<()> {
+        let folders = self.files.folders.take();
+        for (folder, synced) in folders {
+            let Ok(now) = names(&folder) else { continue };
+            let kept =
+                |path: &Path| -> BTreeMap<PathBuf, u64> { if path.exists() { now.clone() } else { BTreeMap::new() } };
+            // The names are written in one go, or not.
+            let names = if synced == now || self.chance(500) { kept(&folder) } else { synced };
+            let contents: Vec<(PathBuf, Vec<u8>)> = names
+                .iter()
+                .map(|(path, inode)| {
+                    let there = now.iter().find(|(_, other)| *other == inode);
+                    let current = there.and_then(|(path, _)| fs::read(path).ok());
+                    (path.clone(), self.what_is_left(*inode, current))
+                })
+                .collect();
+            for path in now.keys().filter(|path| !names.contains_key(*path)) {
+                fs::remove_file(path)?;
+            }
+            for (path, bytes) in contents {
+                if fs::read(&path).ok().as_ref() != Some(&bytes) {
+                    fs::write(&path, bytes)?;
+                    fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+                }
+                synced_file(&path);
+            }
+            synced_folder(&folder);
+        }
+        Ok(())
+    }
+
+    fn what_is_left(&self, inode: u64, current: Option<Vec<u8>>) -> Vec<u8> {
+        let synced = self.files.content.borrow().get(&inode).cloned().unwrap_or_default();
+        let Some(current) = current.filter(|current| *current != synced) else { return synced };
+        match current.strip_prefix(&*synced) {
+            // Some of what was appended.
+            Some(rest) => {
+                let length = usize::try_from(self.below(rest.len() as u64 + 1)).unwrap_or_default();
+                [&*synced, rest.get(..length).unwrap_or_default()].concat()
+            }
+            None if self.chance(500) => current,
+            None => synced,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::simulate;
+    use super::*;
+
+    /// What a power cut leaves of a folder with a file that was written, synced and appended to.
+    fn left(seed: u64) -> String {
+        let folder = std::env::temp_dir().join(format!("coracle-power-cut-{}-{seed}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (inside, file) = (folder.clone(), folder.join("a"));
+        let cut = simulate(seed, |world| async move {
+            fs::write(&file, "synced").unwrap();
+            synced_file(&file);
+            synced_folder(&inside);
+            fs::write(&file, "synced, and more").unwrap();
+            fs::write(inside.join("b"), "new").unwrap();
+            world.cut_power().unwrap();
+            fs::read_to_string(&file).unwrap()
+        });
+        fs::remove_dir_all(folder).unwrap();
+        cut.unwrap()
+    }
+
+    #[test]
+    fn what_was_synced_is_there_and_of_the_rest_some() {
+        let left: Vec<String> = (0..30).map(left).collect();
+        assert!(left.iter().all(|text| "synced, and more".starts_with(text.as_str()) && text.starts_with("synced")));
+        assert!(left.iter().any(|text| text != &left[0]), "{left:?}");
+    }
+}
