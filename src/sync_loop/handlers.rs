@@ -400,11 +400,10 @@ impl SyncLoop {
         self.collect_images(now);
         self.watch_node(now);
         for uid in std::mem::take(&mut self.dirty) {
-            if self.is_unknown(&uid) {
-                // A status would say that its containers are lost. It is made when the pod is seen.
-                continue;
+            // Of a pod that was not seen yet, a status would say that its containers are lost.
+            if !self.is_unknown(&uid) {
+                self.refresh_status(&uid);
             }
-            self.refresh_status(&uid);
             self.note_deadline(&uid, now);
         }
         self.judge_versions(now);
