@@ -514,7 +514,10 @@ impl Node {
         let shown = &status["containerStatuses"][0];
         let shown_id = shown["containerID"].as_str().unwrap_or_default();
         if phase != "Running" || !shown_id.ends_with(&id) || shown["state"]["running"].is_null() {
-            return Err(format!("it runs as {}, but the API server shows {phase:?} and {shown}", &id[..8]));
+            return Err(format!(
+                "it runs as {}, but the API server shows {phase:?} and {shown}",
+                container_runtime::short(&id)
+            ));
         }
         let (starts, restarts) = (self.runtime.starts(revision), shown["restartCount"].as_u64().unwrap_or_default());
         // An attempt may have been used up by a start that failed.

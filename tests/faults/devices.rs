@@ -405,6 +405,12 @@ fn check_kill(prepare: impl Fn(&Node, &Plugin), begun: impl Fn(&Node, &Plugin) -
     node.wait_until_ready("one");
     let before = node.seen("one").ids().join(" ");
     plugin.set(&[("cam0", true), ("cam1", true), ("cam2", true)]);
+    // A pod that comes before the agent has heard of the third device leaves the plugin nothing to choose from.
+    let socket = node.folder().join("pods/pod-resources/kubelet.sock");
+    node.wait_until("the agent knows of three devices", |_| {
+        let all: Result<Allocatable, _> = ask(&socket, "/v1.PodResourcesLister/GetAllocatableResources", Empty {});
+        all.is_ok_and(|all| all.devices.len() == 3)
+    });
     prepare(&node, &plugin);
     node.apply(&wanting("two", 1));
     node.wait_until("it has come to that", |_| begun(&node, &plugin));
