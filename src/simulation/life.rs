@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::api_server::{self, ADDRESS, ApiServer, NODE};
 use super::container_runtime::{self, ContainerRuntime, SOCKET, revision as revision_of};
+use super::fake_api::store::Store;
 use super::machine::Machine;
 use super::plan::{Plan, What};
 use super::record::{Lines, Record, Rule, Violation};
@@ -75,6 +76,8 @@ struct Node {
     starts: Option<Duration>,
     names: u64,
     longest_recovery: Duration,
+    /// What the API server had, and what was wanted of it then.
+    backup: Option<(Store, BTreeMap<String, Pod>)>,
 }
 
 impl Node {
@@ -111,6 +114,7 @@ impl Node {
             starts: None,
             names: 0,
             longest_recovery: Duration::ZERO,
+            backup: None,
         };
         node.configure();
         node.api.start();
@@ -232,6 +236,7 @@ impl Node {
         self.runtime.set_line(Line::Up);
         self.runtime.start();
         self.world.disk.set(Duration::from_millis(3));
+        Machine::free_disk(&self.machine.disk);
         if self.agent.is_none() {
             self.start_agent();
         }
@@ -248,6 +253,8 @@ impl Node {
                 (Ok(()), Some(since)) if now.saturating_sub(since) > SETTLED => {
                     let took = since.saturating_sub(begun);
                     self.longest_recovery = self.longest_recovery.max(took);
+                    let objects = self.api.look(|server| server.backup());
+                    self.backup = Some((objects, self.wanted.borrow().of(Source::Api)));
                     return self.record.line(&format!("everything is as it should be, after {took:?}"));
                 }
                 (Ok(()), _) => since = since.or(Some(now)),
@@ -389,6 +396,13 @@ impl Node {
                 api.change(|server| server.compact());
                 api.end_watches();
             }
+            What::Restore => self.restore(),
+            What::FullDisk { lasts } => {
+                self.record.count("full disks");
+                self.machine.fill_disk();
+                let disk = self.machine.disk.clone();
+                self.later(*lasts, move || Machine::free_disk(&disk));
+            }
             What::RuntimeGone { lasts } => {
                 self.record.count("runtime gone");
                 runtime.stop();
@@ -414,6 +428,27 @@ impl Node {
             }
             _ => unreachable!("it is no fault: {what:?}"),
         }
+    }
+
+    /// The API server has what it had at the time of the backup: pods are back that were deleted since, others are gone.
+    fn restore(&mut self) {
+        let Some((store, pods)) = self.backup.take() else { return };
+        self.record.count("API servers restored from a backup");
+        self.api.stop();
+        self.api.change(|server| server.restore(&store));
+        let mut wanted = self.wanted.borrow_mut();
+        wanted.pods.retain(|_, pod| pod.source != Source::Api);
+        for (revision, pod) in pods {
+            if pod.traits.job {
+                // Whether it ran nobody can tell any more.
+                self.api.change(|server| server.delete(&pod.path(), Some(0)));
+            } else {
+                wanted.pods.insert(revision, pod);
+            }
+        }
+        drop(wanted);
+        let api = Rc::clone(&self.api);
+        self.later(Duration::from_secs(10), move || api.start());
     }
 
     fn later(&mut self, after: Duration, end: impl FnOnce() + 'static) {

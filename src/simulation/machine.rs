@@ -1,6 +1,7 @@
 //! The machine: a disk of its own for each simulation, in a mount namespace that ends with its thread.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use nix::mount::{MsFlags, mount};
@@ -11,6 +12,8 @@ use crate::rt::World;
 
 /// Where every simulation has its disk; nobody outside its thread sees it.
 const DISK: &str = "/tmp/coracle-simulation";
+
+const FILL: &str = "too-much";
 
 pub(super) struct Machine {
     pub(super) disk: PathBuf,
@@ -33,13 +36,27 @@ impl Machine {
 
     /// What is in memory is gone: every mount, every socket, and what was not synced.
     pub(super) fn power_cut(&self, world: &World) {
+        Self::free_disk(&self.disk);
         mounts::unmount_below(&self.disk).unwrap();
         world.cut_power().unwrap();
         // Nobody listened on it any more.
         let _ = fs::remove_file(self.disk.join("coracle.sock"));
     }
 
+    /// Somebody writes until there is no room left.
+    pub(super) fn fill_disk(&self) {
+        let mut file = fs::File::create(self.disk.join(FILL)).unwrap();
+        let block = vec![0; 1 << 16];
+        while file.write_all(&block).is_ok() {}
+    }
+
+    pub(super) fn free_disk(disk: &Path) {
+        // It may not have been full.
+        let _ = fs::remove_file(disk.join(FILL));
+    }
+
     pub(super) fn write_manifest(&self, name: &str, text: &str) {
+        Self::free_disk(&self.disk);
         let unfinished = self.disk.join(name);
         fs::write(&unfinished, text).unwrap();
         fs::rename(unfinished, self.manifest(name)).unwrap();

@@ -33,29 +33,66 @@ pub(super) struct Step {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum What {
     CreatePod(Traits),
-    DeletePod { which: u64, forced: bool },
+    DeletePod {
+        which: u64,
+        forced: bool,
+    },
     WriteManifest(Traits),
     ChangeManifest(u64),
     RemoveManifest(u64),
-    Exit { which: u64, code: i32 },
+    Exit {
+        which: u64,
+        code: i32,
+    },
     SandboxDies(u64),
     IgnoreSigterm(u64),
     ChangeConfigMap,
-    KillAgent { down: Duration },
-    EndAgent { down: Duration },
-    Reboot { down: Duration },
-    ApiGone { lasts: Duration },
-    ApiSilent { lasts: Duration },
-    ApiFails { faults: api_server::Faults, lasts: Duration },
+    KillAgent {
+        down: Duration,
+    },
+    EndAgent {
+        down: Duration,
+    },
+    Reboot {
+        down: Duration,
+    },
+    ApiGone {
+        lasts: Duration,
+    },
+    ApiSilent {
+        lasts: Duration,
+    },
+    ApiFails {
+        faults: api_server::Faults,
+        lasts: Duration,
+    },
     ApiCut,
-    ApiDelay { delay: Duration, lasts: Duration },
+    ApiDelay {
+        delay: Duration,
+        lasts: Duration,
+    },
     EndWatches,
     Compact,
-    RuntimeGone { lasts: Duration },
-    RuntimeSilent { lasts: Duration },
-    RuntimeFails { faults: container_runtime::Faults, lasts: Duration },
+    /// The API server begins anew with a backup from the last time that all was well.
+    Restore,
+    RuntimeGone {
+        lasts: Duration,
+    },
+    RuntimeSilent {
+        lasts: Duration,
+    },
+    RuntimeFails {
+        faults: container_runtime::Faults,
+        lasts: Duration,
+    },
     ClockSteps(i64),
-    SlowDisk { longest: Duration, lasts: Duration },
+    SlowDisk {
+        longest: Duration,
+        lasts: Duration,
+    },
+    FullDisk {
+        lasts: Duration,
+    },
 }
 
 /// Numbers from a seed (xorshift64*), apart from those of the world that runs the plan.
@@ -217,7 +254,8 @@ impl What {
             78..80 => Self::ApiCut,
             80..82 => Self::ApiDelay { delay: numbers.time(Duration::from_secs(8)), lasts: numbers.time(outage) },
             82..84 => Self::EndWatches,
-            84..86 => Self::Compact,
+            84 => Self::Compact,
+            85 => Self::Restore,
             86..89 => Self::RuntimeGone { lasts: numbers.time(10 * MINUTE) },
             89..91 => Self::RuntimeSilent { lasts: numbers.time(10 * MINUTE) },
             91..96 => {
@@ -231,11 +269,13 @@ impl What {
                 }
                 Self::RuntimeFails { faults, lasts: numbers.time(10 * MINUTE) }
             }
-            96..98 => {
+            96 => {
                 let seconds = i64::try_from(numbers.below(7200)).unwrap_or_default();
                 Self::ClockSteps(if numbers.chance(50) { seconds } else { -seconds })
             }
-            _ => Self::SlowDisk { longest: numbers.time(Duration::from_secs(5)), lasts: numbers.time(10 * MINUTE) },
+            97 => Self::FullDisk { lasts: numbers.time(10 * MINUTE) },
+            98 => Self::SlowDisk { longest: numbers.time(Duration::from_secs(5)), lasts: numbers.time(10 * MINUTE) },
+            _ => Self::Restore,
         }
     }
 }

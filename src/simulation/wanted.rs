@@ -67,6 +67,12 @@ impl Wanted {
         pods.get(place).map(|(revision, pod)| ((*revision).clone(), (*pod).clone()))
     }
 
+    /// Those of a source.
+    pub(super) fn of(&self, source: Source) -> BTreeMap<String, Pod> {
+        let pods = self.pods.iter().filter(|(_, pod)| pod.source == source);
+        pods.map(|(revision, pod)| (revision.clone(), pod.clone())).collect()
+    }
+
     pub(super) fn count(&self, source: Source) -> usize {
         self.pods.values().filter(|pod| pod.source == source).count()
     }

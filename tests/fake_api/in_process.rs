@@ -13,6 +13,7 @@ use super::http::Message;
 use super::identity::Identity;
 use super::patch::PatchType;
 use super::resources::Target;
+use super::store::Store;
 use super::verbs::Caller;
 use super::watch::Watch;
 use super::world::World;
@@ -104,6 +105,17 @@ impl Server {
 
     pub(crate) fn list(&self, path: &str) -> Vec<Value> {
         self.world.list(path).iter().map(|object| Value::clone(object)).collect()
+    }
+
+    /// All objects, for `restore`.
+    pub(crate) fn backup(&self) -> Store {
+        self.world.store.clone()
+    }
+
+    /// The objects of then, with their versions, as when etcd was restored. Nothing that happened before can be watched.
+    pub(crate) fn restore(&mut self, backup: &Store) {
+        self.world.store = backup.clone();
+        self.world.store.compact();
     }
 
     /// Only what is to come can be watched.

@@ -47,7 +47,7 @@ mod serve;
 mod service_accounts;
 mod shared;
 mod signer;
-mod store;
+pub(crate) mod store;
 mod strategic_merge;
 mod strategies;
 mod tls;
