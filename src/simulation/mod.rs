@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use life::{Report, live};
-use plan::Plan;
+use plan::{Episode, Plan, Step, What};
 
 /// What a number of lives came to.
 #[derive(Debug, Default)]
@@ -133,6 +133,30 @@ fn nodes_live_through_whatever_happens() {
     panic!("something that must hold did not; again with SIMULATION_SEEDS={seed} SIMULATION_HOURS={hours}\n{shown}");
 }
 
+/// An agent that starts while the runtime fails now and then does not report as lost what it could not see.
+#[test]
+fn a_pod_that_the_runtime_does_not_tell_of_is_not_reported_as_restarted() {
+    if !is_root() {
+        return;
+    }
+    let after = |seconds, what| Step { after: Duration::from_secs(seconds), what };
+    let pods = (0..6).map(|_| after(1, What::CreatePod(wanted::Traits::default())));
+    let failing = container_runtime::Faults { failed: 300, ..container_runtime::Faults::default() };
+    let failing = What::RuntimeFails { faults: failing, lasts: Duration::from_secs(30) };
+    let start = vec![
+        after(0, failing),
+        after(1, What::KillAgent { down: Duration::from_secs(1) }),
+        after(40, What::EndWatches),
+    ];
+    let quiet = Duration::from_secs(1);
+    let episodes =
+        vec![Episode { steps: pods.collect(), quiet, offline: false }, Episode { steps: start, quiet, offline: false }];
+    for seed in 0..8 {
+        let report = live(&Plan { seed, episodes: episodes.clone() });
+        assert_eq!(report.violation, None, "seed {seed}:\n{}", report.lines.join("\n"));
+    }
+}
+
 #[test]
 fn a_seed_decides_everything() {
     if !is_root() {
@@ -148,7 +172,7 @@ fn a_plan_is_reduced_to_what_matters() {
     let plan = Plan::new(7, Duration::from_secs(12 * 3600));
     let matters = |plan: &Plan| {
         let steps = plan.episodes.iter().flat_map(|episode| &episode.steps);
-        steps.filter(|step| matches!(step.what, plan::What::KillAgent { .. })).count() >= 2
+        steps.filter(|step| matches!(step.what, What::KillAgent { .. })).count() >= 2
     };
     assert!(plan.len() > 10 && matters(&plan));
     let shortest = plan.reduced(matters);
