@@ -256,7 +256,8 @@ impl ContainerRuntime {
             Some((revision, format!("{}/{}", pod.name(), container.name())))
         });
         let Some((revision, name)) = asked else { return };
-        if self.wanted.borrow().is_wanted(&revision) {
+        let wanted = self.wanted.borrow();
+        if wanted.is_wanted(&revision) && !wanted.back.contains(&revision) {
             self.record.violated(
                 Rule::WantedRuns,
                 format!("the agent stops {name} (revision {revision}), which is wanted and runs"),

@@ -255,6 +255,7 @@ impl Node {
                     self.longest_recovery = self.longest_recovery.max(took);
                     let objects = self.api.look(|server| server.backup());
                     self.backup = Some((objects, self.wanted.borrow().of(Source::Api)));
+                    self.wanted.borrow_mut().back.clear();
                     return self.record.line(&format!("everything is as it should be, after {took:?}"));
                 }
                 (Ok(()), _) => since = since.or(Some(now)),
@@ -437,6 +438,8 @@ impl Node {
         self.api.stop();
         self.api.change(|server| server.restore(&store));
         let mut wanted = self.wanted.borrow_mut();
+        let back = pods.keys().filter(|revision| !wanted.pods.contains_key(*revision)).cloned().collect();
+        wanted.back = back;
         wanted.pods.retain(|_, pod| pod.source != Source::Api);
         for (revision, pod) in pods {
             if pod.traits.job {

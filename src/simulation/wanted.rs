@@ -1,6 +1,6 @@
 //! What is to run on the node, as those know it who have said so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -44,6 +44,9 @@ pub(super) struct Traits {
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     pub(super) pods: BTreeMap<String, Pod>,
+    /// Those of them that were deleted, and are back since the API server was restored: the agent may have begun to end them,
+    /// and then it does.
+    pub(super) back: BTreeSet<String>,
     revisions: u64,
 }
 
