@@ -67,7 +67,9 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
         if !wait.is_zero() {
             // What failed before the gate was opened says nothing of what is asked then.
             let opened = client.opened_since(openings, rank);
-            rt::either(rt::sleep(crate::time::jitter(wait, 1.0, rt::random())), opened).await;
+            // Nor does it of a server that has begun another history, of which everything is to be heard.
+            let woken = rt::either(opened, client.histories().beyond(history));
+            rt::either(rt::sleep(crate::time::jitter(wait, 1.0, rt::random())), woken).await;
         }
     }
 }

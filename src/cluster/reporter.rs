@@ -228,7 +228,13 @@ async fn report(client: &Client, job: &Job) -> ReportOutcome {
     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
     let request = match &job.what {
         What::Patch(patch) => Request::patch(format!("{path}/status"), Patch::StrategicMerge, patch),
-        What::Delete => Request::delete(path, &delete_options(uid.as_str())),
+        What::Delete { version } => {
+            let mut options = delete_options(uid.as_str());
+            if let Some(preconditions) = options.get_mut("preconditions").filter(|_| *version > 0) {
+                preconditions["resourceVersion"] = version.to_string().into();
+            }
+            Request::delete(path, &options)
+        }
     };
     match client.send(&request.for_metadata().ranked(Rank::Status)).await {
         Ok(answer) => {

@@ -31,8 +31,9 @@ pub(super) struct Job {
 pub(super) enum What {
     /// Strategic merge, of the status.
     Patch(Value),
-    /// The pod has ended and nothing of it is left: the server need not wait any longer.
-    Delete,
+    /// The pod has ended and nothing of it is left: the server need not wait any longer. Only this version of it is known to be
+    /// deleted: one of another history may not be. 0 if no version is known.
+    Delete { version: u64 },
 }
 
 #[derive(Debug, Default)]
@@ -70,7 +71,9 @@ enum UnderWay {
         /// The version that was known when it was sent.
         since: u64,
     },
-    Delete,
+    Delete {
+        since: u64,
+    },
 }
 
 /// Requests at once.
@@ -98,10 +101,12 @@ impl Reports {
     }
 
     /// All that the server has was told anew. That may be another history, after its store was restored: what it shows
-    /// counts even if its versions are lower, and what it was told before may be lost.
+    /// counts even if its versions are lower, and what it was told before may be lost. What is gone is to be said again.
     pub(super) fn relisted<'a>(&mut self, all: impl Iterator<Item = (&'a PodUid, &'a PodStatus, u64)>) {
         for report in self.pods.values_mut() {
             report.version = 0;
+            // Nobody may have deleted the pod there.
+            report.gone = false;
             if let Some(UnderWay::Patch { since, .. }) = &mut report.under_way {
                 *since = 0;
             }
@@ -218,12 +223,17 @@ impl Reports {
                             report.shown = *status;
                             report.version = if is_another_history { *version } else { report.version.max(*version) };
                         }
+                        // What the pod is there, a list will tell.
+                        report.unknown |= is_another_history;
                         return is_another_history;
                     }
-                    Some(UnderWay::Delete) => report.unknown = true,
+                    Some(UnderWay::Delete { .. }) => report.unknown = true,
                     None => {}
                 }
             }
+            // Somebody has written meanwhile, and it was heard of before the answer.
+            ReportOutcome::Unknown if matches!(under_way, Some(UnderWay::Delete { since }) if since < report.version) =>
+                {}
             ReportOutcome::Unknown => report.unknown = true,
             ReportOutcome::Failed(_) => {
                 let wait = stretch(report.backoff.next_wait());
@@ -256,8 +266,8 @@ impl Report {
             }
         }
         if self.gone {
-            let job = job(What::Delete);
-            self.under_way = Some(UnderWay::Delete);
+            let job = job(What::Delete { version: self.version });
+            self.under_way = Some(UnderWay::Delete { since: self.version });
             return Some(job);
         }
         self.news = false;

@@ -253,9 +253,9 @@ impl Node {
                 (Ok(()), Some(since)) if now.saturating_sub(since) > SETTLED => {
                     let took = since.saturating_sub(begun);
                     self.longest_recovery = self.longest_recovery.max(took);
+                    self.delete_ended();
                     let objects = self.api.look(|server| server.backup());
                     self.backup = Some((objects, self.wanted.borrow().of(Source::Api)));
-                    self.wanted.borrow_mut().back.clear();
                     return self.record.line(&format!("everything is as it should be, after {took:?}"));
                 }
                 (Ok(()), _) => since = since.or(Some(now)),
@@ -265,6 +265,15 @@ impl Node {
                 (Err(_), _) => since = None,
             }
             rt::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// Pods that are back since the API server was restored, and were ended all the same, are deleted by their owners.
+    fn delete_ended(&self) {
+        let back = std::mem::take(&mut self.wanted.borrow_mut().back);
+        for revision in back.into_iter().filter(|revision| self.running_of(revision).is_none()) {
+            let Some(pod) = self.wanted.borrow_mut().pods.remove(&revision) else { continue };
+            self.api.change(|server| server.delete(&pod.path(), Some(0)));
         }
     }
 
@@ -546,7 +555,8 @@ impl Node {
         let running = self.running_of(revision);
         let phase = status["phase"].as_str().unwrap_or_default();
         let Some((id, attempt)) = running else {
-            let is_done = pod.traits.job && ["Succeeded", "Failed"].contains(&phase);
+            let may_be_done = pod.traits.job || self.wanted.borrow().back.contains(revision);
+            let is_done = may_be_done && ["Succeeded", "Failed"].contains(&phase);
             return if is_done { Ok(()) } else { Err(format!("it does not run; the API server shows {phase:?}")) };
         };
         let shown = &status["containerStatuses"][0];

@@ -27,7 +27,7 @@ fn told(reports: &mut Reports, now: Instant) -> Vec<String> {
             assert_eq!(patch["metadata"]["uid"], "u");
             patch["status"]["phase"].as_str().unwrap_or_default().to_owned()
         }
-        What::Delete => String::new(),
+        What::Delete { .. } => String::new(),
     };
     reports.next(now).into_iter().map(phase).collect()
 }
@@ -135,6 +135,36 @@ fn a_pod_is_deleted_after_its_last_word() {
     assert_eq!(told(&mut reports, now), [""]);
     accepted(&mut reports, 0, now);
     assert!(told(&mut reports, now).is_empty());
+}
+
+/// A server that was restored may have a pod that nobody has deleted in its history.
+#[test]
+fn a_pod_of_another_history_is_not_deleted_before_it_is_seen_there() {
+    let (mut reports, now) = (pending(), Instant::now());
+    reports.want(&uid(), status(PodPhase::Failed));
+    reports.gone(&uid());
+    told(&mut reports, now);
+    accepted(&mut reports, 3, now);
+    assert!(told(&mut reports, now).is_empty() && reports.due().is_none());
+    reports.relisted([(&uid(), &status(PodPhase::Failed), 4)].into_iter());
+    assert!(told(&mut reports, now).is_empty(), "whether it is deleted there is not known yet");
+    reports.gone(&uid());
+    assert_eq!(reports.next(now)[0].what, What::Delete { version: 4 });
+}
+
+#[test]
+fn a_deletion_that_somebody_elses_write_has_overtaken_is_asked_for_again() {
+    let (mut reports, now) = (pending(), Instant::now());
+    reports.gone(&uid());
+    assert_eq!(reports.next(now)[0].what, What::Delete { version: 5 });
+    reports.see(&uid(), target(), &status(PodPhase::Pending), 6);
+    reports.done(&uid(), &ReportOutcome::Unknown, now, |wait| wait);
+    assert_eq!(reports.next(now)[0].what, What::Delete { version: 6 });
+    // The same, if it is heard of after the answer.
+    reports.done(&uid(), &ReportOutcome::Unknown, now, |wait| wait);
+    assert!(told(&mut reports, now).is_empty());
+    reports.see(&uid(), target(), &status(PodPhase::Pending), 7);
+    assert_eq!(reports.next(now)[0].what, What::Delete { version: 7 });
 }
 
 #[test]
