@@ -37,6 +37,8 @@ pub(super) struct Folder(pub(super) PathBuf);
 
 impl Files for Folder {
     fn read(&mut self, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
+        #[cfg(test)]
+        crate::rt::disk_access()?;
         let file = match File::open(self.0.join(name)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -51,6 +53,8 @@ impl Files for Folder {
     }
 
     fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        #[cfg(test)]
+        crate::rt::disk_access()?;
         DirBuilder::new().recursive(true).mode(0o700).create(&self.0)?;
         let mut file =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(self.0.join(name))?;
@@ -58,10 +62,19 @@ impl Files for Folder {
     }
 
     fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        OpenOptions::new().append(true).open(self.0.join(name))?.write_all(bytes)
+        let mut file = OpenOptions::new().append(true).open(self.0.join(name))?;
+        #[cfg(test)]
+        if let Err(error) = crate::rt::disk_access() {
+            // A part of it may be there.
+            file.write_all(bytes.get(..bytes.len() / 2).unwrap_or_default())?;
+            return Err(error);
+        }
+        file.write_all(bytes)
     }
 
     fn sync(&mut self, name: &str) -> io::Result<()> {
+        #[cfg(test)]
+        crate::rt::disk_access()?;
         File::open(self.0.join(name))?.sync_data()?;
         #[cfg(test)]
         crate::rt::synced_file(&self.0.join(name));
@@ -69,6 +82,8 @@ impl Files for Folder {
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        #[cfg(test)]
+        crate::rt::disk_access()?;
         fs::rename(self.0.join(from), self.0.join(to))
     }
 

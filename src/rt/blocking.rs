@@ -6,10 +6,10 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-const THREADS: usize = 8;
+pub(super) const THREADS: usize = 8;
 const IDLE: Duration = Duration::from_secs(2);
 
-type Job = Box<dyn FnOnce() + Send>;
+pub(super) type Job = Box<dyn FnOnce() + Send>;
 
 struct Pool {
     state: Mutex<State>,

@@ -32,9 +32,9 @@ pub use smol::stream::StreamExt;
 
 // In tests a simulation may stand in for the kernel.
 #[cfg(test)]
-pub(crate) use network::Line;
+pub(crate) use network::{Line, Resolver, simulated_lookup};
 #[cfg(test)]
-pub(crate) use power_cut::{synced_file, synced_folder};
+pub(crate) use power_cut::{disk_access, synced_file, synced_folder};
 #[cfg(test)]
 pub(crate) use sockets::simulated_connection;
 #[cfg(test)]

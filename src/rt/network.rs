@@ -6,6 +6,7 @@ use std::fmt;
 use std::fs::File;
 use std::future::Future as _;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
@@ -20,6 +21,17 @@ use super::{AsyncRead, AsyncWrite};
 #[derive(Default)]
 pub(crate) struct Network {
     hosts: RefCell<Vec<Rc<Host>>>,
+    names: RefCell<Vec<(String, IpAddr)>>,
+    pub(crate) resolver: Cell<Resolver>,
+}
+
+/// How the name server answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Resolver {
+    /// Longest time that a lookup takes; a thread of the blocking pool waits for it.
+    pub(crate) slow: Duration,
+    /// How many lookups fail, in parts per thousand.
+    pub(crate) failing: u32,
 }
 
 /// An address, and the line that leads there.
@@ -30,6 +42,7 @@ pub(crate) struct Host {
     /// Longest time that bytes are on their way.
     pub(crate) delay: Cell<Duration>,
     ends: RefCell<Vec<Weak<End>>>,
+    bytes: Cell<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +65,19 @@ impl Network {
             line: Cell::new(Line::Up),
             delay: Cell::new(Duration::from_micros(200)),
             ends: RefCell::default(),
+            bytes: Cell::default(),
         });
         hosts.push(Rc::clone(&host));
         host
+    }
+
+    pub(crate) fn add_name(&self, name: &str, address: IpAddr) {
+        self.names.borrow_mut().push((name.to_owned(), address));
+    }
+
+    /// Bytes that were sent to and from the address since the simulation began.
+    pub(crate) fn bytes(&self, address: &str) -> u64 {
+        self.host(address).bytes.get()
     }
 
     /// A connection to `address`.
@@ -72,6 +95,27 @@ impl Network {
         listener.try_send(theirs).map_err(|_| io::Error::from(io::ErrorKind::ConnectionRefused))?;
         Ok(ours)
     }
+}
+
+/// The addresses of `name` as the simulated name server answers; `None` outside simulations.
+pub(crate) async fn simulated_lookup(name: &str) -> Option<Vec<IpAddr>> {
+    let world = world()?;
+    let Resolver { slow, failing } = world.network.resolver.get();
+    let (sender, receiver) = async_channel::bounded(1);
+    let answer = Box::new(move || {
+        // The one who asks may be gone.
+        let _ = sender.try_send(());
+    });
+    super::virtual_time::work_for(&world, world.duration_below(slow), answer);
+    // The job is lost with its program.
+    if receiver.recv().await.is_err() {
+        return std::future::pending().await;
+    }
+    if world.chance(failing) {
+        return Some(Vec::new());
+    }
+    let names = world.network.names.borrow();
+    Some(names.iter().filter(|(known, _)| known == name).map(|(_, address)| *address).collect())
 }
 
 impl Host {
@@ -265,6 +309,7 @@ impl AsyncWrite for Pipe {
         let last = outgoing.chunks.borrow().back().map_or(world.now(), |chunk| chunk.arrives);
         let arrives = last.max(world.now() + world.duration_below(host.delay.get()));
         outgoing.chunks.borrow_mut().push_back(Chunk { arrives, bytes: bytes[..len].to_vec() });
+        host.bytes.set(host.bytes.get() + len as u64);
         outgoing.wake();
         Poll::Ready(Ok(len))
     }

@@ -1,11 +1,13 @@
 //! What a power cut leaves of files, in a simulation: what was synced is there, and of the rest some.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
 
 use super::virtual_time::{World, world};
 
@@ -16,11 +18,24 @@ pub(crate) struct Disk {
     content: RefCell<BTreeMap<u64, Vec<u8>>>,
     /// The folders that were synced, and what their names meant then.
     folders: RefCell<BTreeMap<PathBuf, BTreeMap<PathBuf, u64>>>,
+    /// How many reads, writes and syncs fail, in parts per thousand.
+    pub(crate) failing: Cell<u32>,
+    /// Files that were synced since the simulation began.
+    pub(crate) syncs: Cell<u64>,
+}
+
+/// A read, write or sync that the disk may fail with EIO.
+pub(crate) fn disk_access() -> io::Result<()> {
+    match world() {
+        Some(world) if world.chance(world.files.failing.get()) => Err(Errno::EIO.into()),
+        _ => Ok(()),
+    }
 }
 
 /// What the file has is on the disk from now on.
 pub(crate) fn synced_file(path: &Path) {
     let Some(world) = world() else { return };
+    world.files.syncs.set(world.files.syncs.get() + 1);
     if let (Ok(bytes), Ok(metadata)) = (fs::read(path), fs::metadata(path)) {
         world.files.content.borrow_mut().insert(metadata.ino(), bytes);
     }

@@ -2,6 +2,7 @@
 //! seed, and tasks that run in an order chosen by it. One simulation per thread.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use pin_project_lite::pin_project;
 
+use super::blocking::{Job, THREADS};
 use super::network::Network;
 use super::power_cut::Disk;
 use super::{EXECUTOR, Task, spawn, timers};
@@ -34,10 +36,11 @@ pub(crate) struct World {
     life: Cell<u32>,
     /// Tasks are passed over with this probability, in parts per thousand, when it is their turn.
     pub(crate) shuffle: Cell<u32>,
-    /// Longest time that a piece of blocking work takes.
+    /// Longest time that a job of the blocking pool takes.
     pub(crate) disk: Cell<Duration>,
+    pub(super) pool: RefCell<Pool>,
     pub(crate) network: Network,
-    pub(super) files: Disk,
+    pub(crate) files: Disk,
 }
 
 /// How a simulation ends before its future does.
@@ -132,6 +135,7 @@ impl World {
             life: Cell::default(),
             shuffle: Cell::new(100),
             disk: Cell::new(Duration::from_millis(3)),
+            pool: RefCell::default(),
             network: Network::default(),
             files: Disk::default(),
         }
@@ -177,6 +181,7 @@ impl World {
     /// The program ended, however: nothing of what it began goes on.
     pub(crate) fn end_life(&self) {
         self.life.set(self.life.get() + 1);
+        self.pool.take();
     }
 
     /// Any number (SplitMix64).
@@ -203,14 +208,46 @@ impl World {
     }
 }
 
-/// A job of the blocking pool: done after a while, unless the program has ended by then.
-pub(super) fn work_later(world: &Rc<World>, job: Box<dyn FnOnce() + Send>) {
-    let (life, wait) = (world.life.get(), world.duration_below(world.disk.get()));
-    let world = Rc::clone(world);
+/// The blocking pool of a simulation: as many jobs at a time as the real one has threads.
+#[derive(Default)]
+pub(super) struct Pool {
+    running: usize,
+    waiting: VecDeque<(Duration, Job)>,
+}
+
+/// Runs `job` on the simulated pool. It takes a random time, and is lost if the program ends before.
+pub(super) fn work_later(world: &Rc<World>, job: Job) {
+    let takes = world.duration_below(world.disk.get());
+    work_for(world, takes, job);
+}
+
+/// Runs `job` on the simulated pool, where it holds a thread for `takes`.
+pub(super) fn work_for(world: &Rc<World>, takes: Duration, job: Job) {
+    let mut pool = world.pool.borrow_mut();
+    if pool.running >= THREADS {
+        return pool.waiting.push_back((takes, job));
+    }
+    pool.running += 1;
+    drop(pool);
+    start_job(world, takes, job);
+}
+
+fn start_job(world: &Rc<World>, takes: Duration, job: Job) {
+    let (life, world) = (world.life.get(), Rc::clone(world));
     let task = spawn(async move {
-        super::sleep(wait).await;
-        if world.life.get() == life {
-            job();
+        super::sleep(takes).await;
+        if world.life.get() != life {
+            return;
+        }
+        job();
+        let mut pool = world.pool.borrow_mut();
+        let next = pool.waiting.pop_front();
+        if next.is_none() {
+            pool.running -= 1;
+        }
+        drop(pool);
+        if let Some((takes, job)) = next {
+            start_job(&world, takes, job);
         }
     });
     // It goes on without its caller.
@@ -304,5 +341,23 @@ mod tests {
             receiver.try_recv().is_ok()
         });
         assert_eq!(done, Ok(false));
+    }
+
+    #[test]
+    fn the_simulated_pool_has_as_many_threads_as_the_real_one() {
+        let took = simulate(8, |world| async move {
+            let (sender, receiver) = async_channel::unbounded();
+            for _ in 0..=THREADS {
+                let sender = sender.clone();
+                work_for(&world, Duration::from_secs(10), Box::new(move || sender.try_send(()).unwrap()));
+            }
+            let mut ends = Vec::new();
+            for _ in 0..=THREADS {
+                receiver.recv().await.unwrap();
+                ends.push(world.passed().as_secs());
+            }
+            ends
+        });
+        assert_eq!(took, Ok([vec![10; THREADS], vec![20]].concat()));
     }
 }

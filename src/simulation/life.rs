@@ -3,25 +3,28 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::api_server::{self, ADDRESS, ApiServer, NODE};
-use super::container_runtime::{self, ContainerRuntime, SOCKET, revision as revision_of};
+use super::container_runtime::{self, ContainerRuntime, SOCKET};
+use super::csi_driver::CsiDriver;
+use super::device_plugin::Cameras;
 use super::fake_api::store::Store;
 use super::machine::Machine;
-use super::plan::{Plan, What};
+use super::plan::{Plan, PluginKind, What};
+use super::plugin::{self, Plugin};
 use super::record::{Lines, Record, Rule, Violation};
 use super::wanted::{Pod, SECRET_DATA, Source, Traits, Wanted, tells_secret};
 use crate::config;
 use crate::cri::v1;
 use crate::log::{self, Level};
-use crate::metrics;
 use crate::node_agent;
-use crate::rt::{self, Line, World, simulate};
+use crate::rt::{self, Line, Resolver, World, simulate};
 
 /// How a life went.
 #[derive(Debug, Default)]
@@ -33,6 +36,7 @@ pub(super) struct Report {
     pub(super) lasted: Duration,
     /// From the end of the last fault until everything was as it should be: the longest.
     pub(super) longest_recovery: Duration,
+    pub(super) most: BTreeMap<&'static str, u64>,
 }
 
 /// Everything that should run does, and is told, so long after nothing goes wrong any more.
@@ -40,7 +44,15 @@ const RECOVERY: Duration = Duration::from_secs(300);
 /// Longer than a readiness probe takes to be asked again after a restart.
 const SETTLED: Duration = Duration::from_secs(15);
 /// As long as a lease holds: then the cluster takes the node for dead.
-const LEASE: Duration = Duration::from_secs(40);
+pub(super) const LEASE: Duration = Duration::from_secs(40);
+/// What an episode began has ended by then.
+const SETTLES: Duration = Duration::from_secs(15 * 60);
+/// Sent and received in an hour of rest: 10 MB a day.
+const BYTES_AT_REST: u64 = 420_000;
+/// Files synced in an hour of rest: tokens that are renewed are stored.
+const SYNCS_AT_REST: u64 = 30;
+/// The API server as the kubeconfig names it.
+const API_NAME: &str = "api.cluster.test";
 /// More pods than this are not made.
 const PODS: usize = 12;
 /// Log lines a minute, beyond which somebody writes without end.
@@ -62,13 +74,15 @@ pub(super) fn live(plan: &Plan) -> Report {
     report
 }
 
-struct Node {
-    world: Rc<World>,
-    record: Rc<Record>,
-    machine: Machine,
-    wanted: Rc<RefCell<Wanted>>,
-    api: Rc<ApiServer>,
-    runtime: Rc<ContainerRuntime>,
+pub(super) struct Node {
+    pub(super) world: Rc<World>,
+    pub(super) record: Rc<Record>,
+    pub(super) machine: Machine,
+    pub(super) wanted: Rc<RefCell<Wanted>>,
+    pub(super) api: Rc<ApiServer>,
+    pub(super) runtime: Rc<ContainerRuntime>,
+    pub(super) csi: Rc<Plugin<CsiDriver>>,
+    cameras: Rc<Plugin<Cameras>>,
     agent: Option<rt::Task<()>>,
     /// What ends later: an outage, a pause.
     pending: Vec<rt::Task<()>>,
@@ -100,7 +114,12 @@ impl Node {
                 "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"},
                 "data": {"version": "0"},
             }));
+            CsiDriver::create_objects(server);
         });
+        let socket = |name: &str| machine.disk.join("pods/plugins_registry").join(name);
+        let driver = CsiDriver::new(&record, &runtime);
+        let csi = Plugin::new(world, &record, socket("csi.sock"), driver);
+        let cameras = Plugin::new(world, &record, socket("camera.sock"), Cameras::default());
         let (world, record) = (Rc::clone(world), record);
         let mut node = Self {
             world,
@@ -109,6 +128,8 @@ impl Node {
             wanted,
             api,
             runtime,
+            csi,
+            cameras,
             agent: None,
             pending: Vec::new(),
             starts: None,
@@ -117,8 +138,12 @@ impl Node {
             backup: None,
         };
         node.configure();
+        let address: SocketAddr = ADDRESS.parse().unwrap();
+        node.world.network.add_name(API_NAME, address.ip());
         node.api.start();
         node.runtime.start();
+        node.csi.start();
+        node.cameras.start();
         node.start_agent();
         node
     }
@@ -136,7 +161,7 @@ impl Node {
         );
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "clusters": [{"name": "c", "cluster": {"server": format!("http://{ADDRESS}")}}],
+            "clusters": [{"name": "c", "cluster": {"server": format!("http://{API_NAME}:6443")}}],
             "users": [{"name": "u", "user": {"token": "known"}}],
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         });
@@ -197,7 +222,7 @@ impl Node {
             if self.record.violation().is_some() {
                 return;
             }
-            self.pass(episode.quiet).await;
+            self.rest(episode.quiet).await;
             // What was as it should be stays so.
             if let Err(what) = self.converged() {
                 self.record.violated(Rule::StaysSo, format!("in the quiet: {what}"));
@@ -224,6 +249,28 @@ impl Node {
         self.pending.retain(|task| !task.is_finished());
     }
 
+    /// Nothing happens, and the agent does as little.
+    async fn rest(&mut self, time: Duration) {
+        let Some(measured) = time.checked_sub(SETTLES).filter(|measured| *measured >= SETTLES) else {
+            return self.pass(time).await;
+        };
+        self.pass(SETTLES).await;
+        let figures = |node: &Self| (node.world.network.bytes(ADDRESS), node.world.files.syncs.get());
+        let (bytes, syncs) = figures(self);
+        self.pass(measured).await;
+        let (bytes, syncs) = (figures(self).0 - bytes, figures(self).1 - syncs);
+        let an_hour = |count: u64| count * 3600 / measured.as_secs();
+        self.record.see("bytes to and from the API server in an hour of rest", an_hour(bytes));
+        self.record.see("files synced in an hour of rest", an_hour(syncs));
+        if an_hour(bytes) > BYTES_AT_REST {
+            self.record
+                .violated(Rule::Rests, format!("{bytes} bytes to and from the API server in {measured:?} of rest"));
+        }
+        if an_hour(syncs) > SYNCS_AT_REST {
+            self.record.violated(Rule::Rests, format!("{syncs} files synced in {measured:?} of rest"));
+        }
+    }
+
     /// Nothing goes wrong any more.
     fn heal(&mut self) {
         self.record.line("STEP    all is well");
@@ -235,7 +282,13 @@ impl Node {
         self.runtime.faults.set(container_runtime::Faults::default());
         self.runtime.set_line(Line::Up);
         self.runtime.start();
+        for plugin in [PluginKind::Csi, PluginKind::Device] {
+            self.set_plugin_faults(plugin, plugin::Faults::default());
+            self.start_plugin(plugin);
+        }
         self.world.disk.set(Duration::from_millis(3));
+        self.world.files.failing.set(0);
+        self.world.network.resolver.set(Resolver::default());
         Machine::free_disk(&self.machine.disk);
         if self.agent.is_none() {
             self.start_agent();
@@ -268,9 +321,14 @@ impl Node {
         }
     }
 
-    /// Pods that are back since the API server was restored, and were ended all the same, are deleted by their owners.
+    /// Pods that are back since the API server was restored and ended all the same, and pods that were refused for want of
+    /// their device, are deleted by their owners.
     fn delete_ended(&self) {
-        let back = std::mem::take(&mut self.wanted.borrow_mut().back);
+        let mut back = std::mem::take(&mut self.wanted.borrow_mut().back);
+        let pods = self.wanted.borrow().of(Source::Api);
+        back.extend(
+            pods.into_iter().filter(|(_, pod)| pod.traits.device && !pod.traits.job).map(|(revision, _)| revision),
+        );
         for revision in back.into_iter().filter(|revision| self.running_of(revision).is_none()) {
             let Some(pod) = self.wanted.borrow_mut().pods.remove(&revision) else { continue };
             self.api.change(|server| server.delete(&pod.path(), Some(0)));
@@ -329,11 +387,33 @@ impl Node {
         self.kill_agent().await;
         self.runtime.stop();
         self.runtime.change(|runtime| runtime.end_pods());
+        self.csi.stop();
+        self.cameras.stop();
         self.machine.power_cut(&self.world);
+        self.csi.service.forget_mounts();
         self.starts = None;
         rt::sleep(down).await;
         self.world.reboot();
         self.runtime.start();
+        let (csi, cameras) = (Rc::clone(&self.csi), Rc::clone(&self.cameras));
+        self.later(self.world.duration_below(Duration::from_secs(20)), move || {
+            csi.start();
+            cameras.start();
+        });
+    }
+
+    fn start_plugin(&self, plugin: PluginKind) {
+        match plugin {
+            PluginKind::Csi => self.csi.start(),
+            PluginKind::Device => self.cameras.start(),
+        }
+    }
+
+    fn set_plugin_faults(&self, plugin: PluginKind, faults: plugin::Faults) {
+        match plugin {
+            PluginKind::Csi => self.csi.faults.set(faults),
+            PluginKind::Device => self.cameras.faults.set(faults),
+        }
     }
 
     /// Everything runs and was told. Now the power goes while the API server is away: what ran runs again without it.
@@ -355,27 +435,6 @@ impl Node {
         }
         self.heal();
         self.recover().await;
-    }
-
-    /// A pod that does not run and should. What ran once does not run again.
-    fn not_running(&self) -> Option<String> {
-        let wanted = self.wanted.borrow();
-        let lasting = wanted.pods.iter().filter(|(_, pod)| !pod.traits.job);
-        let missing = |(revision, pod): (&String, &Pod)| {
-            self.running_of(revision).is_none().then(|| format!("{} (revision {revision})", pod.name))
-        };
-        lasting.into_iter().find_map(missing)
-    }
-
-    /// The container of a revision that runs, and which attempt it is.
-    fn running_of(&self, revision: &str) -> Option<(String, u32)> {
-        self.runtime.look(|runtime| {
-            let world = &runtime.world;
-            let of_it = |one: &&super::fake_cri::Sandbox| revision_of(&one.config.labels, one) == revision;
-            let ids: Vec<&str> = world.sandboxes.iter().filter(of_it).map(|one| one.id.as_str()).collect();
-            let mut containers = world.containers.iter().filter(|one| ids.contains(&one.sandbox_id.as_str()));
-            containers.find(|one| one.state == v1::ContainerState::Running).map(|one| (one.id.clone(), one.attempt()))
-        })
     }
 
     fn take_fault(&mut self, what: &What) {
@@ -435,6 +494,41 @@ impl Node {
                 self.world.disk.set(*longest);
                 let world = Rc::clone(&self.world);
                 self.later(*lasts, move || world.disk.set(Duration::from_millis(3)));
+            }
+            What::DiskFails { rate, lasts } => {
+                self.record.count("disks that failed");
+                self.world.files.failing.set(*rate);
+                let world = Rc::clone(&self.world);
+                self.later(*lasts, move || world.files.failing.set(0));
+            }
+            What::NamesFail { resolver, lasts } => {
+                self.record.count("name servers that failed");
+                self.world.network.resolver.set(*resolver);
+                let world = Rc::clone(&self.world);
+                self.later(*lasts, move || world.network.resolver.set(Resolver::default()));
+            }
+            What::PluginGone { which, lasts } => {
+                self.record.count("plugins that died");
+                let (csi, cameras) = (Rc::clone(&self.csi), Rc::clone(&self.cameras));
+                match which {
+                    PluginKind::Csi => {
+                        csi.stop();
+                        self.later(*lasts, move || csi.start());
+                    }
+                    PluginKind::Device => {
+                        cameras.stop();
+                        self.later(*lasts, move || cameras.start());
+                    }
+                }
+            }
+            What::PluginFails { which, faults, lasts } => {
+                self.set_plugin_faults(*which, *faults);
+                let (csi, cameras) = (Rc::clone(&self.csi), Rc::clone(&self.cameras));
+                let (none, which) = (plugin::Faults::default(), *which);
+                self.later(*lasts, move || match which {
+                    PluginKind::Csi => csi.faults.set(none),
+                    PluginKind::Device => cameras.faults.set(none),
+                });
             }
             _ => unreachable!("it is no fault: {what:?}"),
         }
@@ -529,112 +623,6 @@ impl Node {
         });
     }
 
-    /// Whether everything runs that should, nothing else does, and the API server shows what is.
-    fn converged(&self) -> Result<(), String> {
-        let wanted = self.wanted.borrow();
-        for (revision, pod) in &wanted.pods {
-            self.runs(revision, pod).map_err(|what| format!("pod {} (revision {revision}): {what}", pod.name))?;
-        }
-        self.runtime.look(|runtime| {
-            let world = &runtime.world;
-            for sandbox in world.sandboxes.iter().filter(|one| one.is_ready()) {
-                let revision = revision_of(&sandbox.config.labels, sandbox);
-                if !wanted.is_wanted(&revision) {
-                    return Err(format!("pod {} (revision {revision}) runs, and nobody wants it", sandbox.name()));
-                }
-            }
-            Ok(())
-        })?;
-        self.api_shows_no_others(&wanted)?;
-        self.node_is_ready()
-    }
-
-    fn runs(&self, revision: &str, pod: &Pod) -> Result<(), String> {
-        let object = self.api.look(|server| server.get(&pod.path()));
-        let status = object.as_ref().map(|object| object["status"].clone()).unwrap_or_default();
-        let running = self.running_of(revision);
-        let phase = status["phase"].as_str().unwrap_or_default();
-        let Some((id, attempt)) = running else {
-            let may_be_done = pod.traits.job || self.wanted.borrow().back.contains(revision);
-            let is_done = may_be_done && ["Succeeded", "Failed"].contains(&phase);
-            return if is_done { Ok(()) } else { Err(format!("it does not run; the API server shows {phase:?}")) };
-        };
-        let shown = &status["containerStatuses"][0];
-        let shown_id = shown["containerID"].as_str().unwrap_or_default();
-        if phase != "Running" || !shown_id.ends_with(&id) || shown["state"]["running"].is_null() {
-            return Err(format!(
-                "it runs as {}, but the API server shows {phase:?} and {shown}",
-                container_runtime::short(&id)
-            ));
-        }
-        let (starts, restarts) = (self.runtime.starts(revision), shown["restartCount"].as_u64().unwrap_or_default());
-        // An attempt may have been used up by a start that failed.
-        let most = u64::from(attempt).max(starts.saturating_sub(1));
-        if restarts < u64::from(attempt) || restarts > most || shown["ready"] != true {
-            let truth = format!("attempt {attempt} runs, after {starts} starts in all");
-            return Err(format!("{truth}, but the API server shows {shown}"));
-        }
-        Ok(())
-    }
-
-    fn api_shows_no_others(&self, wanted: &Wanted) -> Result<(), String> {
-        let objects = self.api.look(|server| server.list("/api/v1/pods"));
-        for object in objects {
-            let name = object["metadata"]["name"].as_str().unwrap_or_default();
-            let revision = object["metadata"]["labels"]["revision"].as_str().unwrap_or_default();
-            if !wanted.is_wanted(revision) {
-                return Err(format!(
-                    "the API server has pod {name} (revision {revision}), which nobody wants: {}",
-                    object["status"]
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    fn node_is_ready(&self) -> Result<(), String> {
-        let node = self.api.look(|server| server.get(&format!("/api/v1/nodes/{NODE}"))).ok_or("there is no node")?;
-        let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let ready = conditions.iter().find(|condition| condition["type"] == "Ready").unwrap_or(&Value::Null);
-        if ready["status"] != "True" {
-            return Err(format!("the node is not ready: {ready}"));
-        }
-        match self.api.lease_age() {
-            age if age <= LEASE => Ok(()),
-            age => Err(format!("the node's lease was written {age:?} ago")),
-        }
-    }
-
-    fn check_counters(&self) {
-        let stalls = metrics::labels_of(metrics::Count::LoopStalls);
-        if !stalls.is_empty() {
-            self.record.violated(
-                Rule::Alive,
-                format!("a part of the sync loop was due and did nothing: {}", stalls.join(", ")),
-            );
-        }
-        for (name, object) in self.api.look(|server| server.list("/api/v1/events")).iter().enumerate() {
-            if tells_secret(&object.to_string()) {
-                self.record.violated(Rule::Discreet, format!("event {name} tells a secret: {object}"));
-            }
-        }
-    }
-
-    /// What is kept for a start without the cluster keeps secrets.
-    fn check_disk(&self) {
-        let mut folders = vec![self.machine.disk.join("pods/coracle")];
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
-                let path = entry.path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else if tells_secret(&String::from_utf8_lossy(&std::fs::read(&path).unwrap_or_default())) {
-                    self.record.violated(Rule::Discreet, format!("{} tells a secret", path.display()));
-                }
-            }
-        }
-    }
-
     fn report(&self) -> Report {
         Report {
             violation: self.record.violation(),
@@ -643,6 +631,7 @@ impl Node {
             digest: self.record.digest.get(),
             lasted: self.world.passed(),
             longest_recovery: self.longest_recovery,
+            most: self.record.most(),
         }
     }
 }

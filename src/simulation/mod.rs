@@ -7,7 +7,12 @@
 //! prints all that happened there, and `SIMULATION_REDUCE=0` that it does not look for a shorter plan.
 
 mod api_server;
+mod checks;
 mod container_runtime;
+mod csi_driver;
+#[path = "../../tests/csi_driver/messages.rs"]
+mod csi_messages;
+mod device_plugin;
 #[path = "../../tests/fake_api/mod.rs"]
 #[expect(dead_code, reason = "the rest is for tests over real sockets")]
 mod fake_api;
@@ -17,6 +22,7 @@ mod fake_cri;
 mod life;
 mod machine;
 mod plan;
+mod plugin;
 mod record;
 mod wanted;
 
@@ -34,6 +40,7 @@ struct Sum {
     lasted: Duration,
     longest_recovery: Duration,
     counts: BTreeMap<&'static str, u64>,
+    most: BTreeMap<&'static str, u64>,
     violated: Vec<(Plan, Report)>,
 }
 
@@ -55,7 +62,7 @@ const SEEDS: u64 = 16;
 /// How long a node lives, unless somebody asks for more.
 const HOURS: u64 = 1;
 
-/// Lives all of these lives, as many at once as there are processors.
+/// Lives all of these lives, several at once.
 fn live_all(seeds: std::ops::Range<u64>, lasts: Duration) -> Sum {
     let (next, sum) = (AtomicU64::new(seeds.start), Mutex::new(Sum::default()));
     let work = || {
@@ -72,6 +79,10 @@ fn live_all(seeds: std::ops::Range<u64>, lasts: Duration) -> Sum {
             for (what, count) in &report.counts {
                 *sum.counts.entry(what).or_default() += count;
             }
+            for (what, value) in &report.most {
+                let largest = sum.most.entry(what).or_default();
+                *largest = (*value).max(*largest);
+            }
             if let Some(violation) = &report.violation {
                 if std::env::var("SIMULATION_FIRST").is_ok() {
                     next.store(seeds.end, Ordering::Relaxed);
@@ -81,7 +92,8 @@ fn live_all(seeds: std::ops::Range<u64>, lasts: Duration) -> Sum {
             }
         }
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    // A life waits for the kernel to mount and unmount.
+    let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     sum.into_inner().unwrap()
 }
@@ -123,6 +135,7 @@ fn nodes_live_through_whatever_happens() {
         sum.longest_recovery
     );
     println!("what happened in them: {:?}", sum.counts);
+    println!("at most: {:?}", sum.most);
     let Some((plan, report)) = sum.violated.into_iter().next() else { return };
     let seed = plan.seed;
     if std::env::var("SIMULATION_TRACE").is_ok() {

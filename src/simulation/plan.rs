@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use super::wanted::Traits;
-use super::{api_server, container_runtime};
+use super::{api_server, container_runtime, plugin};
+use crate::rt::Resolver;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
@@ -93,6 +94,31 @@ pub(super) enum What {
     FullDisk {
         lasts: Duration,
     },
+    /// Reads, writes and syncs fail with EIO, in parts per thousand.
+    DiskFails {
+        rate: u32,
+        lasts: Duration,
+    },
+    /// The name server answers slowly, or not.
+    NamesFail {
+        resolver: Resolver,
+        lasts: Duration,
+    },
+    PluginGone {
+        which: PluginKind,
+        lasts: Duration,
+    },
+    PluginFails {
+        which: PluginKind,
+        faults: plugin::Faults,
+        lasts: Duration,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PluginKind {
+    Csi,
+    Device,
 }
 
 /// Numbers from a seed (xorshift64*), apart from those of the world that runs the plan.
@@ -211,13 +237,20 @@ impl Episode {
 }
 
 fn traits(numbers: &mut Numbers) -> Traits {
-    Traits { secret: numbers.chance(50), token: numbers.chance(40), probe: numbers.chance(30), job: numbers.chance(20) }
+    Traits {
+        secret: numbers.chance(50),
+        token: numbers.chance(40),
+        probe: numbers.chance(30),
+        job: numbers.chance(20),
+        volume: numbers.chance(25),
+        device: numbers.chance(25),
+    }
 }
 
 impl What {
     fn new(numbers: &mut Numbers) -> Self {
         let outage = 40 * MINUTE;
-        match numbers.below(100) {
+        match numbers.below(110) {
             0..15 => Self::CreatePod(traits(numbers)),
             15..23 => Self::DeletePod { which: numbers.next(), forced: numbers.chance(15) },
             23..28 => {
@@ -275,8 +308,30 @@ impl What {
             }
             97 => Self::FullDisk { lasts: numbers.time(10 * MINUTE) },
             98 => Self::SlowDisk { longest: numbers.time(Duration::from_secs(5)), lasts: numbers.time(10 * MINUTE) },
-            _ => Self::Restore,
+            99 => Self::Restore,
+            100..102 => Self::DiskFails { rate: numbers.rate(), lasts: numbers.time(10 * MINUTE) },
+            102..104 => {
+                let slow = numbers.time(MINUTE);
+                let resolver = Resolver { slow, failing: if numbers.chance(50) { numbers.rate() } else { 0 } };
+                Self::NamesFail { resolver, lasts: numbers.time(outage) }
+            }
+            104..107 => Self::PluginGone { which: PluginKind::new(numbers), lasts: numbers.time(10 * MINUTE) },
+            _ => {
+                let (rate, mut faults) = (numbers.rate(), plugin::Faults::default());
+                match numbers.below(3) {
+                    0 => faults.failed = rate,
+                    1 => faults.hung = rate,
+                    _ => faults.slow = numbers.time(MINUTE),
+                }
+                Self::PluginFails { which: PluginKind::new(numbers), faults, lasts: numbers.time(10 * MINUTE) }
+            }
         }
+    }
+}
+
+impl PluginKind {
+    fn new(numbers: &mut Numbers) -> Self {
+        if numbers.chance(50) { Self::Csi } else { Self::Device }
     }
 }
 

@@ -37,6 +37,12 @@ pub(super) enum Rule {
     Modest,
     /// Secrets are in their pods alone.
     Discreet,
+    /// No device belongs to two containers that run.
+    DeviceOnce,
+    /// No volume is taken from a container that runs, and CSI calls come in the order of the specification.
+    VolumeStays,
+    /// A node with nothing to do writes nothing, and sends what its lease and its watches need.
+    Rests,
 }
 
 /// What must hold did not.
@@ -55,6 +61,8 @@ pub(super) struct Record {
     lines: Lines,
     violation: RefCell<Option<Violation>>,
     counts: RefCell<BTreeMap<&'static str, u64>>,
+    /// The largest values that were seen.
+    most: RefCell<BTreeMap<&'static str, u64>>,
     /// Also when nobody asks for the lines, they tell one run from another.
     pub(super) digest: Cell<u64>,
 }
@@ -66,6 +74,7 @@ impl Record {
             lines,
             violation: RefCell::default(),
             counts: RefCell::default(),
+            most: RefCell::default(),
             digest: Cell::new(0xcbf2_9ce4_8422_2325),
         })
     }
@@ -94,6 +103,16 @@ impl Record {
 
     pub(super) fn count(&self, what: &'static str) {
         *self.counts.borrow_mut().entry(what).or_default() += 1;
+    }
+
+    pub(super) fn see(&self, what: &'static str, value: u64) {
+        let mut most = self.most.borrow_mut();
+        let largest = most.entry(what).or_default();
+        *largest = value.max(*largest);
+    }
+
+    pub(super) fn most(&self) -> BTreeMap<&'static str, u64> {
+        self.most.borrow().clone()
     }
 
     pub(super) fn counts(&self) -> BTreeMap<&'static str, u64> {

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::api_server::NODE;
+use super::csi_driver::claim;
+use super::device_plugin::RESOURCE;
 
 /// The label by which a pod's containers are told from those of an earlier pod of its name.
 pub(super) const REVISION: &str = "revision";
@@ -38,6 +40,10 @@ pub(super) struct Traits {
     pub(super) probe: bool,
     /// It is done when its container has ended.
     pub(super) job: bool,
+    /// A claim of the CSI driver's.
+    pub(super) volume: bool,
+    /// A device of the plugin's.
+    pub(super) device: bool,
 }
 
 /// By revision.
@@ -83,7 +89,7 @@ impl Wanted {
 
 impl Pod {
     pub(super) fn object(&self, revision: &str) -> Value {
-        let Traits { secret, token, probe, job } = self.traits;
+        let Traits { secret, token, probe, job, volume, device } = self.traits;
         let mut container = json!({
             "name": "main", "image": "busybox", "imagePullPolicy": "IfNotPresent",
             "command": ["sleep", "infinity"],
@@ -97,8 +103,15 @@ impl Pod {
             let sources = json!([{ "serviceAccountToken": { "expirationSeconds": 3607, "path": "token" } }]);
             volumes.push(json!({ "name": "token", "projected": { "sources": sources } }));
         }
+        if volume {
+            let number = revision.parse().unwrap_or_default();
+            volumes.push(json!({ "name": "data", "persistentVolumeClaim": { "claimName": claim(number) } }));
+        }
         let mounts = volumes.iter().map(|volume| json!({ "name": volume["name"], "mountPath": format!("/{}", volume["name"].as_str().unwrap_or_default()) }));
         container["volumeMounts"] = mounts.collect();
+        if device {
+            container["resources"] = json!({ "limits": { RESOURCE: "1" } });
+        }
         if probe {
             container["readinessProbe"] = json!({ "exec": { "command": ["true"] }, "periodSeconds": 10 });
         }

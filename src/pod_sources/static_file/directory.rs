@@ -27,6 +27,8 @@ pub(super) fn list(path: &Path, was_file: bool) -> io::Result<Listing> {
 }
 
 fn list_directory(path: &Path, metadata: &Metadata) -> io::Result<Listing> {
+    #[cfg(test)]
+    crate::rt::disk_access()?;
     let mut files = SortedMap::new();
     for entry in fs::read_dir(path)? {
         let entry = entry?;
@@ -87,6 +89,8 @@ pub(super) fn read(path: &Path, node_name: &str) -> Content {
 }
 
 fn read_text(path: &Path) -> io::Result<(Stamp, Vec<u8>)> {
+    #[cfg(test)]
+    crate::rt::disk_access()?;
     // Without waiting: between the listing and now the file may have become a pipe that nobody writes to.
     let file: File = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;

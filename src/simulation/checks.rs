@@ -1,0 +1,175 @@
+//! What must hold when nothing goes wrong any more: everything that should run does, nothing else, and the API server
+//! shows it.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::api_server::NODE;
+use super::container_runtime::{self, revision as revision_of};
+use super::fake_cri;
+use super::life::{LEASE, Node};
+use super::record::Rule;
+use super::wanted::{Pod, Wanted, tells_secret};
+use crate::cri::v1;
+use crate::metrics;
+
+impl Node {
+    /// Whether everything runs that should, nothing else does, and the API server shows what is.
+    pub(super) fn converged(&self) -> Result<(), String> {
+        let wanted = self.wanted.borrow();
+        for (revision, pod) in &wanted.pods {
+            self.runs(revision, pod).map_err(|what| format!("pod {} (revision {revision}): {what}", pod.name))?;
+        }
+        self.runtime.look(|runtime| {
+            let world = &runtime.world;
+            for sandbox in world.sandboxes.iter().filter(|one| one.is_ready()) {
+                let revision = revision_of(&sandbox.config.labels, sandbox);
+                if !wanted.is_wanted(&revision) {
+                    return Err(format!("pod {} (revision {revision}) runs, and nobody wants it", sandbox.name()));
+                }
+            }
+            Ok(())
+        })?;
+        self.api_shows_no_others(&wanted)?;
+        self.volumes_are_where_they_belong(&wanted)?;
+        self.node_is_ready()
+    }
+
+    /// Volumes of the CSI driver are with the pods that want them, and nowhere else.
+    fn volumes_are_where_they_belong(&self, wanted: &Wanted) -> Result<(), String> {
+        let driver = &self.csi.service;
+        let mut users = BTreeSet::new();
+        for (revision, pod) in wanted.pods.iter().filter(|(_, pod)| pod.traits.volume) {
+            if self.running_of(revision).is_some() {
+                let object = self.api.look(|server| server.get(&pod.path()));
+                users.extend(object.and_then(|object| Some(object["metadata"]["uid"].as_str()?.to_owned())));
+            }
+        }
+        let published = driver.pods();
+        if let Some(uid) = users.difference(&published).next() {
+            return Err(format!("pod {uid} runs without its volume"));
+        }
+        // A pod that is done keeps its volume until its owner deletes it.
+        let is_done = |uid: &String| {
+            let pods = self.api.look(|server| server.list("/api/v1/pods"));
+            pods.iter().any(|pod| pod["metadata"]["uid"] == **uid)
+        };
+        if let Some(uid) = published.difference(&users).find(|uid| !is_done(uid)) {
+            return Err(format!("a volume is published for pod {uid}, which is gone"));
+        }
+        driver.left_staged().map_or(Ok(()), |volume| Err(format!("{volume} is staged, and no pod has it")))
+    }
+
+    fn runs(&self, revision: &str, pod: &Pod) -> Result<(), String> {
+        let object = self.api.look(|server| server.get(&pod.path()));
+        let status = object.as_ref().map(|object| object["status"].clone()).unwrap_or_default();
+        let running = self.running_of(revision);
+        let phase = status["phase"].as_str().unwrap_or_default();
+        let Some((id, attempt)) = running else {
+            let may_be_done = pod.traits.job || self.wanted.borrow().back.contains(revision);
+            let is_done = may_be_done && ["Succeeded", "Failed"].contains(&phase);
+            let was_refused = pod.traits.device && self.runtime.starts(revision) == 0 && phase == "Failed";
+            return if is_done || was_refused {
+                Ok(())
+            } else {
+                Err(format!("it does not run; the API server shows {phase:?}"))
+            };
+        };
+        let shown = &status["containerStatuses"][0];
+        let shown_id = shown["containerID"].as_str().unwrap_or_default();
+        if phase != "Running" || !shown_id.ends_with(&id) || shown["state"]["running"].is_null() {
+            return Err(format!(
+                "it runs as {}, but the API server shows {phase:?} and {shown}",
+                container_runtime::short(&id)
+            ));
+        }
+        let (starts, restarts) = (self.runtime.starts(revision), shown["restartCount"].as_u64().unwrap_or_default());
+        // An attempt may have been used up by a start that failed.
+        let most = u64::from(attempt).max(starts.saturating_sub(1));
+        if restarts < u64::from(attempt) || restarts > most || shown["ready"] != true {
+            let truth = format!("attempt {attempt} runs, after {starts} starts in all");
+            return Err(format!("{truth}, but the API server shows {shown}"));
+        }
+        Ok(())
+    }
+
+    fn api_shows_no_others(&self, wanted: &Wanted) -> Result<(), String> {
+        let objects = self.api.look(|server| server.list("/api/v1/pods"));
+        for object in objects {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            let revision = object["metadata"]["labels"]["revision"].as_str().unwrap_or_default();
+            if !wanted.is_wanted(revision) {
+                return Err(format!(
+                    "the API server has pod {name} (revision {revision}), which nobody wants: {}",
+                    object["status"]
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn node_is_ready(&self) -> Result<(), String> {
+        let node = self.api.look(|server| server.get(&format!("/api/v1/nodes/{NODE}"))).ok_or("there is no node")?;
+        let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let ready = conditions.iter().find(|condition| condition["type"] == "Ready").unwrap_or(&Value::Null);
+        if ready["status"] != "True" {
+            return Err(format!("the node is not ready: {ready}"));
+        }
+        match self.api.lease_age() {
+            age if age <= LEASE => Ok(()),
+            age => Err(format!("the node's lease was written {age:?} ago")),
+        }
+    }
+
+    pub(super) fn check_counters(&self) {
+        let stalls = metrics::labels_of(metrics::Count::LoopStalls);
+        if !stalls.is_empty() {
+            self.record.violated(
+                Rule::Alive,
+                format!("a part of the sync loop was due and did nothing: {}", stalls.join(", ")),
+            );
+        }
+        for (name, object) in self.api.look(|server| server.list("/api/v1/events")).iter().enumerate() {
+            if tells_secret(&object.to_string()) {
+                self.record.violated(Rule::Discreet, format!("event {name} tells a secret: {object}"));
+            }
+        }
+    }
+
+    /// What is kept for a start without the cluster keeps secrets.
+    pub(super) fn check_disk(&self) {
+        let mut folders = vec![self.machine.disk.join("pods/coracle")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+                let path = entry.path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if tells_secret(&String::from_utf8_lossy(&std::fs::read(&path).unwrap_or_default())) {
+                    self.record.violated(Rule::Discreet, format!("{} tells a secret", path.display()));
+                }
+            }
+        }
+    }
+
+    /// A pod that does not run and should. What ran once does not run again.
+    pub(super) fn not_running(&self) -> Option<String> {
+        let wanted = self.wanted.borrow();
+        let lasting = wanted.pods.iter().filter(|(_, pod)| !pod.traits.job);
+        let missing = |(revision, pod): (&String, &Pod)| {
+            self.running_of(revision).is_none().then(|| format!("{} (revision {revision})", pod.name))
+        };
+        lasting.into_iter().find_map(missing)
+    }
+
+    /// The container of a revision that runs, and which attempt it is.
+    pub(super) fn running_of(&self, revision: &str) -> Option<(String, u32)> {
+        self.runtime.look(|runtime| {
+            let world = &runtime.world;
+            let of_it = |one: &&fake_cri::Sandbox| revision_of(&one.config.labels, one) == revision;
+            let ids: Vec<&str> = world.sandboxes.iter().filter(of_it).map(|one| one.id.as_str()).collect();
+            let mut containers = world.containers.iter().filter(|one| ids.contains(&one.sandbox_id.as_str()));
+            containers.find(|one| one.state == v1::ContainerState::Running).map(|one| (one.id.clone(), one.attempt()))
+        })
+    }
+}

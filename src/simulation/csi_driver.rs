@@ -1,0 +1,188 @@
+//! A CSI driver with volumes in memory. It holds its callers to the order of the specification.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::rc::Rc;
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use prost::Message as _;
+use serde_json::json;
+
+use super::container_runtime::ContainerRuntime;
+use super::csi_messages::{Capabilities, Capability, NodeInfo, Publish, Rpc, Stage, Undo};
+use super::fake_api::in_process::Server;
+use super::plugin::Service;
+use super::record::{Record, Rule};
+use crate::cri::v1;
+use crate::rpc::Reply;
+use crate::wire::grpc::{Code, Status};
+
+pub(super) const NAME: &str = "csi.example.com";
+/// Volumes that there are; pods of the same number share one.
+pub(super) const VOLUMES: u64 = 5;
+const STAGE_UNSTAGE_VOLUME: i32 = 1;
+
+pub(super) struct CsiDriver {
+    record: Rc<Record>,
+    runtime: Rc<ContainerRuntime>,
+    /// Volumes and where they are.
+    staged: RefCell<BTreeSet<(String, String)>>,
+    published: RefCell<BTreeSet<(String, String)>>,
+}
+
+impl CsiDriver {
+    pub(super) fn new(record: &Rc<Record>, runtime: &Rc<ContainerRuntime>) -> Self {
+        Self {
+            record: Rc::clone(record),
+            runtime: Rc::clone(runtime),
+            staged: RefCell::default(),
+            published: RefCell::default(),
+        }
+    }
+
+    /// Creates the CSIDriver, its volumes, and a bound claim for each.
+    pub(super) fn create_objects(server: &mut Server) {
+        server.create(&json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": NAME},
+            "spec": {"attachRequired": false},
+        }));
+        for number in 0..VOLUMES {
+            let (name, volume) = (claim(number), format!("disk-{number}"));
+            let created = server.create(&json!({
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default"},
+                "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": volume},
+            }));
+            let uid = &created["metadata"]["uid"];
+            let reference = json!({"kind": "PersistentVolumeClaim", "namespace": "default", "name": name, "uid": uid});
+            server.create(&json!({
+                "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"], "claimRef": reference,
+                    "csi": {"driver": NAME, "volumeHandle": format!("handle-{number}"), "fsType": "ext4"},
+                },
+            }));
+            let path = format!("/api/v1/namespaces/default/persistentvolumeclaims/{name}/status");
+            server.patch(&path, &json!({"status": {"phase": "Bound"}}));
+        }
+    }
+
+    /// The machine was switched off: nothing is mounted.
+    pub(super) fn forget_mounts(&self) {
+        self.staged.take();
+        self.published.take();
+    }
+
+    /// The uids of the pods that a volume is published for.
+    pub(super) fn pods(&self) -> BTreeSet<String> {
+        self.published.borrow().iter().map(|(_, target)| pod_uid(target).to_owned()).collect()
+    }
+
+    /// A volume that is staged and published for no pod.
+    pub(super) fn left_staged(&self) -> Option<String> {
+        let published = self.published.borrow();
+        let staged = self.staged.borrow();
+        staged.iter().map(|(volume, _)| volume).find(|volume| !published.iter().any(|(one, _)| one == *volume)).cloned()
+    }
+
+    fn violated(&self, what: String) {
+        self.record.violated(Rule::VolumeStays, what);
+    }
+
+    fn stage(&self, asked: Stage) -> Result<Vec<u8>, Status> {
+        let place = (asked.volume_id, asked.staging_target_path);
+        if self.staged.borrow_mut().insert(place.clone()) {
+            let mounted = mount(Some("volume"), place.1.as_str(), Some("tmpfs"), MsFlags::empty(), Some("size=64k"));
+            self.undone_unless(mounted, &self.staged, &place)?;
+        }
+        Ok(Vec::new())
+    }
+
+    fn publish(&self, asked: Publish) -> Result<Vec<u8>, Status> {
+        let (staged, place) =
+            ((asked.volume_id.clone(), asked.staging_target_path), (asked.volume_id, asked.target_path));
+        if !self.staged.borrow().contains(&staged) {
+            self.violated(format!("{} is published before it is staged", place.0));
+        }
+        if self.published.borrow_mut().insert(place.clone()) {
+            // An earlier try may have made it.
+            let _ = std::fs::create_dir(&place.1);
+            let (from, nothing) = (Some(Path::new(&staged.1)), None::<&str>);
+            let mounted = mount(from, place.1.as_str(), nothing, MsFlags::MS_BIND, nothing);
+            self.undone_unless(mounted, &self.published, &place)?;
+        }
+        Ok(Vec::new())
+    }
+
+    fn undone_unless(
+        &self,
+        mounted: nix::Result<()>,
+        places: &RefCell<BTreeSet<(String, String)>>,
+        place: &(String, String),
+    ) -> Result<(), Status> {
+        mounted.map_err(|error| {
+            places.borrow_mut().remove(place);
+            Status::new(Code::Internal, format!("mount {}: {error}", place.1))
+        })
+    }
+
+    fn unpublish(&self, asked: Undo) -> Vec<u8> {
+        let uid = pod_uid(&asked.path);
+        let user = self.runtime.look(|runtime| {
+            let mut running = runtime.world.containers.iter().filter(|one| one.state == v1::ContainerState::Running);
+            running
+                .find(|one| one.config.labels.get("io.kubernetes.pod.uid").is_some_and(|of| of == uid))
+                .map(|one| one.id.clone())
+        });
+        if let Some(container) = user {
+            self.violated(format!("{} is taken from pod {uid}, whose container {container} runs", asked.volume_id));
+        }
+        if self.published.borrow_mut().remove(&(asked.volume_id, asked.path.clone())) {
+            // The node may have unmounted it.
+            let _ = umount2(asked.path.as_str(), MntFlags::MNT_DETACH);
+            let _ = std::fs::remove_dir(&asked.path);
+        }
+        Vec::new()
+    }
+
+    fn unstage(&self, asked: Undo) -> Vec<u8> {
+        if self.published.borrow().iter().any(|(volume, _)| *volume == asked.volume_id) {
+            self.violated(format!("{} is unstaged while it is published", asked.volume_id));
+        }
+        if self.staged.borrow_mut().remove(&(asked.volume_id, asked.path.clone())) {
+            let _ = umount2(asked.path.as_str(), MntFlags::MNT_DETACH);
+        }
+        Vec::new()
+    }
+}
+
+impl Service for CsiDriver {
+    const INFO: [&'static str; 3] = ["CSIPlugin", NAME, "1.0.0"];
+
+    fn answer(&self, method: &str, message: &[u8]) -> Result<Reply, Status> {
+        let unreadable = |_| Status::new(Code::InvalidArgument, "the request cannot be read");
+        let answer = match method {
+            "NodeGetInfo" => NodeInfo { node_id: "node-7".to_owned(), ..NodeInfo::default() }.encode_to_vec(),
+            "NodeGetCapabilities" => {
+                let capability = Capability { rpc: Some(Rpc { kind: STAGE_UNSTAGE_VOLUME }) };
+                Capabilities { capabilities: vec![capability] }.encode_to_vec()
+            }
+            "NodeStageVolume" => self.stage(Stage::decode(message).map_err(unreadable)?)?,
+            "NodePublishVolume" => self.publish(Publish::decode(message).map_err(unreadable)?)?,
+            "NodeUnpublishVolume" => self.unpublish(Undo::decode(message).map_err(unreadable)?),
+            "NodeUnstageVolume" => self.unstage(Undo::decode(message).map_err(unreadable)?),
+            other => return Err(Status::new(Code::Unimplemented, other)),
+        };
+        Ok(Reply::Message(answer))
+    }
+}
+
+pub(super) fn claim(number: u64) -> String {
+    format!("data-{}", number % VOLUMES)
+}
+
+/// Of `.../pods/<uid>/volumes/kubernetes.io~csi/<name>/mount`.
+fn pod_uid(target: &str) -> &str {
+    let mut parts = target.rsplit('/').skip(4);
+    parts.next().unwrap_or_default()
+}

@@ -1,0 +1,102 @@
+//! A device plugin. Which device a container has stands in its environment.
+
+use std::cell::RefCell;
+
+use async_channel::Sender;
+
+use super::container_runtime::ContainerRuntime;
+use super::plugin::{Empty, Service};
+use super::record::{Record, Rule};
+use crate::cri::v1;
+use crate::rpc::Reply;
+use crate::sorted::SortedMap;
+use crate::wire::grpc::{Code, Status};
+use crate::wire::protobuf::{decode, encode, message};
+
+pub(super) const RESOURCE: &str = "example.com/camera";
+const VARIABLE: &str = "CAMERA";
+/// More than there are pods at any time, those that end included.
+const DEVICES: usize = 64;
+
+message! {
+    struct Options {
+        1 => pre_start_required: bool,
+    }
+
+    struct Devices {
+        1 => devices: Vec<Device>,
+    }
+
+    struct Device {
+        1 => id: String,
+        2 => health: String,
+    }
+
+    struct AllocateRequest {
+        1 => containers: Vec<Ids>,
+    }
+
+    struct Ids {
+        1 => ids: Vec<String>,
+    }
+
+    struct AllocateResponse {
+        1 => containers: Vec<Allocated>,
+    }
+
+    struct Allocated {
+        1 => envs: SortedMap<String, String>,
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Cameras {
+    /// Open for as long as their connections.
+    lists: RefCell<Vec<Sender<Result<Vec<u8>, Status>>>>,
+}
+
+impl Service for Cameras {
+    const INFO: [&'static str; 3] = ["DevicePlugin", RESOURCE, "v1beta1"];
+
+    fn answer(&self, method: &str, message: &[u8]) -> Result<Reply, Status> {
+        match method {
+            "GetDevicePluginOptions" => Ok(Reply::Message(encode(&Options { pre_start_required: true }))),
+            "ListAndWatch" => {
+                let (sender, receiver) = async_channel::bounded(1);
+                let device = |number: usize| Device { id: format!("camera-{number}"), health: "Healthy".to_owned() };
+                // There is room for one.
+                let _ = sender.try_send(Ok(encode(&Devices { devices: (0..DEVICES).map(device).collect() })));
+                let mut lists = self.lists.borrow_mut();
+                lists.retain(|list| !list.is_closed());
+                lists.push(sender);
+                Ok(Reply::Stream(receiver))
+            }
+            "Allocate" => {
+                let request: AllocateRequest = decode(message).unwrap_or_default();
+                let allocated =
+                    |ids: &Ids| Allocated { envs: std::iter::once((VARIABLE.to_owned(), ids.ids.join(","))).collect() };
+                let containers = request.containers.iter().map(allocated).collect();
+                Ok(Reply::Message(encode(&AllocateResponse { containers })))
+            }
+            "PreStartContainer" => Ok(Reply::Message(encode(&Empty {}))),
+            other => Err(Status::new(Code::Unimplemented, other)),
+        }
+    }
+}
+
+/// No two running containers have one device.
+pub(super) fn check(runtime: &ContainerRuntime, record: &Record) {
+    let mut owners: Vec<(Vec<u8>, String)> = Vec::new();
+    runtime.look(|runtime| {
+        let running = runtime.world.containers.iter().filter(|one| one.state == v1::ContainerState::Running);
+        for container in running {
+            let Some(device) = container.config.envs.iter().find(|env| env.key == VARIABLE) else { continue };
+            let owner = container.config.labels.get("io.kubernetes.pod.name").cloned().unwrap_or_default();
+            if let Some((_, other)) = owners.iter().find(|(taken, _)| *taken == device.value) {
+                let device = String::from_utf8_lossy(&device.value);
+                record.violated(Rule::DeviceOnce, format!("{device} belongs to {other} and to {owner}"));
+            }
+            owners.push((device.value.clone(), owner));
+        }
+    });
+}

@@ -1,0 +1,134 @@
+//! A plugin on the simulated network: a socket in the registry, and calls that fail, hang or take long.
+
+use std::cell::{Cell, RefCell};
+use std::fs;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::record::Record;
+use crate::rpc::{Reply, Request, handler, serve_connection};
+use crate::rt::{self, UnixStream, World};
+use crate::wire::grpc::{Code, Status};
+use crate::wire::protobuf::{encode, message};
+
+message! {
+    pub(super) struct Empty {}
+
+    struct PluginInfo {
+        1 => kind: String,
+        2 => name: String,
+        3 => endpoint: String,
+        4 => supported_versions: Vec<String>,
+    }
+}
+
+/// How often calls go wrong, in parts per thousand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Faults {
+    /// Nothing is done, and the answer is an error.
+    pub(super) failed: u32,
+    /// It is done, and the answer never comes.
+    pub(super) hung: u32,
+    /// Longest time that a call takes beyond the usual.
+    pub(super) slow: Duration,
+}
+
+/// What a plugin does.
+pub(super) trait Service {
+    /// Kind, name and version, as it registers with.
+    const INFO: [&'static str; 3];
+
+    fn answer(&self, method: &str, message: &[u8]) -> Result<Reply, Status>;
+}
+
+pub(super) struct Plugin<S> {
+    world: Rc<World>,
+    record: Rc<Record>,
+    socket: PathBuf,
+    pub(super) service: S,
+    pub(super) faults: Cell<Faults>,
+    serving: RefCell<Option<rt::Task<()>>>,
+}
+
+impl<S: Service + 'static> Plugin<S> {
+    pub(super) fn new(world: &Rc<World>, record: &Rc<Record>, socket: PathBuf, service: S) -> Rc<Self> {
+        Rc::new(Self {
+            world: Rc::clone(world),
+            record: Rc::clone(record),
+            socket,
+            service,
+            faults: Cell::default(),
+            serving: RefCell::default(),
+        })
+    }
+
+    fn address(&self) -> String {
+        self.socket.display().to_string()
+    }
+
+    /// Starts the process, unless it runs.
+    pub(super) fn start(self: &Rc<Self>) {
+        if self.serving.borrow().is_some() {
+            return;
+        }
+        let connections = self.world.network.host(&self.address()).listen();
+        // Two directories above it may be missing on a new disk.
+        self.socket.parent().map_or(Ok(()), fs::create_dir_all).unwrap();
+        drop(UnixListener::bind(&self.socket).unwrap());
+        let plugin = Rc::clone(self);
+        let task = rt::spawn(async move {
+            let mut open: Vec<rt::Task<()>> = Vec::new();
+            while let Ok(pipe) = connections.recv().await {
+                open.retain(|connection| !connection.is_finished());
+                let plugin = Rc::clone(&plugin);
+                let answer = handler(move |request| Rc::clone(&plugin).answer(request));
+                open.push(rt::spawn(async move {
+                    // Its client may be cut off at any time.
+                    let _ = serve_connection(UnixStream::Simulated(pipe), answer).await;
+                }));
+            }
+        });
+        self.serving.replace(Some(task));
+    }
+
+    /// Ends the process. Its socket is gone with it.
+    pub(super) fn stop(&self) {
+        self.world.network.host(&self.address()).close();
+        self.serving.take();
+        // It may not have been running.
+        let _ = fs::remove_file(&self.socket);
+    }
+
+    async fn answer(self: Rc<Self>, request: Request) -> Result<Reply, Status> {
+        let [kind, name, version] = S::INFO;
+        let method = request.method.rsplit('/').next().unwrap_or_default();
+        let (world, faults) = (&self.world, self.faults.get());
+        self.record.count("plugin calls");
+        rt::sleep(world.duration_below(Duration::from_millis(20)) + world.duration_below(faults.slow)).await;
+        if world.chance(faults.failed) {
+            self.record.count("plugin calls that failed");
+            return Err(Status::new(Code::Unavailable, "the plugin cannot do it now"));
+        }
+        let answer = match method {
+            "GetInfo" => Ok(Reply::Message(encode(&PluginInfo {
+                kind: kind.to_owned(),
+                name: name.to_owned(),
+                endpoint: String::new(),
+                supported_versions: vec![version.to_owned()],
+            }))),
+            "NotifyRegistrationStatus" => Ok(Reply::Message(encode(&Empty {}))),
+            _ => self.service.answer(method, &request.message),
+        };
+        self.record.line(&format!(
+            "plugin  {name} {method} {}",
+            answer.as_ref().map_or_else(Status::to_string, |_| "ok".to_owned())
+        ));
+        if world.chance(faults.hung) {
+            self.record.count("plugin calls that hung");
+            return std::future::pending().await;
+        }
+        answer
+    }
+}
