@@ -182,8 +182,10 @@ impl Reporter {
     }
 
     pub(crate) fn reported(&mut self, done: &ReportDone, now: Instant) {
-        if let ReportOutcome::Failed(why) = &done.outcome {
-            log!(debug, "status not told to the API server", pod = done.pod, error = why);
+        match &done.outcome {
+            ReportOutcome::Failed(why) => log!(debug, "failed to patch pod status", pod = done.pod, error = why),
+            ReportOutcome::Invalid(why) => log!(warn, "API server refuses pod status", pod = done.pod, error = why),
+            ReportOutcome::Accepted { .. } | ReportOutcome::Unknown => {}
         }
         if self.reports.done(&done.pod, &done.outcome, now, |wait| jitter(wait, 0.5, rt::random())) {
             self.client.begin_history();
@@ -243,6 +245,9 @@ async fn report(client: &Client, job: &Job) -> ReportOutcome {
             ReportOutcome::Accepted { version: version.and_then(|version| version.parse().ok()).unwrap_or_default() }
         }
         Err(error) if error.is_not_found() || error.is_conflict() || is_another(&error) => ReportOutcome::Unknown,
+        Err(error) if matches!(&error, ApiError::Refused(status) if status.code == 422) => {
+            ReportOutcome::Invalid(error.to_string())
+        }
         Err(error) => ReportOutcome::Failed(error.to_string()),
     }
 }

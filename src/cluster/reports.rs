@@ -60,6 +60,8 @@ struct Report {
     /// After a failure.
     not_before: Option<Instant>,
     backoff: Backoff,
+    /// The server refuses the status as it is: until it changes, or the server's object does, it is sent ever more rarely.
+    refusals: Option<Backoff>,
     /// The server has said that it does not have this pod, or has another one of its name.
     unknown: bool,
 }
@@ -81,6 +83,8 @@ const AT_ONCE: usize = 4;
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 /// The kubelet's own batch.
 const RETRY_LONGEST: Duration = Duration::from_secs(10);
+/// A status that the server refuses as invalid.
+const RETRY_INVALID: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(3600)];
 
 impl Reports {
     /// The server shows this of the pod, in this version. What is older than what it was told last means nothing.
@@ -88,6 +92,9 @@ impl Reports {
         match self.pods.get_mut(pod).filter(|report| report.target == target) {
             Some(report) if version < report.version => {}
             Some(report) => {
+                if version > report.version {
+                    report.forget_refusal();
+                }
                 report.shown = shown.clone();
                 report.version = version;
                 report.unknown = false;
@@ -129,6 +136,7 @@ impl Reports {
         if let Some(report) = self.pods.get_mut(pod) {
             if report.wanted.as_ref() != Some(&status) {
                 report.wanted = Some(status);
+                report.forget_refusal();
                 report.news = true;
                 self.changes += 1;
                 report.change = self.changes;
@@ -214,6 +222,7 @@ impl Reports {
             ReportOutcome::Accepted { version } => {
                 report.not_before = None;
                 report.backoff.reset();
+                report.refusals = None;
                 match under_way {
                     Some(UnderWay::Patch { status, since }) => {
                         // What is written is newer than all that was there before.
@@ -235,6 +244,11 @@ impl Reports {
             ReportOutcome::Unknown if matches!(under_way, Some(UnderWay::Delete { since }) if since < report.version) =>
                 {}
             ReportOutcome::Unknown => report.unknown = true,
+            ReportOutcome::Invalid(_) => {
+                let [first, longest] = RETRY_INVALID;
+                let refusals = report.refusals.get_or_insert_with(|| Backoff::new(first, longest));
+                report.not_before = now.checked_add(stretch(refusals.next_wait()));
+            }
             ReportOutcome::Failed(_) => {
                 let wait = stretch(report.backoff.next_wait());
                 report.not_before = now.checked_add(wait);
@@ -247,8 +261,26 @@ impl Reports {
 impl Report {
     fn new(target: Target, shown: PodStatus, version: u64, wanted: Option<PodStatus>) -> Self {
         let backoff = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
-        let (change, gone, news, under_way, not_before, unknown) = (0, false, true, None, None, false);
-        Self { target, shown, version, wanted, change, gone, news, under_way, not_before, backoff, unknown }
+        Self {
+            target,
+            shown,
+            version,
+            wanted,
+            change: 0,
+            gone: false,
+            news: true,
+            under_way: None,
+            not_before: None,
+            backoff,
+            refusals: None,
+            unknown: false,
+        }
+    }
+
+    fn forget_refusal(&mut self) {
+        if self.refusals.take().is_some() {
+            self.not_before = None;
+        }
     }
 
     fn next(&mut self, pod: &PodUid) -> Option<Job> {

@@ -50,9 +50,17 @@ pub(super) fn is_at(directory: &Path) -> bool {
     !directory.join(NAME).symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// `None` where there is nothing that can be read.
-pub(super) fn read(directory: &Path) -> Option<VolData> {
-    let content: Value = serde_json::from_slice(&file::read_all(&directory.join(NAME), LARGEST).ok()?).ok()?;
+/// `None` where the file is missing or damaged; an error where the disk does not tell.
+fn read(directory: &Path) -> io::Result<Option<VolData>> {
+    match file::read_all(&directory.join(NAME), LARGEST) {
+        Ok(text) => Ok(parse(&text)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn parse(text: &[u8]) -> Option<VolData> {
+    let content: Value = serde_json::from_slice(text).ok()?;
     let text = |key: &str| content.get(key).and_then(Value::as_str).map(str::to_owned);
     Some(VolData {
         driver: text("driverName")?,
@@ -77,8 +85,8 @@ pub(super) fn volumes_of(pod: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(volumes)
 }
 
-/// What is known of the volume at this place, if there is something that can be read.
-pub(super) fn of_place(place: &Path) -> Option<VolData> {
+/// The volume at this place. `None` where the file about it is missing or damaged.
+pub(super) fn of_place(place: &Path) -> io::Result<Option<VolData>> {
     read(&places::data(place))
 }
 
@@ -87,12 +95,15 @@ pub(super) fn is_used_elsewhere(own: &Path, data: &VolData) -> io::Result<bool> 
     Ok(all_volumes(places::pods(own))?.iter().any(|(volume, of)| volume != own && of == data))
 }
 
-/// Those of all pods that can be read.
+/// The volumes of all pods, but for those whose file is missing or damaged.
 pub(super) fn all_volumes(pods: &Path) -> io::Result<Vec<(PathBuf, VolData)>> {
     let mut all = Vec::new();
     for pod in fs::read_dir(pods)? {
-        let volumes = volumes_of(&pod?.path())?.into_iter();
-        all.extend(volumes.filter_map(|volume| of_place(&volume).map(|data| (volume, data))));
+        for volume in volumes_of(&pod?.path())? {
+            if let Some(data) = of_place(&volume)? {
+                all.push((volume, data));
+            }
+        }
     }
     Ok(all)
 }
@@ -126,5 +137,22 @@ mod tests {
             fs::remove_dir_all(root.join("pods")).unwrap();
         }
         fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_the_disk_does_not_give_is_not_taken_for_a_missing_one() {
+        let place =
+            std::env::temp_dir().join(format!("coracle-vol-data-unread-{}/volumes/{FOLDER}/pv", std::process::id()));
+        let file = places::data(&place).join(NAME);
+        let mut found = vec![of_place(&place)];
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, "{").unwrap();
+        found.push(of_place(&place));
+        fs::remove_file(&file).unwrap();
+        // It cannot be read as a file.
+        fs::create_dir(&file).unwrap();
+        found.push(of_place(&place));
+        fs::remove_dir_all(place.ancestors().nth(3).unwrap()).unwrap();
+        assert!(matches!(found[..], [Ok(None), Ok(None), Err(_)]), "{found:?}");
     }
 }

@@ -220,7 +220,11 @@ impl Csi {
         let directory = pod.to_owned();
         let found = rt::blocking(move || {
             let volumes = vol_data::volumes_of(&directory).map_err(at(&directory))?;
-            Ok(volumes.into_iter().map(|place| (vol_data::of_place(&place), place)).collect::<Vec<_>>())
+            let read = |place: PathBuf| {
+                let data = vol_data::of_place(&place).map_err(at(&place))?;
+                Ok((data, place))
+            };
+            volumes.into_iter().map(read).collect::<Result<Vec<_>, String>>()
         });
         let failed = |volume: &Path, why: String| Unmounted { volume: volume.to_owned(), why };
         let found = found.await.map_err(|why| failed(pod, why))?;

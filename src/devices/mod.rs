@@ -20,6 +20,7 @@ mod v1beta1;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use async_channel::Sender;
 
@@ -29,6 +30,7 @@ use crate::pods::{GivenDevices, SyncEvent};
 use crate::rpc::Signal;
 use crate::rt;
 use crate::sorted::SortedMap;
+use crate::time::Backoff;
 
 use book::DeviceBook;
 use plugins::Plugin;
@@ -36,6 +38,10 @@ use plugins::Plugin;
 pub(crate) use book::Lacks;
 pub(crate) use give::NotGiven;
 pub(crate) use pod_resources::PodResourcesServer;
+
+/// A checkpoint that could not be written is written again after so long.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_LONGEST: Duration = Duration::from_secs(60);
 
 /// What there is, and who has it. One for the whole process.
 pub(crate) struct Devices {
@@ -95,15 +101,23 @@ impl Devices {
     pub(crate) async fn run(self: Rc<Self>) {
         let _registration = rt::spawn(plugins::serve(Rc::clone(&self)));
         let _nodes = rt::spawn(nodes::follow(Rc::clone(&self)));
+        let mut retry = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
         loop {
             let seen = self.changed.changes();
             self.book.borrow_mut().expire(rt::now());
-            if let Err(error) = self.write().await {
-                log!(error, "what devices pods have could not be written down", error = error);
-            }
+            let again = match self.write().await {
+                Ok(()) => {
+                    retry.reset();
+                    None
+                }
+                Err(error) => {
+                    log!(error, "failed to write the device checkpoint", error = error);
+                    rt::now().checked_add(retry.next_wait())
+                }
+            };
             // Nobody listens any more when the agent ends.
             let _ = self.inbox.send(SyncEvent::DevicesChanged).await;
-            let due = self.book.borrow().due();
+            let due = self.book.borrow().due().into_iter().chain(again).min();
             let late = async {
                 match due {
                     Some(moment) => rt::sleep_until(moment).await,

@@ -153,9 +153,10 @@ fn usable_sandbox<'a>(pod: &Situation<'a>) -> Option<&'a ObservedSandbox> {
 
 fn plan_new_sandbox(pod: &Situation<'_>, plan: &mut Plan) {
     let attempt = pod.observed.sandboxes.iter().map(|sandbox| sandbox.attempt.saturating_add(1)).max().unwrap_or(0);
-    // A pod that is never restarted has had its run, but for containers with a word of their own. What is left of it is
-    // stopped.
-    let has_run = pod.restart_policy == RestartPolicy::Never && attempt != 0 && !pod.observed.containers.is_empty();
+    // A pod that is never restarted has had its run once a container of it was started, but for containers with a restart
+    // policy of their own. What is left of it is stopped.
+    let mut started = pod.observed.containers.iter().filter(|container| container.state != ContainerState::Created);
+    let has_run = pod.restart_policy == RestartPolicy::Never && attempt != 0 && started.next().is_some();
     let starts: Vec<usize> = (0..pod.main.len())
         .filter(|index| pod.main.get(*index).is_some_and(|wanted| starts_in_new_sandbox(pod, wanted, has_run)))
         .collect();

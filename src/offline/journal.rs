@@ -50,7 +50,7 @@ pub(super) struct Faults {
 }
 
 /// What was done for a batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Committed {
     /// Written.
     pub(super) bytes: u64,
@@ -58,6 +58,8 @@ pub(super) struct Committed {
     pub(super) left_out: u64,
     /// Lines that were damaged since the last time.
     pub(super) damaged: u64,
+    /// What becomes of Secrets, where that has changed.
+    pub(super) secrets: Option<String>,
 }
 
 pub(super) const JOURNAL: &str = "journal";
@@ -125,7 +127,7 @@ impl Journal {
     ///
     /// After an error the batch may be there or not, each of its records for itself; it can be given again.
     pub(super) fn commit(&mut self, batch: &Batch) -> io::Result<Committed> {
-        let mut done = Committed::default();
+        let mut done = Committed { secrets: self.read_key(batch)?, ..Committed::default() };
         let mut news = Vec::new();
         let mut live = self.live;
         for (name, content) in batch {
@@ -158,6 +160,20 @@ impl Journal {
         Ok(Committed { bytes: more, ..done })
     }
 
+    /// Reads the key again before a Secret is written, if the disk did not give it before. Gives what becomes of Secrets then.
+    fn read_key(&mut self, batch: &Batch) -> io::Result<Option<String>> {
+        let Seal::Unread(places) = &self.seal else { return Ok(None) };
+        if !batch.iter().any(|(name, content)| content.is_some() && is_secret(name)) {
+            return Ok(None);
+        }
+        let (seal, secrets) = places.seal();
+        if matches!(seal, Seal::Unread(_)) {
+            return Err(io::Error::other(format!("Secrets are {secrets}")));
+        }
+        self.seal = seal;
+        Ok(Some(secrets))
+    }
+
     /// `None` if it is known already, or may not be written.
     fn news_of(&self, name: &str, content: Option<&[u8]>, known: Option<Known>) -> Option<News> {
         let digest = content.map(digest);
@@ -169,7 +185,7 @@ impl Journal {
             }
             Some(_) if known.is_some_and(|known| known.digest == digest) => return None,
             Some(content) if is_secret(name) => match &self.seal {
-                Seal::Memory => return None,
+                Seal::Memory | Seal::Unread(_) => return None,
                 Seal::Plain => Record { name, said: Said::Content(content) }.write(&mut line),
                 Seal::Key(key) => {
                     let sealed = key.seal(name, content)?;

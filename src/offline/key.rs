@@ -33,7 +33,13 @@ impl KeyPlaces {
             match read(&path, is_checked) {
                 Ok(Some(key)) => return (Seal::Key(key), format!("sealed with {}", path.display())),
                 Ok(None) => {}
-                Err(fault) => return (Seal::Memory, format!("kept in memory only: {}: {fault}", path.display())),
+                Err(KeyFault::Unread(fault)) => {
+                    let shown = format!("kept in memory until {} can be read: {fault}", path.display());
+                    return (Seal::Unread(self.clone()), shown);
+                }
+                Err(KeyFault::Unusable(fault)) => {
+                    return (Seal::Memory, format!("kept in memory only: {}: {fault}", path.display()));
+                }
             }
         }
         match &self.file {
@@ -42,7 +48,8 @@ impl KeyPlaces {
             Some(path) => match make(path) {
                 Ok(key) => (Seal::Key(key), format!("sealed with {}", path.display())),
                 Err(fault) => {
-                    (Seal::Memory, format!("kept in memory only: failed to make {}: {fault}", path.display()))
+                    let shown = format!("kept in memory: failed to make {}: {fault}", path.display());
+                    (Seal::Unread(self.clone()), shown)
                 }
             },
         }
@@ -58,18 +65,26 @@ fn make(path: &Path) -> Result<Key, String> {
     Key::derive(&bytes).ok_or_else(|| "too short".to_owned())
 }
 
-fn read(path: &Path, is_checked: bool) -> Result<Option<Key>, String> {
+/// Why there is no key though there is a file.
+enum KeyFault {
+    /// The disk or the file system does not give it: it may later.
+    Unread(io::Error),
+    /// It is not as it has to be. One line.
+    Unusable(String),
+}
+
+fn read(path: &Path, is_checked: bool) -> Result<Option<Key>, KeyFault> {
     let mode = match path.metadata() {
         Ok(metadata) => metadata.permissions().mode(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(KeyFault::Unread(error)),
     };
     if is_checked && mode & 0o077 != 0 {
-        return Err(format!("expected mode 0600, found {:04o}", mode & 0o7777));
+        return Err(KeyFault::Unusable(format!("expected mode 0600, found {:04o}", mode & 0o7777)));
     }
-    let bytes = read_all(path, LARGEST).map_err(|error| error.to_string())?;
-    let key = Key::derive(&bytes);
-    key.map(Some).ok_or_else(|| format!("expected {SHORTEST} bytes or more, found {}", bytes.len()))
+    let bytes = read_all(path, LARGEST).map_err(KeyFault::Unread)?;
+    let unusable = || KeyFault::Unusable(format!("expected {SHORTEST} bytes or more, found {}", bytes.len()));
+    Key::derive(&bytes).map(Some).ok_or_else(unusable)
 }
 
 #[cfg(test)]
@@ -91,6 +106,7 @@ mod tests {
                 Seal::Key(_) => "key",
                 Seal::Plain => "plain",
                 Seal::Memory => "memory",
+                Seal::Unread(_) => "unread",
             };
             said.push(format!("{kind}: {}", shown.replace(&folder.display().to_string(), "")));
         };

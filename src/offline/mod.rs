@@ -33,6 +33,7 @@ use journal::{Batch, Committed, Faults, Journal};
 pub(crate) use key::KeyPlaces;
 use names::Cluster;
 pub(crate) use names::{used_part, without_managed_fields};
+use seal::Seal;
 
 /// Where it is, below the root directory.
 pub(crate) const OFFLINE: &str = "coracle/offline";
@@ -104,18 +105,30 @@ const CLUSTER_FIRST: Duration = Duration::from_secs(3);
 const FLUSH: Duration = Duration::from_secs(5);
 /// A disk that takes nothing is tried again after so long, and then twice as long.
 const RETRY_FIRST: Duration = Duration::from_secs(5);
-const RETRY_LONGEST: Duration = Duration::from_secs(600);
+const RETRY_LONGEST: Duration = Duration::from_secs(60);
+/// When a store that the disk does not give is read again. Pods wait for it.
+const READ_AGAIN: [Duration; 4] =
+    [Duration::from_millis(100), Duration::from_millis(300), Duration::from_secs(1), Duration::from_secs(3)];
 
 impl OfflineStore {
     /// Reads what is there. A store that cannot be read is told of, and stops nothing.
     pub(crate) async fn open(folder: PathBuf, keys: KeyPlaces) -> Self {
         let shown = folder.display().to_string();
-        let opened = rt::blocking(move || {
-            let (seal, secrets) = keys.seal();
-            let changed = files::changed(&folder.join(journal::JOURNAL));
-            (Journal::open(Box::new(Folder(folder)), seal), secrets, changed)
-        });
-        let ((journal, found), secrets, changed) = opened.await;
+        let mut tries = READ_AGAIN.into_iter();
+        let (journal, found, secrets, changed) = loop {
+            let (folder, keys) = (folder.clone(), keys.clone());
+            let opened = rt::blocking(move || {
+                let (seal, secrets) = keys.seal();
+                let changed = files::changed(&folder.join(journal::JOURNAL));
+                let is_read = !matches!(seal, Seal::Unread(_));
+                let (journal, found) = Journal::open(Box::new(Folder(folder)), seal);
+                (is_read && found.is_ok(), (journal, found, secrets, changed))
+            });
+            match (opened.await, tries.next()) {
+                ((false, _), Some(wait)) => rt::sleep(wait).await,
+                ((_, opened), _) => break opened,
+            }
+        };
         log!(info, "offline store", folder = shown, records = journal.records(), secrets = secrets);
         let mut book =
             Book { records: journal.records(), bytes: journal.length(), secrets, changed, ..Book::default() };
@@ -340,7 +353,11 @@ impl OfflineStore {
         let mut book = self.inner.book.borrow_mut();
         (book.records, book.bytes) = (journal.records(), journal.length());
         match done {
-            Ok(Committed { bytes, left_out, damaged }) => {
+            Ok(Committed { bytes, left_out, damaged, secrets }) => {
+                if let Some(secrets) = secrets {
+                    log!(info, "read the key of the offline store", secrets = secrets);
+                    book.secrets = secrets;
+                }
                 book.fault = None;
                 book.written += bytes;
                 if bytes > 0 {

@@ -10,6 +10,7 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundK
 use ring::hmac;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
+use super::key::KeyPlaces;
 use crate::api::Bytes;
 
 /// What becomes of secrets and tokens.
@@ -20,6 +21,8 @@ pub(super) enum Seal {
     Plain,
     /// There is no key: they stay in memory.
     Memory,
+    /// The disk did not give the key. It is read again before the next Secret is written.
+    Unread(KeyPlaces),
 }
 
 pub(super) struct Key(Box<LessSafeKey>);
@@ -34,7 +37,7 @@ impl Seal {
     pub(super) fn open(&self, name: &str, sealed: &[u8]) -> Option<Vec<u8>> {
         match self {
             Self::Key(key) => key.open(name, sealed),
-            Self::Plain | Self::Memory => None,
+            Self::Plain | Self::Memory | Self::Unread(_) => None,
         }
     }
 }

@@ -16,6 +16,8 @@ pub(crate) enum ReportOutcome {
     Accepted { version: u64 },
     /// The server does not have the pod, or another one of its name.
     Unknown,
+    /// The server does not take this status; it would not take it again. One line.
+    Invalid(String),
     /// One line.
     Failed(String),
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::api_server::NODE;
 use super::container_runtime::{self, revision as revision_of};
 use super::fake_cri;
-use super::life::{LEASE, Node};
+use super::life::Node;
 use super::record::Rule;
 use super::wanted::{Pod, Wanted, tells_secret};
 use crate::cri::v1;
@@ -117,7 +117,7 @@ impl Node {
             return Err(format!("the node is not ready: {ready}"));
         }
         match self.api.lease_age() {
-            age if age <= LEASE => Ok(()),
+            age if age <= self.lease => Ok(()),
             age => Err(format!("the node's lease was written {age:?} ago")),
         }
     }

@@ -136,7 +136,7 @@ impl ContainerRuntime {
                 answer.as_ref().map_or_else(Status::to_string, |_| "ok".to_owned())
             ));
         }
-        if !method.starts_with("List") && !method.ends_with("Status") {
+        if ["Run", "Create", "Start", "Stop", "Remove"].iter().any(|verb| method.starts_with(verb)) {
             self.check();
         }
         if world.chance(faults.lost) {

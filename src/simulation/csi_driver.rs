@@ -6,17 +6,51 @@ use std::path::Path;
 use std::rc::Rc;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use prost::Message as _;
 use serde_json::json;
 
 use super::container_runtime::ContainerRuntime;
-use super::csi_messages::{Capabilities, Capability, NodeInfo, Publish, Rpc, Stage, Undo};
 use super::fake_api::in_process::Server;
 use super::plugin::Service;
 use super::record::{Record, Rule};
 use crate::cri::v1;
 use crate::rpc::Reply;
 use crate::wire::grpc::{Code, Status};
+use crate::wire::protobuf::{Message, decode, encode, message};
+
+message! {
+    struct NodeInfo {
+        1 => node_id: String,
+    }
+
+    struct Capabilities {
+        1 => capabilities: Vec<Capability>,
+    }
+
+    struct Capability {
+        1 => rpc: Option<Rpc>,
+    }
+
+    struct Rpc {
+        1 => kind: i32,
+    }
+
+    struct Stage {
+        1 => volume_id: String,
+        3 => staging_target_path: String,
+    }
+
+    struct Publish {
+        1 => volume_id: String,
+        3 => staging_target_path: String,
+        4 => target_path: String,
+    }
+
+    /// `NodeUnpublishVolumeRequest` and `NodeUnstageVolumeRequest`.
+    struct Undo {
+        1 => volume_id: String,
+        2 => path: String,
+    }
+}
 
 pub(super) const NAME: &str = "csi.example.com";
 /// Volumes that there are; pods of the same number share one.
@@ -160,21 +194,24 @@ impl Service for CsiDriver {
     const INFO: [&'static str; 3] = ["CSIPlugin", NAME, "1.0.0"];
 
     fn answer(&self, method: &str, message: &[u8]) -> Result<Reply, Status> {
-        let unreadable = |_| Status::new(Code::InvalidArgument, "the request cannot be read");
         let answer = match method {
-            "NodeGetInfo" => NodeInfo { node_id: "node-7".to_owned(), ..NodeInfo::default() }.encode_to_vec(),
+            "NodeGetInfo" => encode(&NodeInfo { node_id: "node-7".to_owned() }),
             "NodeGetCapabilities" => {
                 let capability = Capability { rpc: Some(Rpc { kind: STAGE_UNSTAGE_VOLUME }) };
-                Capabilities { capabilities: vec![capability] }.encode_to_vec()
+                encode(&Capabilities { capabilities: vec![capability] })
             }
-            "NodeStageVolume" => self.stage(Stage::decode(message).map_err(unreadable)?)?,
-            "NodePublishVolume" => self.publish(Publish::decode(message).map_err(unreadable)?)?,
-            "NodeUnpublishVolume" => self.unpublish(Undo::decode(message).map_err(unreadable)?),
-            "NodeUnstageVolume" => self.unstage(Undo::decode(message).map_err(unreadable)?),
+            "NodeStageVolume" => self.stage(read(message)?)?,
+            "NodePublishVolume" => self.publish(read(message)?)?,
+            "NodeUnpublishVolume" => self.unpublish(read(message)?),
+            "NodeUnstageVolume" => self.unstage(read(message)?),
             other => return Err(Status::new(Code::Unimplemented, other)),
         };
         Ok(Reply::Message(answer))
     }
+}
+
+fn read<M: Message + Default>(message: &[u8]) -> Result<M, Status> {
+    decode(message).map_err(|_| Status::new(Code::InvalidArgument, "the request cannot be read"))
 }
 
 pub(super) fn claim(number: u64) -> String {

@@ -43,8 +43,6 @@ pub(super) struct Report {
 const RECOVERY: Duration = Duration::from_secs(300);
 /// Longer than a readiness probe takes to be asked again after a restart.
 const SETTLED: Duration = Duration::from_secs(15);
-/// As long as a lease holds: then the cluster takes the node for dead.
-pub(super) const LEASE: Duration = Duration::from_secs(40);
 /// What an episode began has ended by then.
 const SETTLES: Duration = Duration::from_secs(15 * 60);
 /// Sent and received in an hour of rest: 10 MB a day.
@@ -62,7 +60,7 @@ pub(super) fn live(plan: &Plan) -> Report {
     let (plan, lines) = (plan.clone(), Lines::default());
     let written = Lines::clone(&lines);
     let ended = simulate(plan.seed, move |world| async move {
-        let mut node = Node::new(&world, plan.seed, written);
+        let mut node = Node::new(&world, &plan, written);
         node.live(&plan).await;
         node.report()
     });
@@ -83,6 +81,8 @@ pub(super) struct Node {
     pub(super) runtime: Rc<ContainerRuntime>,
     pub(super) csi: Rc<Plugin<CsiDriver>>,
     cameras: Rc<Plugin<Cameras>>,
+    /// So long a lease holds: then the cluster takes the node for dead.
+    pub(super) lease: Duration,
     agent: Option<rt::Task<()>>,
     /// What ends later: an outage, a pause.
     pending: Vec<rt::Task<()>>,
@@ -95,10 +95,10 @@ pub(super) struct Node {
 }
 
 impl Node {
-    fn new(world: &Rc<World>, seed: u64, lines: Lines) -> Self {
+    fn new(world: &Rc<World>, plan: &Plan, lines: Lines) -> Self {
         let record = Record::new(world, lines);
         let wanted: Rc<RefCell<Wanted>> = Rc::default();
-        let api = ApiServer::new(world, &record, seed);
+        let api = ApiServer::new(world, &record, plan.seed);
         let runtime = ContainerRuntime::new(world, &record, &wanted);
         let machine = Machine::new();
         read_log(world, &record);
@@ -130,6 +130,7 @@ impl Node {
             runtime,
             csi,
             cameras,
+            lease: plan.lease,
             agent: None,
             pending: Vec::new(),
             starts: None,
@@ -154,10 +155,11 @@ impl Node {
             "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nstaticPodPath: {}\npodLogsDir: {}\n\
              resolvConf: {}\nfailSwapOn: false\ncgroupsPerQOS: false\nhealthzPort: 0\nenableServer: false\n\
              imageGCHighThresholdPercent: 100\nevictionHard: {{}}\n\
-             crashLoopBackOff: {{maxContainerRestartPeriod: 20s}}\n",
+             crashLoopBackOff: {{maxContainerRestartPeriod: 20s}}\nnodeLeaseDurationSeconds: {}\n",
             path("manifests"),
             path("logs"),
             path("resolv.conf"),
+            self.lease.as_secs(),
         );
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",

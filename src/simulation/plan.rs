@@ -10,6 +10,8 @@ use crate::rt::Resolver;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
     pub(super) seed: u64,
+    /// `nodeLeaseDurationSeconds`.
+    pub(super) lease: Duration,
     pub(super) episodes: Vec<Episode>,
 }
 
@@ -155,12 +157,14 @@ impl Numbers {
 const MINUTE: Duration = Duration::from_secs(60);
 
 impl Plan {
-    /// At least `lasts` of a node's life.
-    pub(super) fn new(seed: u64, lasts: Duration) -> Self {
+    /// At least `lasts` of a node's life, with up to `rest` of quiet after each episode beside its own.
+    pub(super) fn new(seed: u64, lasts: Duration, rest: Duration) -> Self {
         let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let lease = [40, 120, 600][usize::try_from(numbers.below(3)).unwrap_or_default()];
         let (mut episodes, mut passed) = (Vec::new(), Duration::ZERO);
         while passed < lasts {
             let mut episode = Episode::new(&mut numbers);
+            episode.quiet += numbers.time(rest);
             if episodes.is_empty() {
                 // A node that has something to do.
                 let first = (0..numbers.below(7)).map(|_| What::CreatePod(traits(&mut numbers)));
@@ -170,7 +174,7 @@ impl Plan {
             passed += episode.steps.iter().map(|step| step.after).sum::<Duration>() + episode.quiet;
             episodes.push(episode);
         }
-        Self { seed, episodes }
+        Self { seed, lease: Duration::from_secs(lease), episodes }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -201,7 +205,7 @@ impl Plan {
     pub(super) fn reduced(self, fails: impl Fn(&Self) -> bool) -> Self {
         let mut plan = self;
         while let Some((_, front)) = plan.episodes.split_last().filter(|(_, front)| !front.is_empty()) {
-            let shorter = Self { seed: plan.seed, episodes: front.to_vec() };
+            let shorter = Self { episodes: front.to_vec(), ..plan.clone() };
             if !fails(&shorter) {
                 break;
             }
@@ -337,6 +341,7 @@ impl PluginKind {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "    lease of {:?}", self.lease)?;
         for episode in &self.episodes {
             for step in &episode.steps {
                 writeln!(f, "    after {:?}: {:?}", step.after, step.what)?;

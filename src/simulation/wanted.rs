@@ -113,7 +113,7 @@ impl Pod {
             container["resources"] = json!({ "limits": { RESOURCE: "1" } });
         }
         if probe {
-            container["readinessProbe"] = json!({ "exec": { "command": ["true"] }, "periodSeconds": 10 });
+            container["readinessProbe"] = json!({ "exec": { "command": ["true"] }, "periodSeconds": 30 });
         }
         let mut spec = json!({
             "containers": [container], "volumes": volumes, "terminationGracePeriodSeconds": 10,

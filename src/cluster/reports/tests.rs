@@ -236,3 +236,24 @@ fn a_report_that_has_no_room_is_not_due_until_another_ends() {
     reports.done(&first.pod, &ReportOutcome::Accepted { version: 6 }, back, |wait| wait);
     assert_eq!(reports.next(back).len(), 1);
 }
+
+#[test]
+fn an_invalid_status_is_sent_again_more_and_more_rarely_until_it_changes() {
+    let (mut reports, now) = (pending(), Instant::now());
+    let invalid = ReportOutcome::Invalid("Forbidden: may not be transitioned".to_owned());
+    reports.want(&uid(), status(PodPhase::Running));
+    let mut moment = now;
+    for seconds in [60, 120, 240] {
+        assert_eq!(told(&mut reports, moment), ["Running"]);
+        reports.done(&uid(), &invalid, moment, |wait| wait);
+        let due = reports.due().expect("it is sent again");
+        assert_eq!(due - moment, Duration::from_secs(seconds));
+        moment = due;
+    }
+    reports.want(&uid(), status(PodPhase::Failed));
+    assert_eq!(told(&mut reports, now), ["Failed"]);
+    reports.done(&uid(), &invalid, now, |wait| wait);
+    assert!(told(&mut reports, now).is_empty());
+    reports.see(&uid(), target(), &status(PodPhase::Pending), 6);
+    assert_eq!(told(&mut reports, now), ["Failed"], "the server's object has changed");
+}

@@ -285,6 +285,15 @@ fn a_pod_that_never_restarts_is_not_given_a_second_sandbox() {
 }
 
 #[test]
+fn a_pod_that_never_restarts_gets_a_new_sandbox_for_a_container_that_was_created_and_never_started() {
+    let mut pod = observed();
+    pod.sandboxes.push(sandbox("s", 0, SandboxState::NotReady));
+    pod.containers.push(container("a", "s", ContainerState::Created));
+    let plan = compute_pod_actions(&situation(&pod, RestartPolicy::Never, Vec::new(), vec![wanted("a")]));
+    assert!(plan.actions.contains(&Action::CreateSandbox { attempt: 1 }), "{plan:?}");
+}
+
+#[test]
 fn a_pod_that_never_restarts_gets_its_first_containers_after_a_failed_first_sandbox() {
     let mut pod = observed();
     pod.sandboxes.push(sandbox("s", 0, SandboxState::NotReady));

@@ -1,6 +1,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::*;
+use crate::offline::key::KeyPlaces;
 use crate::offline::seal::{Key, SHORTEST};
 use crate::sorted::SortedSet;
 
@@ -508,4 +509,25 @@ fn a_damaged_file_with_plain_secrets_is_not_set_aside() {
     assert_eq!(found.unwrap().faults.damaged, 1);
     assert_eq!(files.file(ASIDE[0]), None);
     assert_eq!(contents(&files), said(&[("pod/a", "seen")]));
+}
+
+#[test]
+fn a_key_that_the_disk_does_not_give_is_read_again_before_a_secret_is_written() {
+    let folder = std::env::temp_dir().join(format!("coracle-unread-key-{}", std::process::id()));
+    let path = folder.join("store-key");
+    // It cannot be read as a file.
+    std::fs::create_dir_all(&path).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let (seal, _) = KeyPlaces { credentials: None, file: Some(path.clone()), plain: false }.seal();
+    assert!(matches!(seal, Seal::Unread(_)), "{seal:?}");
+    let files = Memory::default();
+    let (mut journal, _) = Journal::open(Box::new(files.clone()), seal);
+    let secret = batch(&[("secret/s", Some("hidden"))]);
+    let refused = [journal.commit(&secret).is_err(), journal.commit(&batch(&[("pod/a", Some("seen"))])).is_err()];
+    std::fs::remove_dir(&path).unwrap();
+    let done = journal.commit(&secret);
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(refused, [true, false], "what is no Secret does not wait for the key");
+    assert!(done.unwrap().secrets.is_some_and(|secrets| secrets.starts_with("sealed with")));
+    assert_eq!(journal.records(), 2);
 }
