@@ -1,28 +1,7 @@
 //! Messages out of a stream of bytes, and the headers of gRPC.
 #![no_main]
 
-use coracle::wire::grpc::{Status, frame_message, read_timeout, take_message, write_timeout};
-use coracle::wire::hpack::Field;
+#[path = "../checks/grpc_framing.rs"]
+mod grpc_framing;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| check(data));
-
-const LIMIT: u32 = 1000;
-
-fn check(data: &[u8]) {
-    let mut rest = data;
-    while let Ok(Some((payload, used))) = take_message(rest, LIMIT) {
-        assert!(payload.len() <= 1000);
-        assert!(rest.starts_with(&frame_message(payload.to_vec()).expect("it is short")));
-        rest = rest.get(used..).expect("no more is used than there is");
-    }
-
-    if let Some(timeout) = read_timeout(data) {
-        let written = write_timeout(timeout);
-        assert!(written.len() <= 9 && read_timeout(written.as_bytes()) >= Some(timeout));
-    }
-
-    let (code, message) = data.split_at(data.len().min(2));
-    let trailers = [Field::new("grpc-status", code), Field::new("grpc-message", message)];
-    let status = Status::of_trailers(&trailers).expect("there is a status");
-    assert_eq!(Status::of_trailers(&status.trailers()), Some(status));
-}
+libfuzzer_sys::fuzz_target!(|data: &[u8]| grpc_framing::check(data));

@@ -1,23 +1,7 @@
 //! Header blocks, several for one decoder: what is read, written and read again is the same.
 #![no_main]
 
-use coracle::wire::hpack::{Decoded, Decoder, Encoder};
+#[path = "../checks/hpack.rs"]
+mod hpack;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| check(data));
-
-const LIST: usize = 2000;
-
-fn check(mut data: &[u8]) {
-    let (mut decoder, mut encoder, mut second) = (Decoder::new(256, LIST), Encoder::new(256), Decoder::new(4096, LIST));
-    // Each block has its length before it.
-    while let Some((len, rest)) = data.split_first() {
-        let (block, rest) = rest.split_at_checked(usize::from(*len)).unwrap_or((rest, &[]));
-        data = rest;
-        let Ok(Decoded { fields, .. }) = decoder.decode(block) else { return };
-        assert!(fields.iter().map(|field| field.size()).sum::<usize>() <= LIST);
-        encoder.peer_allows(usize::from(*len) * 4);
-        let mut written = Vec::new();
-        encoder.encode(&fields, &mut written);
-        assert_eq!(second.decode(&written), Ok(Decoded { fields, cut: false }));
-    }
-}
+libfuzzer_sys::fuzz_target!(|data: &[u8]| hpack::check(data));

@@ -1,4 +1,7 @@
 //! Manifests, YAML and JSON, as an agent reads them.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|text: &[u8]| coracle::pod_sources::static_pod::check_manifest(text));
+#[path = "../checks/manifest.rs"]
+mod manifest;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| manifest::check(data));

@@ -1,0 +1,22 @@
+//! Archives of images, which somebody has put on the board.
+
+use coracle::images::archives::contents::{Contents, Named};
+
+/// Any bytes give the same however they are split.
+pub(crate) fn check(data: &[u8]) {
+    let whole = read([data]);
+    let (one, other) = data.split_at(data.len() / 3);
+    assert_eq!(read([one, other]), whole);
+    assert_eq!(read(data.chunks(500)), whole);
+    if let Ok(named) = whole {
+        assert!(!named.images.is_empty());
+    }
+}
+
+fn read<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Result<Named, String> {
+    let mut contents = Contents::default();
+    for part in parts {
+        contents.push(part)?;
+    }
+    contents.end()
+}

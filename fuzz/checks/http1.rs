@@ -1,0 +1,27 @@
+//! The responses that probes and hooks hear.
+
+use std::mem::{Discriminant, discriminant};
+
+use coracle::wire::http1::{Malformed, Response};
+
+const LIMIT: usize = 500;
+
+/// Any bytes give the same however they are split, and never more body than is wanted. Of a fault only its kind is the
+/// same: it shows what has come of the line.
+pub(crate) fn check(data: &[u8]) {
+    let whole = read(&[data]);
+    let (one, other) = data.split_at(data.len() / 3);
+    assert_eq!(read(&[one, other]), whole);
+    if let Ok((_, _, body)) = whole {
+        assert!(body.len() <= LIMIT);
+    }
+}
+
+fn read(parts: &[&[u8]]) -> Result<(u16, Option<String>, Vec<u8>), Discriminant<Malformed>> {
+    let mut response = Response::new(LIMIT);
+    for part in parts {
+        response.receive(part).map_err(|error| discriminant(&error))?;
+    }
+    let location = response.location().map(str::to_owned);
+    Ok((response.status(), location, response.into_body()))
+}

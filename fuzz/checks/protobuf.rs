@@ -1,0 +1,40 @@
+//! Every answer of a runtime: what is read, written and read again is the same. The first byte chooses the message.
+
+use coracle::cri::v1::*;
+use coracle::wire::protobuf::{Message, decode, encode};
+
+pub(crate) fn check(data: &[u8]) {
+    let Some((choice, bytes)) = data.split_first() else { return };
+    let messages = [
+        stays::<ContainerEventResponse>,
+        stays::<ContainerStatsResponse>,
+        stays::<ContainerStatusResponse>,
+        stays::<CreateContainerRequest>,
+        stays::<ExecSyncResponse>,
+        stays::<ImageFsInfoResponse>,
+        stays::<ImageStatusResponse>,
+        stays::<ListContainersResponse>,
+        stays::<ListContainerStatsResponse>,
+        stays::<ListImagesResponse>,
+        stays::<ListPodSandboxResponse>,
+        stays::<PodSandboxStatsResponse>,
+        stays::<PodSandboxStatusResponse>,
+        stays::<PullImageResponse>,
+        stays::<RunPodSandboxRequest>,
+        stays::<RuntimeConfigResponse>,
+        stays::<StatusResponse>,
+        stays::<UpdateContainerResourcesRequest>,
+        stays::<VersionResponse>,
+    ];
+    if let Some(stays) = messages.get(usize::from(*choice) % messages.len()) {
+        stays(bytes);
+    }
+}
+
+fn stays<M: Message + Default>(bytes: &[u8]) {
+    let Ok(message) = decode::<M>(bytes) else { return };
+    let written = encode(&message);
+    let again: M = decode(&written).expect("what was written can be read");
+    // Not the messages: a number may be NaN, which equals nothing.
+    assert_eq!(encode(&again), written);
+}
