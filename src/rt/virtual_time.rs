@@ -36,6 +36,8 @@ pub(crate) struct World {
     life: Cell<u32>,
     /// Tasks are passed over with this probability, in parts per thousand, when it is their turn.
     pub(crate) shuffle: Cell<u32>,
+    /// Longest time that a turn of a task takes.
+    pub(crate) slow: Cell<Duration>,
     /// Longest time that a job of the blocking pool takes.
     pub(crate) disk: Cell<Duration>,
     pub(super) pool: RefCell<Pool>,
@@ -101,6 +103,10 @@ fn run<T: 'static>(world: &World, main: Task<T>) -> Result<T, Stuck> {
             if steps > STEPS {
                 return Err(Stuck::Spins { at: world.passed() });
             }
+            if !world.slow.get().is_zero() {
+                world.passed.set(world.passed() + world.duration_below(world.slow.get()));
+                timers::ring_due();
+            }
         }
         if main.is_finished() {
             let waker = std::task::Waker::noop();
@@ -134,6 +140,7 @@ impl World {
             random: Cell::new(seed),
             life: Cell::default(),
             shuffle: Cell::new(100),
+            slow: Cell::default(),
             disk: Cell::new(Duration::from_millis(3)),
             pool: RefCell::default(),
             network: Network::default(),

@@ -289,6 +289,7 @@ impl Node {
             self.start_plugin(plugin);
         }
         self.world.disk.set(Duration::from_millis(3));
+        self.world.slow.set(Duration::ZERO);
         self.world.files.failing.set(0);
         self.world.network.resolver.set(Resolver::default());
         Machine::free_disk(&self.machine.disk);
@@ -496,6 +497,12 @@ impl Node {
                 self.world.disk.set(*longest);
                 let world = Rc::clone(&self.world);
                 self.later(*lasts, move || world.disk.set(Duration::from_millis(3)));
+            }
+            What::SlowMachine { longest, lasts } => {
+                self.record.count("slow machines");
+                self.world.slow.set(*longest);
+                let world = Rc::clone(&self.world);
+                self.later(*lasts, move || world.slow.set(Duration::ZERO));
             }
             What::DiskFails { rate, lasts } => {
                 self.record.count("disks that failed");

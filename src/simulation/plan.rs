@@ -96,6 +96,11 @@ pub(super) enum What {
     FullDisk {
         lasts: Duration,
     },
+    /// Each turn of a task takes up to so long.
+    SlowMachine {
+        longest: Duration,
+        lasts: Duration,
+    },
     /// Reads, writes and syncs fail with EIO, in parts per thousand.
     DiskFails {
         rate: u32,
@@ -254,7 +259,7 @@ fn traits(numbers: &mut Numbers) -> Traits {
 impl What {
     fn new(numbers: &mut Numbers) -> Self {
         let outage = 40 * MINUTE;
-        match numbers.below(110) {
+        match numbers.below(112) {
             0..15 => Self::CreatePod(traits(numbers)),
             15..23 => Self::DeletePod { which: numbers.next(), forced: numbers.chance(15) },
             23..28 => {
@@ -318,6 +323,9 @@ impl What {
                 let slow = numbers.time(MINUTE);
                 let resolver = Resolver { slow, failing: if numbers.chance(50) { numbers.rate() } else { 0 } };
                 Self::NamesFail { resolver, lasts: numbers.time(outage) }
+            }
+            110.. => {
+                Self::SlowMachine { longest: numbers.time(Duration::from_millis(100)), lasts: numbers.time(5 * MINUTE) }
             }
             104..107 => Self::PluginGone { which: PluginKind::new(numbers), lasts: numbers.time(10 * MINUTE) },
             _ => {
