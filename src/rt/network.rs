@@ -106,7 +106,7 @@ pub(crate) async fn simulated_lookup(name: &str) -> Option<Vec<IpAddr>> {
         // The one who asks may be gone.
         let _ = sender.try_send(());
     });
-    super::virtual_time::work_for(&world, world.duration_below(slow), answer);
+    super::virtual_time::work_for(&world, super::blocking::Pace::Slow, None, world.duration_below(slow), answer);
     // The job is lost with its program.
     if receiver.recv().await.is_err() {
         return std::future::pending().await;
