@@ -77,7 +77,7 @@ pub(crate) fn set_up(
         for planned in &plan.volumes {
             let failed = |problem| Error::SetUp { volume: planned.name.clone(), problem };
             match &planned.source {
-                Source::Local(volume) => local::set_up(volume).await.map_err(failed)?,
+                Source::Local(volume) => local::set_up(volume, &mut ends).await.map_err(failed)?,
                 Source::Nfs(volume) => nfs::set_up(volume, Path::new(nfs::PROGRAM)).await.map_err(failed)?,
                 Source::Csi(volume) => publish(&csi, volume, &mut ends).await?,
                 Source::Device { .. }
