@@ -10,10 +10,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix, SocketFlags, SocketType,
+    connect, recvmsg, socket_with,
+};
 
 use crate::rt;
 use crate::wire::dbus::{self, Body, Call, FIXED_HEADER, Kind, Message, Value};
@@ -76,12 +80,16 @@ impl Connection {
     }
 
     fn open(socket: &Path, patience: Duration, ask: &str) -> io::Result<Self> {
-        let stream = UnixStream::connect(socket)?;
+        let stream = connect_within(socket, patience)?;
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;
-        let mut connection = Self { stream, patience, serial: 0, aside: VecDeque::new(), fds: Vec::new() };
+        let mut connection = Self::of_stream(stream, patience);
         connection.authenticate(ask)?;
         Ok(connection)
+    }
+
+    fn of_stream(stream: UnixStream, patience: Duration) -> Self {
+        Self { stream, patience, serial: 0, aside: VecDeque::new(), fds: Vec::new() }
     }
 
     /// As the user that the kernel says we are (D-Bus specification, "Authentication Protocol").
@@ -144,13 +152,20 @@ impl Connection {
         self.call(&bus_call("AddMatch", "s"), &body).map(drop)
     }
 
-    /// The next signal.
-    pub(crate) fn signal(&mut self) -> io::Result<Signal> {
+    /// The next signal before `end`, however many other messages arrive until then.
+    pub(crate) fn signal_before(&mut self, end: Instant) -> io::Result<Signal> {
         loop {
+            let left = end.saturating_duration_since(rt::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
             if let Some(signal) = self.aside.pop_front() {
                 return Ok(signal);
             }
-            if let Message { kind: Kind::Signal { member }, sender, arguments } = self.receive()? {
+            self.stream.set_read_timeout(Some(left.min(self.patience)))?;
+            let received = self.receive();
+            self.stream.set_read_timeout(Some(self.patience))?;
+            if let Message { kind: Kind::Signal { member }, sender, arguments } = received? {
                 return Ok(Signal { sender, member, arguments });
             }
         }
@@ -240,6 +255,15 @@ impl From<CallError> for io::Error {
     }
 }
 
+/// Connects to a socket; a listener that accepts nobody does not hold it up for longer than `limit` (unix(7): the timeout to
+/// send bounds the wait for room in the backlog).
+fn connect_within(path: &Path, limit: Duration) -> io::Result<UnixStream> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(limit))?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
+}
+
 fn bus_call<'a>(member: &'a str, signature: &'a str) -> Call<'a> {
     Call {
         destination: "org.freedesktop.DBus",
@@ -259,7 +283,34 @@ fn system_bus(addresses: Option<&str>) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use rustix::net::{bind, listen};
+
     use super::*;
+
+    #[test]
+    fn a_listener_that_accepts_nobody_holds_nothing_up() {
+        let path = std::env::temp_dir().join(format!("coracle-dbus-backlog-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        listen(&listener, 0).unwrap();
+        let _first = connect_within(&path, Duration::from_secs(20)).unwrap();
+        let second = connect_within(&path, Duration::from_millis(10)).unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(second.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn signals_that_go_on_do_not_move_the_end() {
+        let (stream, _peer) = UnixStream::pair().unwrap();
+        let mut connection = Connection::of_stream(stream, Duration::from_secs(20));
+        for _ in 0..2 {
+            let signal = Signal { sender: String::new(), member: "JobRemoved".to_owned(), arguments: Vec::new() };
+            connection.aside.push_back(signal);
+        }
+        assert!(connection.signal_before(rt::now() + Duration::from_secs(20)).is_ok());
+        assert_eq!(connection.signal_before(rt::now()).unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
 
     #[test]
     fn the_bus_is_where_its_variable_says_or_where_every_system_has_it() {

@@ -117,9 +117,10 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
     let (placements, allocatable) = (managers.placements(), managers.allocatable());
     let dialer = runtime.dialer();
     let streaming = Streaming { cri: runtime.cri(), dialer: dialer.clone() };
-    let url_dialer = dialer.clone();
+    let (url_dialer, api_dialer) = (dialer.clone(), Dialer::of_api_server());
     let gate = Gate::new(Exchanges::first(&config.sync.mode), config.sync.bytes_per_day);
-    let cluster = config.kubeconfig.clone().map(|path| Client::behind(gate, Source::Kubeconfig(path), dialer.clone()));
+    let cluster =
+        config.kubeconfig.clone().map(|path| Client::behind(gate, Source::Kubeconfig(path), api_dialer.clone()));
     let exchanges =
         cluster.clone().map(|client| Exchanges::new(client, config.sync.mode.clone(), &config.local_socket));
     let store = match &cluster {
@@ -250,7 +251,7 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
     };
     tasks.extend(cluster.clone().zip(store.clone()).map(api_source).map(|source| rt::spawn(source.run())));
     let writer = store.clone().map(|store| rt::spawn(store.run()));
-    let keep = |client| client_certificate(&config, client, dialer, certificates, sender.clone());
+    let keep = |client| client_certificate(&config, client, api_dialer, certificates, sender.clone());
     tasks.extend(cluster.map(keep));
     tasks.push(rt::spawn(importer.run()));
     tasks.extend(file_source(&config, sender.clone()));

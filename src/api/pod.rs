@@ -223,6 +223,12 @@ pub fn full_name(name: &str, namespace: &str) -> String {
 }
 
 impl Pod {
+    /// The grace period of a deleted pod: that of the deletion, else that of its spec.
+    pub fn deletion_grace(&self) -> Duration {
+        let seconds = self.metadata.deletion_grace_period_seconds;
+        seconds.and_then(grace_of_seconds).unwrap_or_else(|| self.spec.termination_grace())
+    }
+
     pub fn full_name(&self) -> String {
         full_name(&self.metadata.name, &self.metadata.namespace)
     }
@@ -299,5 +305,20 @@ pub mod annotations {
     /// From 1 to 10.
     pub fn keep_versions(text: &str) -> Option<usize> {
         text.parse().ok().filter(|count| (1..=10).contains(count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_deletion_grace_period_overflows_a_clock() {
+        let mut pod = Pod::default();
+        for (given, grace) in [(None, 30), (Some(7), 7), (Some(0), 0), (Some(-1), 30), (Some(i64::MAX), 2_147_483_647)]
+        {
+            pod.metadata.deletion_grace_period_seconds = given;
+            assert_eq!(pod.deletion_grace(), Duration::from_secs(grace), "{given:?}");
+        }
     }
 }

@@ -65,7 +65,9 @@ impl Situation {
             // Its end is told, and bootstrap credentials are tried then.
             (Standing::Good { .. } | Standing::Due, false) => {
                 let end = own.held.not_after.saturating_add(1);
-                Step::Rest { until: Some(own.held.wait(end, present)) }
+                // One that was just issued counts as good after its end too, by a clock that is ahead of the signer's.
+                let until = if let Standing::Good { until } = standing { end.max(until) } else { end };
+                Step::Rest { until: Some(own.held.wait(until, present)) }
             }
         }
     }
@@ -73,6 +75,8 @@ impl Situation {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::certificates::rotation::Seconds;
     use crate::wire::x509::Certificate;
@@ -135,6 +139,17 @@ mod tests {
         check(own, DUE, end);
         check(own, EXPIRED, ASK_BOOTSTRAP);
         check(Situation { has_bootstrap: false, ..own }, EXPIRED, REST);
+    }
+
+    #[test]
+    fn a_rest_ends_in_the_future_when_the_clock_is_ahead_of_the_signer() {
+        let hour = Certificate { not_before: MADE, not_after: MADE + 3600, ..Certificate::default() };
+        for (age, clock) in [(0, MADE + 2 * 3600), (359, MADE + 2 * 3600), (10, MADE + 3601), (400, MADE + 1800)] {
+            let held = Held::new(&hour, Some(Duration::from_secs(age)));
+            let own = Own::Certificate(OwnCertificate { held, ..certificate() });
+            let step = Situation { rotates: false, ..situation(own) }.step(Present { clock, floor: 0 });
+            assert!(matches!(step, Step::Rest { until: Some(Until::Date(until)) } if until > clock), "{age}: {step:?}");
+        }
     }
 
     #[test]

@@ -9,11 +9,15 @@ use std::time::Duration;
 
 use super::values::{Limit, Values};
 use crate::dbus::{CallError, Connection};
+use crate::rt;
 use crate::wire::dbus::{Body, Call, Value, Variant};
 
 pub(super) const SOCKET: &str = "/run/systemd/private";
 /// systemd does what is asked here within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// For one job to end, however many others do meanwhile.
+const LONGEST_JOB: Duration = Duration::from_secs(30);
 
 /// A conversation with systemd.
 #[derive(Debug)]
@@ -85,8 +89,9 @@ impl Systemd {
     }
 
     fn wait_for(&mut self, job: &str, unit: &str) -> io::Result<()> {
+        let end = rt::now() + LONGEST_JOB;
         loop {
-            let signal = self.connection.signal()?;
+            let signal = self.connection.signal_before(end)?;
             if let ("JobRemoved", [Value::U32(_), Value::Text(ended), Value::Text(_), Value::Text(result)]) =
                 (signal.member.as_str(), signal.arguments.as_slice())
             {

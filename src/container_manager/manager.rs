@@ -86,7 +86,7 @@ impl ContainerManager {
     pub(crate) async fn ensure_node(&self) -> Option<NodeEvent> {
         let settings = self.settings.clone()?;
         let (groups, driver, burstable) = (self.groups.clone(), self.driver.get(), self.burstable.get());
-        let done = rt::blocking(move || {
+        let done = on_pool(driver, move || {
             ensure_classes(&groups, driver, &settings, burstable)?;
             enforce(&groups, driver, &settings)
         })
@@ -112,7 +112,7 @@ impl ContainerManager {
         let name = CgroupName::class(&settings.root, QosClass::Burstable);
         let (groups, driver, values) = (self.groups.clone(), self.driver.get(), node_values::class(settings, shares));
         Some(rt::spawn(async move {
-            let weighed = rt::blocking(move || groups.ensure(&name, driver, &values)).await;
+            let weighed = on_pool(driver, move || groups.ensure(&name, driver, &values)).await;
             if let Err(error) = weighed {
                 log!(warn, "weight of burstable pods not set", error = ErrorChain(&error));
             }
@@ -125,7 +125,7 @@ impl ContainerManager {
         let name = CgroupName::pod(&settings.root, qos_class(pod), &pod.metadata.uid);
         self.made.borrow_mut().insert(pod.metadata.uid.clone());
         let (groups, driver, values) = (self.groups.clone(), self.driver.get(), self.values_of(pod, settings));
-        rt::blocking(move || groups.ensure(&name, driver, &values)).await
+        on_pool(driver, move || groups.ensure(&name, driver, &values)).await
     }
 
     /// Those of the pods whose group is not there.
@@ -147,7 +147,7 @@ impl ContainerManager {
         let Some(settings) = &self.settings else { return Ok(()) };
         let name = CgroupName::pod(&settings.root, qos_class(pod), &pod.metadata.uid);
         let (groups, driver, values) = (self.groups.clone(), self.driver.get(), self.values_of(pod, settings));
-        rt::blocking(move || groups.widen(&name, driver, values)).await
+        on_pool(driver, move || groups.widen(&name, driver, values)).await
     }
 
     fn values_of(&self, pod: &Pod, settings: &Settings) -> Values {
@@ -166,7 +166,7 @@ impl ContainerManager {
         let names = CLASSES.map(|class| CgroupName::pod(&settings.root, class, uid));
         let (groups, driver) = (self.groups.clone(), self.driver.get());
         let killed =
-            rt::blocking(move || names.iter().try_fold(0, |sum, name| Ok(sum + groups.remove(name, driver)?))).await?;
+            rt::slow(move || names.iter().try_fold(0, |sum, name| Ok(sum + groups.remove(name, driver)?))).await?;
         self.made.borrow_mut().remove(uid);
         if killed > 0 {
             log!(warn, "processes had outlived their pod's containers and were killed", uid = uid, processes = killed);
@@ -187,7 +187,7 @@ impl ContainerManager {
         }
         for path in strays {
             let (groups, group) = (self.groups.clone(), path.clone());
-            match rt::blocking(move || groups.remove_at(&group, driver)).await {
+            match rt::slow(move || groups.remove_at(&group, driver)).await {
                 Ok(0) => log!(info, "group of a former pod removed", group = path),
                 Ok(killed) => log!(warn, "group of a former pod removed", group = path, killed = killed),
                 Err(error) => log!(warn, "group of a former pod not removed", error = ErrorChain(&error)),
@@ -206,6 +206,14 @@ impl ContainerManager {
         });
         let Some(counted) = counted else { return false };
         self.kills.borrow_mut().insert(uid.clone(), counted).unwrap_or(0) < counted
+    }
+}
+
+/// Runs work on control groups where it may take its time: systemd may not answer.
+async fn on_pool<T: Send + 'static>(driver: CgroupDriver, work: impl FnOnce() -> T + Send + 'static) -> T {
+    match driver {
+        CgroupDriver::Cgroupfs => rt::blocking(work).await,
+        CgroupDriver::Systemd => rt::slow(work).await,
     }
 }
 

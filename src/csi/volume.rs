@@ -235,7 +235,8 @@ impl Csi {
                 // Nothing tells whose it is: the mount goes with the rest of the pod's.
                 None => {
                     let place = path.clone();
-                    rt::blocking(move || remove_unwritten(&place)).await
+                    let uid = pod.file_name().unwrap_or_default().to_string_lossy();
+                    rt::slow_for(&uid, move || remove_unwritten(&place)).await
                 }
             };
             if let Err(why) = done {

@@ -62,7 +62,8 @@ impl Measure {
         let Candidate { pod, observed } = candidate;
         let (dirs, shown, uid) = (self.dirs.clone(), Arc::clone(pod), pod.metadata.uid.clone());
         let names: Vec<String> = running(observed).map(|container| container.name.clone()).collect();
-        let mut usage = rt::blocking(move || {
+        let owner = uid.clone();
+        let mut usage = rt::slow_for(owner.as_str(), move || {
             let logs = dirs.logs(&shown.metadata.namespace, &shown.metadata.name, &uid);
             let logs_of = |name: String| {
                 let logs = Some(measured(&logs.join(&name)));

@@ -52,7 +52,7 @@ pub(crate) async fn run_on(command: Command, input: File, limit: Duration) -> Re
     run_given(command, Stdio::from(input), Box::new(nothing), limit).await
 }
 
-/// The same with an input that `feed` writes, in the blocking pool: to its end, or until the program takes no more.
+/// The same with an input that `feed` writes, in the slow pool: to its end, or until the program takes no more.
 pub(crate) async fn run_fed(
     command: Command,
     feed: impl FnOnce(ChildStdin) + Send + 'static,
@@ -60,7 +60,7 @@ pub(crate) async fn run_fed(
 ) -> Result<Ended, ProgramError> {
     let give = |stdin: Option<ChildStdin>| -> Part<'static> {
         Box::pin(async move {
-            rt::blocking(move || stdin.map_or((), feed)).await;
+            rt::slow(move || stdin.map_or((), feed)).await;
             Ok(Vec::new())
         })
     };

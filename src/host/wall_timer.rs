@@ -6,6 +6,7 @@
 use std::io;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::time::TimerfdClockId as TimerClock;
 use rustix::time::{Itimerspec, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime};
 
@@ -27,8 +28,20 @@ async fn wait(second: i64) -> io::Result<()> {
     // Nothing at all would disarm it.
     let moment = Timespec { tv_sec: second.clamp(0, LATEST), tv_nsec: 1 };
     let never = Timespec { tv_sec: 0, tv_nsec: 0 };
-    timerfd_settime(&timer, flags, &Itimerspec { it_interval: never, it_value: moment })?;
+    let armed = timerfd_settime(&timer, flags, &Itimerspec { it_interval: never, it_value: moment });
+    if !is_armed(armed)? {
+        return Ok(());
+    }
     rt::Async::new(timer)?.readable().await
+}
+
+/// False if the clock was set since the timer was made: the kernel arms it then, and reports ECANCELED.
+fn is_armed<T>(armed: rustix::io::Result<T>) -> io::Result<bool> {
+    match armed {
+        Ok(_) => Ok(true),
+        Err(Errno::CANCELED) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The kernel counts nanoseconds in 64 bits.
@@ -49,5 +62,12 @@ mod tests {
         for later in [now + 3600, i64::MAX] {
             assert!(due(later, 20).is_err(), "{later}");
         }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_while_the_timer_is_made_counts_as_set() {
+        assert!(matches!(is_armed::<()>(Err(Errno::CANCELED)), Ok(false)));
+        assert!(matches!(is_armed(Ok(())), Ok(true)));
+        assert!(is_armed::<()>(Err(Errno::PERM)).is_err());
     }
 }

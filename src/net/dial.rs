@@ -3,7 +3,6 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::AsRawFd;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,24 +14,35 @@ use crate::net::DialError;
 use crate::net::tls::Tls;
 use crate::rt::{self, Async, Semaphore, TcpStream};
 
-/// Connects. Names are looked up a few at a time: who asks a name server that does not answer takes nobody else's
-/// threads. Clones share that bound, and what TLS needs.
+/// Connects. Names are looked up a few at a time, so that a name server that does not answer does not take every thread.
+/// Clones share that bound, and what TLS needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialer {
-    lookups: Rc<Semaphore>,
+    lookups: Arc<Semaphore>,
     pub(super) tls: Tls,
 }
 
 const LOOKUPS: usize = 2;
+/// The API server is one name.
+const LOOKUPS_OF_API_SERVER: usize = 1;
 
 impl Dialer {
     pub(crate) fn new() -> Self {
-        Self { lookups: Rc::new(Semaphore::new(LOOKUPS)), tls: Tls::default() }
+        Self::with_lookups(LOOKUPS)
+    }
+
+    /// For the API server alone: the names of pods do not queue ahead of it.
+    pub(crate) fn of_api_server() -> Self {
+        Self::with_lookups(LOOKUPS_OF_API_SERVER)
+    }
+
+    fn with_lookups(lookups: usize) -> Self {
+        Self { lookups: Arc::new(Semaphore::new(lookups)), tls: Tls::default() }
     }
 
     /// The same, but that a server has to show this one a certificate that it believes.
     pub(crate) fn believing(&self, verifier: Arc<dyn ServerCertVerifier>) -> Result<Self, rustls::Error> {
-        Ok(Self { lookups: Rc::clone(&self.lookups), tls: Tls::with(verifier)? })
+        Ok(Self { lookups: Arc::clone(&self.lookups), tls: Tls::with(verifier)? })
     }
 
     /// A connection to the first address of `host` that takes one.
@@ -70,13 +80,19 @@ impl Dialer {
         if let Ok(ip) = host.parse::<IpAddr>() {
             return vec![SocketAddr::new(ip, port)];
         }
-        let _one_of_few = self.lookups.acquire().await;
+        // The lookup keeps it: its thread is busy also when the caller waits no longer.
+        let turn = self.lookups.acquire_arc().await;
         #[cfg(test)]
-        if let Some(found) = rt::simulated_lookup(host).await {
+        if let Some(world) = rt::world() {
+            let found = rt::simulated_lookup(world, host, turn).await;
             return found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
         }
         let name = host.to_owned();
-        rt::blocking(move || (name.as_str(), port).to_socket_addrs().map(Iterator::collect).unwrap_or_default()).await
+        let lookup = move || {
+            let _turn = turn;
+            (name.as_str(), port).to_socket_addrs().map(Iterator::collect).unwrap_or_default()
+        };
+        rt::slow(lookup).await
     }
 }
 
@@ -104,4 +120,39 @@ async fn open(address: SocketAddr) -> io::Result<TcpStream> {
         }
     }
     Ok(stream.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lookup_that_nobody_waits_for_keeps_its_turn() {
+        let free = rt::simulate(1, |world| async move {
+            world.network.resolver.set(rt::Resolver { slow: Duration::from_secs(1000), failing: 0 });
+            let dialer = Dialer::new();
+            for _ in 0..LOOKUPS {
+                assert!(dialer.dial("name", 80, Duration::from_millis(10)).await.is_err());
+            }
+            let while_they_run = dialer.lookups.try_acquire().is_some();
+            rt::sleep(Duration::from_secs(1000)).await;
+            (while_they_run, dialer.lookups.try_acquire().is_some())
+        });
+        assert_eq!(free, Ok((false, true)));
+    }
+
+    #[test]
+    fn dead_names_of_pods_do_not_delay_the_api_server() {
+        let found = rt::simulate(1, |world| async move {
+            world.network.resolver.set(rt::Resolver { slow: Duration::from_secs(1000), failing: 0 });
+            world.network.add_name("api", IpAddr::from([10, 0, 0, 1]));
+            let (pods, api) = (Dialer::new(), Dialer::of_api_server());
+            for _ in 0..10 {
+                assert!(pods.dial("dead", 80, Duration::from_millis(10)).await.is_err());
+            }
+            world.network.resolver.set(rt::Resolver::default());
+            rt::deadline(Duration::from_secs(1), api.addresses("api", 443)).await.map(|found| found.len())
+        });
+        assert_eq!(found, Ok(Ok(1)));
+    }
 }

@@ -68,7 +68,7 @@ struct Follower {
 impl Follower {
     /// Until the bus is gone, or the sync loop.
     async fn converse(&mut self) -> io::Result<()> {
-        let mut logind = rt::blocking(Logind::connect).await?;
+        let mut logind = rt::slow(Logind::connect).await?;
         self.met = true;
         let readable = rt::Async::new_nonblocking(logind.connection.stream()?)?;
         let mut news = Some(News::Came);
@@ -79,7 +79,7 @@ impl Follower {
                 // The lock of before has been given up.
                 Some(News::Came | News::ShutsDown(false)) => {
                     let wanted = self.wanted;
-                    let (back, engaged) = rt::blocking(move || {
+                    let (back, engaged) = rt::slow(move || {
                         let engaged = logind.engage(wanted);
                         (logind, engaged)
                     })
@@ -94,7 +94,7 @@ impl Follower {
             if !logind.connection.has_signal() {
                 readable.readable().await?;
             }
-            let (back, next) = rt::blocking(move || {
+            let (back, next) = rt::slow(move || {
                 let next = logind.next();
                 (logind, next)
             })

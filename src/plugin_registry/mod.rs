@@ -56,6 +56,8 @@ const MOST: usize = 256;
 const ANSWER: Duration = Duration::from_secs(10);
 const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 const BACKOFF_MOST: Duration = Duration::from_secs(120);
+/// Between a change in the directory and the look at it.
+const SETTLE: Duration = Duration::from_millis(100);
 /// After a directory could not be watched.
 const AGAIN: Duration = Duration::from_secs(60);
 
@@ -80,15 +82,23 @@ pub(crate) async fn run(directory: PathBuf, takers: Vec<Taker>) {
                 known.insert(path, Known { made, task });
             }
         }
-        let changed = match &watch {
-            Ok(watch) => watch.changed().await,
-            Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+        let changed = async {
+            match &watch {
+                Ok(watch) => watch.changed().await,
+                Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+            }
         };
-        if let Err(error) = changed {
-            log!(error, "plugins cannot be seen to come", directory = directory.display(), error = error);
-            rt::sleep(AGAIN).await;
-        }
+        settled(changed, &directory).await;
     }
+}
+
+/// Returns some time after a change, so that a directory that changes all the time is not read all the time.
+async fn settled(changed: impl Future<Output = io::Result<()>>, directory: &Path) {
+    if let Err(error) = changed.await {
+        log!(error, "plugins cannot be seen to come", directory = directory.display(), error = error);
+        rt::sleep(AGAIN).await;
+    }
+    rt::sleep(SETTLE).await;
 }
 
 fn watch(directory: &Path) -> io::Result<FileWatch> {
@@ -202,4 +212,22 @@ async fn take(socket: &str, takers: &[Taker]) -> Result<PluginInfo, Refused> {
 async fn call<M: Message + Default>(client: &Client, path: &'static str, request: &dyn Message) -> Result<M, String> {
     let answer = client.unary(path, encode(request), ANSWER).await.map_err(|error| ErrorChain(&error).to_string())?;
     decode(&answer).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_changes_all_the_time_is_read_ten_times_a_second() {
+        let rounds = rt::simulate(1, |world| async move {
+            let mut rounds = 0;
+            while world.passed() < Duration::from_secs(1) {
+                settled(std::future::ready(Ok(())), Path::new("/plugins")).await;
+                rounds += 1;
+            }
+            rounds
+        });
+        assert_eq!(rounds, Ok(10));
+    }
 }

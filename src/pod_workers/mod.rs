@@ -195,7 +195,10 @@ impl PodWorkers {
                 self.touched.insert(pod.uid.clone());
             }
         }
+        let gone: Vec<Identity> =
+            self.unseen.iter().filter(|was| pods.iter().all(|pod| pod.uid != was.uid)).map(Identity::of).collect();
         self.unseen = pods;
+        gone.iter().for_each(|identity| self.touch_namesakes(identity));
     }
 
     pub(crate) fn all_unseen(&self) -> impl Iterator<Item = &ObservedPod> + Clone {
@@ -321,11 +324,14 @@ impl PodWorkers {
         state: &RuntimeState,
         now: Instant,
     ) -> bool {
+        // The end of those that it waits for touches it.
+        if let Some(entry) = self.workers.get_mut(uid) {
+            entry.wake = None;
+        }
         if self.waits_for_namesake(uid, cache) || self.waits_for_room(uid) {
             return false;
         }
         let Some(entry) = self.workers.get_mut(uid) else { return false };
-        entry.wake = None;
         let observed = cache.pod(uid).cloned();
         if let Some(observed) = &observed {
             // What does not run any more has had its end.
@@ -476,3 +482,57 @@ fn needs_network(plan: &Plan, pod: Option<&Pod>) -> bool {
 
 /// Where neither a spec nor a container tells: the API's default.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::cri::{ImageService, RuntimeService};
+    use crate::images::Images;
+    use crate::kuberuntime::golden;
+    use crate::net::Dialer;
+    use crate::rpc::Client;
+
+    /// Workers of a runtime that does not answer.
+    async fn workers(inbox: Sender<SyncEvent>) -> PodWorkers {
+        let client = Client::new("/nowhere");
+        let cri = RuntimeService::new(client.clone(), Duration::from_secs(1));
+        let images = ImageService::new(client, Duration::from_secs(1));
+        let images = Images::new(images, &Config::default(), inbox.clone());
+        let runtime = Rc::new(PodRuntime::new(cri, images, golden::node(), Rc::default(), inbox.clone()));
+        let groups = Rc::new(ContainerManager::new(Path::new("/nowhere"), None));
+        let devices = Devices::open(Path::new("/nowhere"), Vec::new(), inbox.clone()).await;
+        let csi = Csi::new(Path::new("/nowhere"), "n", inbox.clone(), None);
+        PodWorkers::new(runtime, groups, (devices, csi), Duration::from_secs(300), inbox)
+    }
+
+    fn pod(uid: &str) -> Arc<Pod> {
+        let mut pod = Pod::default();
+        pod.metadata.uid = uid.into();
+        pod.metadata.name = uid.to_owned();
+        Arc::new(pod)
+    }
+
+    #[test]
+    fn a_pod_that_waits_for_room_is_not_due() {
+        let due = rt::simulate(1, |_| async {
+            let (inbox, _events) = async_channel::bounded(100);
+            let mut workers = workers(inbox.clone()).await;
+            let (cri, address) = (workers.runtime.cri(), IpAddr::from([127, 0, 0, 1]));
+            let probes = Probes::new(cri, Dialer::new(), address, inbox);
+            let (waits, ends) = (pod("waits"), pod("ends"));
+            workers.wanted(&waits);
+            workers.wanted(&ends);
+            workers.deleted(&ends.metadata.uid, Duration::from_secs(30));
+            workers.wait_for(&waits.metadata.uid, vec![ends.metadata.uid.clone()]);
+            let now = rt::now();
+            workers.workers.get_mut(&waits.metadata.uid).unwrap().wake = Some(now);
+            workers.start_work(&ObservedCache::default(), &probes, &RuntimeState::default(), now);
+            workers.workers.get(&waits.metadata.uid).unwrap().wake.is_some()
+        });
+        assert_eq!(due, Ok(false));
+    }
+}

@@ -3,8 +3,8 @@
 use crate::api::{Map, NodeFeatures, NodeRuntimeHandler, PodUid, Reason, ResourceList, Taint};
 use crate::objects::ObjectNews;
 use crate::pods::{
-    Look, MirrorDone, NodeEvent, ObservedPod, OomKill, PodEvent, PressureLook, ProbeResult, ReportDone, RestartAsked,
-    SourceUpdate, VersionAsked, Waiting,
+    Look, MirrorDone, NodeEvent, ObservedPod, OomKill, PodEvent, PodEviction, PressureLook, ProbeResult, ReportDone,
+    RestartAsked, SourceUpdate, VersionAsked, Waiting,
 };
 
 /// The sync loop's one inbox.
@@ -36,6 +36,8 @@ pub(crate) enum SyncEvent {
     MemoryStalled,
     /// What the node has left was looked at.
     PressureLooked(PressureLook),
+    /// These pods have written more than their limits of local storage.
+    OverStorageLimits(Vec<PodEviction>),
     /// Something was heard of an object that pods need.
     Object(ObjectNews),
     /// Archives have brought images, which pods may wait for.

@@ -1,43 +1,102 @@
-//! The blocking pool: at most eight threads, which end when they have been idle for a while.
+//! The pools of threads for what blocks: [`blocking`] for work of the node itself, [`slow`] and [`slow_for`] for what may
+//! hang, as a file server, a disk, a name server, another daemon. Threads end when they have been idle for a while.
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub(super) const THREADS: usize = 8;
+use super::job_queue::{JobQueue, Owner};
+
 const IDLE: Duration = Duration::from_secs(2);
+/// A job that waits longer for a slow thread is reported.
+const OVERDUE: Duration = Duration::from_secs(30);
 
 pub(super) type Job = Box<dyn FnOnce() + Send>;
 
+/// Which pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    Quick,
+    Slow,
+}
+
+impl Pace {
+    pub(super) const fn threads(self) -> usize {
+        match self {
+            Self::Quick => 8,
+            Self::Slow => 4,
+        }
+    }
+
+    fn pool(self) -> &'static Pool {
+        static QUICK: Pool = Pool::new("blocking", Pace::Quick.threads());
+        static SLOW: Pool = Pool::new("slow", Pace::Slow.threads());
+        match self {
+            Self::Quick => &QUICK,
+            Self::Slow => &SLOW,
+        }
+    }
+}
+
 struct Pool {
+    name: &'static str,
+    threads: usize,
     state: Mutex<State>,
     wake: Condvar,
 }
 
 struct State {
-    jobs: VecDeque<Job>,
+    jobs: JobQueue<Job>,
     threads: usize,
     idle: usize,
+    reported: bool,
 }
 
-static POOL: Pool =
-    Pool { state: Mutex::new(State { jobs: VecDeque::new(), threads: 0, idle: 0 }), wake: Condvar::new() };
-
-/// Runs `work` on the pool. The work goes on when the future is dropped; only its result is lost.
+/// Runs `work` on the blocking pool. The work goes on when the future is dropped; only its result is lost.
 ///
 /// The queue grows with the callers only: each task of the executor waits for at most one piece of work at a time.
 pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> impl Future<Output = T> {
+    run(Pace::Quick, None, work)
+}
+
+/// The same for work that may hang for long: it runs on the slow pool.
+pub fn slow<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> impl Future<Output = T> {
+    run(Pace::Slow, None, work)
+}
+
+/// The same for work of one pod, by its uid: the slow pool runs a bounded number of jobs of each at a time.
+pub fn slow_for<T, W>(owner: &str, work: W) -> impl Future<Output = T> + use<T, W>
+where
+    T: Send + 'static,
+    W: FnOnce() -> T + Send + 'static,
+{
+    run(Pace::Slow, Some(owner.into()), work)
+}
+
+fn run<T: Send + 'static>(
+    pace: Pace,
+    owner: Owner,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> impl Future<Output = T> {
     let (sender, receiver) = async_channel::bounded(1);
-    submit(Box::new(move || {
+    let job = Box::new(move || {
         // A panic aborts in release; in tests it must reach the caller instead of ending a pool thread.
         let result = std::panic::catch_unwind(AssertUnwindSafe(work));
         // The caller may have gone; then nobody waits for the result.
         let _ = sender.try_send(result);
-    }));
+    });
+    submit(pace, owner, job);
     async move {
-        match receiver.recv().await {
+        let mut overdue = (pace == Pace::Slow).then_some(OVERDUE);
+        let received = loop {
+            let Some(wait) = overdue.take() else { break receiver.recv().await };
+            match super::deadline(wait, receiver.recv()).await {
+                Ok(received) => break received,
+                Err(super::Elapsed) => report(pace),
+            }
+        };
+        match received {
             Ok(Ok(result)) => result,
             Ok(Err(panic)) => std::panic::resume_unwind(panic),
             // The job always sends before it drops its sender; a simulated one may end with its program.
@@ -46,28 +105,45 @@ pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
     }
 }
 
-fn submit(job: Job) {
+fn submit(pace: Pace, owner: Owner, job: Job) {
     #[cfg(test)]
     if let Some(world) = super::world() {
-        return super::virtual_time::work_later(&world, job);
+        return super::virtual_time::work_later(&world, pace, owner, job);
     }
-    POOL.submit(job);
+    pace.pool().submit(owner, job);
+}
+
+/// Logs that a job has waited for too long, once until no job does.
+fn report(pace: Pace) {
+    #[cfg(test)]
+    if super::world().is_some() {
+        return;
+    }
+    pace.pool().report();
 }
 
 impl Pool {
+    const fn new(name: &'static str, threads: usize) -> Self {
+        let state = State { jobs: JobQueue::new(threads), threads: 0, idle: 0, reported: false };
+        Self { name, threads, state: Mutex::new(state), wake: Condvar::new() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn submit(&'static self, job: Job) {
+    fn submit(&'static self, owner: Owner, job: Job) {
         let mut state = self.lock();
-        state.jobs.push_back(job);
-        if state.idle >= state.jobs.len() {
+        state.jobs.push(owner, job, super::now());
+        let ready = state.jobs.ready();
+        if ready == 0 {
+            // The end of a job of the same owner makes it ready.
+        } else if state.idle >= ready {
             self.wake.notify_one();
-        } else if state.threads < THREADS {
+        } else if state.threads < self.threads {
             state.threads += 1;
             drop(state);
-            if super::thread("blocking", || self.serve()).is_err() {
+            if super::thread(self.name, || self.serve()).is_err() {
                 self.without_thread();
             }
         }
@@ -77,37 +153,50 @@ impl Pool {
     fn without_thread(&self) {
         let mut state = self.lock();
         state.threads -= 1;
-        let job = if state.threads == 0 { state.jobs.pop_front() } else { None };
+        let job = if state.threads == 0 { state.jobs.take() } else { None };
         drop(state);
-        if let Some(job) = job {
+        if let Some((owner, job)) = job {
             job();
+            self.lock().jobs.ended(&owner);
         }
     }
 
     fn serve(&self) {
         let mut state = self.lock();
         loop {
-            if let Some(job) = state.jobs.pop_front() {
+            if let Some((owner, job)) = state.jobs.take() {
                 drop(state);
                 job();
                 state = self.lock();
+                state.jobs.ended(&owner);
                 continue;
             }
             state.idle += 1;
             let (guard, wait) = self.wake.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
             state = guard;
             state.idle -= 1;
-            if wait.timed_out() && state.jobs.is_empty() {
+            if wait.timed_out() && state.jobs.ready() == 0 {
                 state.threads -= 1;
                 return;
             }
+        }
+    }
+
+    fn report(&self) {
+        let mut state = self.lock();
+        let oldest = state.jobs.oldest(super::now()).filter(|(oldest, _)| *oldest >= OVERDUE);
+        let was_reported = std::mem::replace(&mut state.reported, oldest.is_some());
+        drop(state);
+        if let Some((oldest, waiting)) = oldest.filter(|_| !was_reported) {
+            let seconds = oldest.as_secs();
+            log!(warn, "failed to run queued work in time", pool = self.name, oldest = seconds, waiting = waiting);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::block_on;
+    use super::super::{block_on, simulate};
     use super::*;
 
     #[test]
@@ -128,5 +217,37 @@ mod tests {
             sum
         });
         assert_eq!(sum, 4950);
+    }
+
+    #[test]
+    fn jobs_of_one_owner_that_hang_leave_threads_to_others() {
+        let (release, hangs) = async_channel::bounded::<()>(1);
+        let hung: Vec<_> = (0..10)
+            .map(|_| {
+                let hangs = hangs.clone();
+                slow_for("a", move || hangs.recv_blocking().is_err())
+            })
+            .collect();
+        assert_eq!(block_on(slow_for("b", || 7)), 7);
+        assert_eq!(block_on(slow(|| 8)), 8);
+        drop(release);
+        block_on(async {
+            for one in hung {
+                one.await;
+            }
+        });
+    }
+
+    #[test]
+    fn jobs_on_the_slow_pool_leave_the_blocking_pool_alone() {
+        let took = simulate(1, |world| async move {
+            world.disk.set(Duration::from_secs(1));
+            let slow: Vec<_> = (0..100).map(|_| slow(|| ())).collect();
+            blocking(|| ()).await;
+            let took = world.passed();
+            drop(slow);
+            took
+        });
+        assert!(took.unwrap() < Duration::from_secs(1));
     }
 }

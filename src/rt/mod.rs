@@ -1,8 +1,10 @@
 //! The executor, tasks, timers, the bounded blocking pool: the only module that names smol.
 //!
-//! One thread runs every future. What may block for long goes to [`blocking`]; what waits for ever has a [`thread`].
+//! One thread runs every future. What blocks goes to [`blocking`], what may hang to [`slow`]; what waits for ever has a
+//! [`thread`].
 
 mod blocking;
+mod job_queue;
 #[cfg(test)]
 mod network;
 #[cfg(test)]
@@ -19,11 +21,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-pub use blocking::blocking;
+pub use blocking::{blocking, slow, slow_for};
 #[cfg(not(test))]
 pub use smol::Async;
 pub use smol::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
-pub use smol::lock::{Semaphore, SemaphoreGuard};
+pub use smol::lock::{Semaphore, SemaphoreGuard, SemaphoreGuardArc};
 #[cfg(not(test))]
 pub use smol::net::unix::{UnixListener, UnixStream};
 #[cfg(not(test))]

@@ -13,9 +13,10 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use super::blocking::Pace;
 use super::timers::Timer;
 use super::virtual_time::{World, world};
-use super::{AsyncRead, AsyncWrite};
+use super::{AsyncRead, AsyncWrite, SemaphoreGuardArc};
 
 /// Who listens, by address: a path, or `IP:PORT`.
 #[derive(Default)]
@@ -28,7 +29,7 @@ pub(crate) struct Network {
 /// How the name server answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resolver {
-    /// Longest time that a lookup takes; a thread of the blocking pool waits for it.
+    /// Longest time that a lookup takes; a thread of the slow pool waits for it.
     pub(crate) slow: Duration,
     /// How many lookups fail, in parts per thousand.
     pub(crate) failing: u32,
@@ -97,25 +98,26 @@ impl Network {
     }
 }
 
-/// The addresses of `name` as the simulated name server answers; `None` outside simulations.
-pub(crate) async fn simulated_lookup(name: &str) -> Option<Vec<IpAddr>> {
-    let world = world()?;
+/// The addresses of `name` as the simulated name server answers. The lookup keeps `turn` until it is done, also when nobody
+/// waits for it any longer.
+pub(crate) async fn simulated_lookup(world: Rc<World>, name: &str, turn: SemaphoreGuardArc) -> Vec<IpAddr> {
     let Resolver { slow, failing } = world.network.resolver.get();
     let (sender, receiver) = async_channel::bounded(1);
     let answer = Box::new(move || {
+        drop(turn);
         // The one who asks may be gone.
         let _ = sender.try_send(());
     });
-    super::virtual_time::work_for(&world, world.duration_below(slow), answer);
+    super::virtual_time::work_for(&world, Pace::Slow, None, world.duration_below(slow), answer);
     // The job is lost with its program.
     if receiver.recv().await.is_err() {
         return std::future::pending().await;
     }
     if world.chance(failing) {
-        return Some(Vec::new());
+        return Vec::new();
     }
     let names = world.network.names.borrow();
-    Some(names.iter().filter(|(known, _)| known == name).map(|(_, address)| *address).collect())
+    names.iter().filter(|(known, _)| known == name).map(|(_, address)| *address).collect()
 }
 
 impl Host {

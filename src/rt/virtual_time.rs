@@ -2,7 +2,6 @@
 //! seed, and tasks that run in an order chosen by it. One simulation per thread.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use pin_project_lite::pin_project;
 
-use super::blocking::{Job, THREADS};
+use super::blocking::{Job, Pace};
+use super::job_queue::{JobQueue, Owner};
 use super::network::Network;
 use super::power_cut::Disk;
 use super::{EXECUTOR, Task, spawn, timers};
@@ -38,9 +38,10 @@ pub(crate) struct World {
     pub(crate) shuffle: Cell<u32>,
     /// Longest time that a turn of a task takes.
     pub(crate) slow: Cell<Duration>,
-    /// Longest time that a job of the blocking pool takes.
+    /// Longest time that a job of a pool takes.
     pub(crate) disk: Cell<Duration>,
-    pub(super) pool: RefCell<Pool>,
+    quick: RefCell<Pool>,
+    slow: RefCell<Pool>,
     pub(crate) network: Network,
     pub(crate) files: Disk,
 }
@@ -142,7 +143,8 @@ impl World {
             shuffle: Cell::new(100),
             slow: Cell::default(),
             disk: Cell::new(Duration::from_millis(3)),
-            pool: RefCell::default(),
+            quick: RefCell::new(Pool::new(Pace::Quick)),
+            slow: RefCell::new(Pool::new(Pace::Slow)),
             network: Network::default(),
             files: Disk::default(),
         }
@@ -188,7 +190,22 @@ impl World {
     /// The program ended, however: nothing of what it began goes on.
     pub(crate) fn end_life(&self) {
         self.life.set(self.life.get() + 1);
-        self.pool.take();
+        for pace in [Pace::Quick, Pace::Slow] {
+            self.pool(pace).replace(Pool::new(pace));
+        }
+    }
+
+    fn pool(&self, pace: Pace) -> &RefCell<Pool> {
+        match pace {
+            Pace::Quick => &self.quick,
+            Pace::Slow => &self.slow,
+        }
+    }
+
+    /// Number of jobs that run on the slow pool or wait for it.
+    pub(crate) fn slow_jobs(&self) -> usize {
+        let pool = self.slow.borrow();
+        pool.running + pool.waiting.len()
     }
 
     /// Any number (SplitMix64).
@@ -215,31 +232,50 @@ impl World {
     }
 }
 
-/// The blocking pool of a simulation: as many jobs at a time as the real one has threads.
-#[derive(Default)]
-pub(super) struct Pool {
+/// A pool of a simulation: as many jobs at a time as the real one has threads.
+struct Pool {
+    threads: usize,
     running: usize,
-    waiting: VecDeque<(Duration, Job)>,
+    waiting: JobQueue<(Duration, Job)>,
+}
+
+impl Pool {
+    fn new(pace: Pace) -> Self {
+        Self { threads: pace.threads(), running: 0, waiting: JobQueue::new(pace.threads()) }
+    }
+
+    /// The next job, if there is a thread for it.
+    fn take(&mut self) -> Option<(Owner, (Duration, Job))> {
+        if self.running >= self.threads {
+            return None;
+        }
+        let next = self.waiting.take()?;
+        self.running += 1;
+        Some(next)
+    }
 }
 
 /// Runs `job` on the simulated pool. It takes a random time, and is lost if the program ends before.
-pub(super) fn work_later(world: &Rc<World>, job: Job) {
+pub(super) fn work_later(world: &Rc<World>, pace: Pace, owner: Owner, job: Job) {
     let takes = world.duration_below(world.disk.get());
-    work_for(world, takes, job);
+    work_for(world, pace, owner, takes, job);
 }
 
 /// Runs `job` on the simulated pool, where it holds a thread for `takes`.
-pub(super) fn work_for(world: &Rc<World>, takes: Duration, job: Job) {
-    let mut pool = world.pool.borrow_mut();
-    if pool.running >= THREADS {
-        return pool.waiting.push_back((takes, job));
-    }
-    pool.running += 1;
-    drop(pool);
-    start_job(world, takes, job);
+pub(super) fn work_for(world: &Rc<World>, pace: Pace, owner: Owner, takes: Duration, job: Job) {
+    world.pool(pace).borrow_mut().waiting.push(owner, (takes, job), world.now());
+    start_jobs(world, pace);
 }
 
-fn start_job(world: &Rc<World>, takes: Duration, job: Job) {
+fn start_jobs(world: &Rc<World>, pace: Pace) {
+    loop {
+        let next = world.pool(pace).borrow_mut().take();
+        let Some((owner, (takes, job))) = next else { return };
+        start_job(world, pace, owner, takes, job);
+    }
+}
+
+fn start_job(world: &Rc<World>, pace: Pace, owner: Owner, takes: Duration, job: Job) {
     let (life, world) = (world.life.get(), Rc::clone(world));
     let task = spawn(async move {
         super::sleep(takes).await;
@@ -247,15 +283,11 @@ fn start_job(world: &Rc<World>, takes: Duration, job: Job) {
             return;
         }
         job();
-        let mut pool = world.pool.borrow_mut();
-        let next = pool.waiting.pop_front();
-        if next.is_none() {
-            pool.running -= 1;
-        }
+        let mut pool = world.pool(pace).borrow_mut();
+        pool.running -= 1;
+        pool.waiting.ended(&owner);
         drop(pool);
-        if let Some((takes, job)) = next {
-            start_job(&world, takes, job);
-        }
+        start_jobs(&world, pace);
     });
     // It goes on without its caller.
     task.0.detach();
@@ -350,21 +382,30 @@ mod tests {
         assert_eq!(done, Ok(false));
     }
 
-    #[test]
-    fn the_simulated_pool_has_as_many_threads_as_the_real_one() {
-        let took = simulate(8, |world| async move {
+    /// When one job more than the pool has threads end, each after ten seconds.
+    fn ends(pace: Pace) -> Vec<u64> {
+        let jobs = pace.threads() + 1;
+        let ends = simulate(8, |world| async move {
             let (sender, receiver) = async_channel::unbounded();
-            for _ in 0..=THREADS {
+            for _ in 0..jobs {
                 let sender = sender.clone();
-                work_for(&world, Duration::from_secs(10), Box::new(move || sender.try_send(()).unwrap()));
+                let job = Box::new(move || sender.try_send(()).unwrap());
+                work_for(&world, pace, None, Duration::from_secs(10), job);
             }
             let mut ends = Vec::new();
-            for _ in 0..=THREADS {
+            for _ in 0..jobs {
                 receiver.recv().await.unwrap();
                 ends.push(world.passed().as_secs());
             }
             ends
         });
-        assert_eq!(took, Ok([vec![10; THREADS], vec![20]].concat()));
+        ends.unwrap()
+    }
+
+    #[test]
+    fn the_simulated_pools_have_as_many_threads_as_the_real_ones() {
+        for pace in [Pace::Quick, Pace::Slow] {
+            assert_eq!(ends(pace), [vec![10; pace.threads()], vec![20]].concat(), "{pace:?}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What becomes of the pods is told to the cluster.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::api::{Pod, PodStatus, PodUid};
 use crate::host::clock;
@@ -149,10 +149,7 @@ impl SyncLoop {
     pub(super) fn end_deleted(&mut self, pod: &Arc<Pod>) {
         let uid = &pod.metadata.uid;
         self.workers.wanted(pod);
-        let seconds = pod.metadata.deletion_grace_period_seconds;
-        let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
-        let grace = seconds.map_or_else(|| pod.spec.termination_grace(), Duration::from_secs);
-        self.workers.deleted(uid, grace);
+        self.workers.deleted(uid, pod.deletion_grace());
         self.dirty.insert(uid.clone());
     }
 

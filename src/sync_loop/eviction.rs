@@ -17,8 +17,8 @@ use crate::cgroups::CgroupName;
 use crate::config::{Eviction, Threshold};
 use crate::error::ErrorChain;
 use crate::eviction::{
-    Candidate, Layout, Measure, Measured, Observations, Places, PodUsage, Starved, ThresholdState, exceeded,
-    has_limits, is_close, is_resolved, node_was_low, observe, rank,
+    self, Candidate, Layout, Measure, Measured, Observations, Places, PodUsage, Starved, ThresholdState, is_close,
+    is_resolved, node_was_low, rank,
 };
 use crate::host::clock;
 use crate::host::memory_stalls::{MEMORY_PRESSURE, MemoryStalls};
@@ -36,10 +36,12 @@ const PERIOD: Duration = Duration::from_secs(10);
 const CLEANUP: Duration = Duration::from_secs(30);
 /// So long the removal of dead containers may take before it is looked again.
 const GIVING_BACK: Duration = Duration::from_secs(2);
+/// For all pods to be measured when a disk is full.
+const MEASURING: Duration = Duration::from_secs(10);
 /// Images are not searched for what can go more often.
 const RECLAIM_PERIOD: Duration = Duration::from_secs(60);
 /// What a pod has to stop when it goes at once.
-const AT_ONCE: Duration = Duration::from_secs(1);
+pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
 /// A kernel that has much to tell wakes the agent no more often.
 const STALL_REST: Duration = Duration::from_secs(2);
 
@@ -51,8 +53,6 @@ pub(super) struct NodeWatch {
     /// The next look that no relist brings.
     due: Option<Instant>,
     asked: bool,
-    /// The limits of pods are to be looked at, too.
-    limits: bool,
     /// The kernel tells when memory is short, or nobody wants to know.
     hears_of_memory: bool,
     /// Pods that were ended, and until when they are waited for.
@@ -83,7 +83,6 @@ impl NodeWatch {
             task: None,
             due: None,
             asked: false,
-            limits: false,
             hears_of_memory: !has_memory || stalls.is_some(),
             leaving: None,
             stalls: stalls.map(|stalls| rt::spawn(follow(stalls, inbox))),
@@ -93,7 +92,6 @@ impl NodeWatch {
     /// Everything has been looked at: this belongs to it.
     pub(super) fn relisted(&mut self) {
         self.asked = true;
-        self.limits = true;
     }
 
     pub(super) fn stalled(&mut self) {
@@ -109,6 +107,11 @@ impl NodeWatch {
         !self.settings.thresholds.is_empty() || self.settings.local_storage
     }
 
+    /// Pods are held to their own limits of local storage.
+    pub(super) fn limits_storage(&self) -> bool {
+        self.settings.local_storage
+    }
+
     fn is_busy(&self) -> bool {
         self.task.as_ref().is_some_and(|task| !task.is_finished())
     }
@@ -121,6 +124,9 @@ impl NodeWatch {
 impl SyncLoop {
     /// Begins a look if one is due.
     pub(super) fn watch_node(&mut self, now: Instant) {
+        if self.node_watch.leaving.is_none() {
+            self.watch_storage_limits();
+        }
         let watch = &mut self.node_watch;
         if watch.due.is_some_and(|due| due <= now) {
             watch.due = None;
@@ -141,7 +147,6 @@ impl SyncLoop {
         }
         let watch = &mut self.node_watch;
         watch.asked = false;
-        let limits = std::mem::take(&mut watch.limits) && watch.settings.local_storage;
         let (settings, memory) = (Rc::clone(&watch.settings), Rc::clone(&watch.memory));
         let all_ready = self.books.borrow().sources.all_ready();
         let pods = self.pods_with_images();
@@ -153,7 +158,6 @@ impl SyncLoop {
             has_dead: self.has_dead(),
             // A source that has not told everything may have a pod for any image.
             pods: all_ready.then_some(pods),
-            limits,
         };
         let inbox = self.sender.clone();
         self.node_watch.task = Some(rt::spawn(async move {
@@ -171,7 +175,7 @@ impl SyncLoop {
     }
 
     /// The pods that may be ended and that use something.
-    fn candidates(&self) -> Vec<Candidate> {
+    pub(super) fn candidates(&self) -> Vec<Candidate> {
         let seen = self.seen.borrow();
         let candidate = |worker: &crate::pod_workers::Worker| {
             let pod = worker.pod.as_ref().filter(|_| worker.state == State::Sync && worker.wanted)?;
@@ -197,8 +201,13 @@ impl SyncLoop {
         if look.wants_dead && self.workers.give_back(&self.seen.borrow()) {
             self.node_watch.due = Some(now + GIVING_BACK);
         }
+        self.evict_all(look.evictions, now);
+    }
+
+    /// Ends these pods; no look ends others until they have gone.
+    pub(super) fn evict_all(&mut self, evictions: Vec<PodEviction>, now: Instant) {
         let mut leaving = Vec::new();
-        for eviction in look.evictions {
+        for eviction in evictions {
             leaving.extend(self.evict(eviction, now));
         }
         if !leaving.is_empty() {
@@ -241,12 +250,11 @@ struct Look {
     has_dead: bool,
     /// All pods of all sources, once they have told.
     pods: Option<Vec<Arc<Pod>>>,
-    limits: bool,
 }
 
 impl Look {
     async fn look(self) -> PressureLook {
-        let (seen, layout) = self.observe().await;
+        let (seen, layout) = observe(&self.runtime).await;
         let thresholds = layout.thresholds(&self.settings.thresholds);
         let now = rt::now();
         let verdict = self.memory.borrow_mut().thresholds.take(&thresholds, &seen, self.settings.transition, now);
@@ -255,9 +263,6 @@ impl Look {
             is_close: is_close(&thresholds, &seen),
             ..PressureLook::default()
         };
-        if self.limits {
-            look.evictions = self.over_their_limits(layout).await;
-        }
         let Some(first) = verdict.starved.first() else {
             self.memory.borrow_mut().told = None;
             return look;
@@ -269,48 +274,11 @@ impl Look {
             look.events.push(NodeEvent::new(EventKind::Warning, Reason::EVICTION_THRESHOLD_MET, message));
         }
         look.wants_dead = self.has_dead && layout.reclaims(first.signal).dead_containers;
-        if !look.evictions.is_empty() || self.reclaims(first, layout, &thresholds, now).await || look.wants_dead {
+        if self.reclaims(first, layout, &thresholds, now).await || look.wants_dead {
             return look;
         }
         look.evictions.extend(self.first_to_go(first, layout, &verdict.starved, &seen).await);
         look
-    }
-
-    async fn observe(&self) -> (Observations, Layout) {
-        let node = &self.runtime.node;
-        let disks = self.runtime.disks().await;
-        let (images, layers) = disks.map_or((None, None), |(images, layers)| (Some(images), layers));
-        let driver = self.runtime.cgroup_driver();
-        let kubepods = node
-            .pod_cgroups
-            .as_ref()
-            .map(|groups| CgroupName::kubepods(&groups.root).path(driver.unwrap_or(groups.driver)));
-        let places = Places { cgroup_v2: node.cgroup_v2, kubepods, node: node.root_dir.clone(), images, layers };
-        rt::blocking(move || observe(&places)).await
-    }
-
-    fn measure(&self) -> Measure {
-        let driver = self.runtime.cgroup_driver();
-        let groups = self.runtime.node.pod_cgroups.as_ref();
-        let groups = groups.map(|groups| (driver.unwrap_or(groups.driver), groups.root.clone()));
-        Measure { cri: self.runtime.cri(), dirs: self.runtime.dirs.clone(), groups }
-    }
-
-    /// The pods that have written more than they may.
-    async fn over_their_limits(&self, layout: Layout) -> Vec<PodEviction> {
-        let measure = self.measure();
-        let mut evictions = Vec::new();
-        for candidate in self.candidates.iter().filter(|candidate| has_limits(&candidate.pod)) {
-            let usage = measure.limited(candidate).await;
-            let exceeded = exceeded(&candidate.pod, &usage, layout == Layout::ImagesApart);
-            evictions.extend(exceeded.map(|message| PodEviction {
-                uid: candidate.pod.metadata.uid.clone(),
-                message,
-                grace: AT_ONCE,
-                is_disruption: false,
-            }));
-        }
-        evictions
     }
 
     /// Whether what the node itself can give back was enough.
@@ -325,7 +293,7 @@ impl Look {
             Ok(bytes) => log!(info, "images that nothing needs were removed for want of room", bytes = bytes),
             Err(error) => log!(warn, "images not removed for want of room", error = format!("{error:?}")),
         }
-        let (seen, _) = self.observe().await;
+        let (seen, _) = observe(&self.runtime).await;
         is_resolved(thresholds, &seen)
     }
 
@@ -337,16 +305,22 @@ impl Look {
         starved: &[Threshold],
         seen: &Observations,
     ) -> Option<PodEviction> {
-        let (measure, parts) = (self.measure(), layout.parts(first.signal));
+        let (measure, parts) = (measure(&self.runtime), layout.parts(first.signal));
+        let end = rt::now() + MEASURING;
         let resource = Starved::of(first.signal);
         let mut usages: Vec<Option<PodUsage>> = Vec::new();
         for candidate in &self.candidates {
             usages.push(match resource {
                 Starved::Memory | Starved::Pids => measure.memory(candidate).await,
-                Starved::Storage | Starved::Inodes => Some(measure.disk(candidate, parts.layers).await),
+                Starved::Storage | Starved::Inodes => {
+                    let left = end.saturating_duration_since(rt::now());
+                    rt::deadline(left, measure.disk(candidate, parts.layers)).await.ok()
+                }
             });
         }
-        let measured = self.candidates.iter().zip(&usages);
+        // Where one disk hangs, a pod goes that was measured.
+        let any = matches!(resource, Starved::Storage | Starved::Inodes) && usages.iter().any(Option::is_some);
+        let measured = self.candidates.iter().zip(&usages).filter(|(_, usage)| usage.is_some() || !any);
         let mut pods: Vec<Measured<'_>> =
             measured.map(|(candidate, usage)| Measured { pod: &candidate.pod, usage: usage.as_ref() }).collect();
         rank(&mut pods, resource, parts);
@@ -359,6 +333,27 @@ impl Look {
             is_disruption: true,
         })
     }
+}
+
+/// What the node has left, and how its disks are laid out.
+pub(super) async fn observe(runtime: &PodRuntime) -> (Observations, Layout) {
+    let node = &runtime.node;
+    let disks = runtime.disks().await;
+    let (images, layers) = disks.map_or((None, None), |(images, layers)| (Some(images), layers));
+    let driver = runtime.cgroup_driver();
+    let kubepods = node
+        .pod_cgroups
+        .as_ref()
+        .map(|groups| CgroupName::kubepods(&groups.root).path(driver.unwrap_or(groups.driver)));
+    let places = Places { cgroup_v2: node.cgroup_v2, kubepods, node: node.root_dir.clone(), images, layers };
+    rt::blocking(move || eviction::observe(&places)).await
+}
+
+pub(super) fn measure(runtime: &PodRuntime) -> Measure {
+    let driver = runtime.cgroup_driver();
+    let groups = runtime.node.pod_cgroups.as_ref();
+    let groups = groups.map(|groups| (driver.unwrap_or(groups.driver), groups.root.clone()));
+    Measure { cri: runtime.cri(), dirs: runtime.dirs.clone(), groups }
 }
 
 /// Tells the sync loop of each time that processes wait for memory.

@@ -29,6 +29,9 @@ impl SyncLoop {
                 self.on_relist(relist, now);
                 self.image_garbage.relisted(now);
                 self.node_watch.relisted();
+                if self.node_watch.limits_storage() {
+                    self.storage_limits.relisted();
+                }
             }
             SyncEvent::Runtime(state) => self.on_runtime(state, now),
             SyncEvent::WorkDone(done) => self.on_work_done(done, now),
@@ -40,6 +43,7 @@ impl SyncLoop {
             SyncEvent::Groupless(uid, sandbox) => self.workers.found_groupless(&uid, sandbox),
             SyncEvent::MemoryStalled => self.node_watch.stalled(),
             SyncEvent::PressureLooked(look) => self.on_pressure_looked(look, now),
+            SyncEvent::OverStorageLimits(evictions) => self.evict_all(evictions, now),
             SyncEvent::Object(news) => self.on_object(news),
             SyncEvent::ImagesCame => self.on_images_came(now),
             SyncEvent::DevicesChanged => self.on_devices_changed(),
@@ -530,6 +534,7 @@ fn doing(event: &SyncEvent) -> Doing {
         SyncEvent::OomKilled(_)
         | SyncEvent::MemoryStalled
         | SyncEvent::PressureLooked(_)
+        | SyncEvent::OverStorageLimits(_)
         | SyncEvent::Groupless(..) => Doing::Happened,
         SyncEvent::Object(_)
         | SyncEvent::ImagesCame

@@ -22,6 +22,7 @@ mod placing;
 mod pod_changes;
 mod resizes;
 mod shutdown;
+mod storage_limits;
 mod strays;
 mod takeover;
 mod versions;
@@ -68,6 +69,7 @@ use image_garbage::ImageGarbage;
 use placing::Placing;
 use resizes::Resizes;
 use shutdown::NodeShutdown;
+use storage_limits::StorageLimits;
 
 /// Waiting events; senders wait when it is full, as none of them may be lost.
 pub(crate) const INBOX: usize = 256;
@@ -136,6 +138,7 @@ pub(crate) struct SyncLoop {
     weigh: bool,
     image_garbage: ImageGarbage,
     node_watch: NodeWatch,
+    storage_limits: StorageLimits,
     due_times: DueTimes,
     /// Parts whose stall was logged.
     stalled: Vec<Part>,
@@ -224,6 +227,7 @@ impl SyncLoop {
             weigh: true,
             image_garbage: ImageGarbage::default(),
             node_watch,
+            storage_limits: StorageLimits::default(),
             due_times: DueTimes::default(),
             stalled: Vec::new(),
             shutdown,

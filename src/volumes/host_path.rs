@@ -11,11 +11,13 @@ use crate::host::directories;
 
 /// Checks `path`, and makes what is missing where the type says so. Links are followed: the path is the node's own.
 pub(super) fn check(path: &Path, kind: HostPathType) -> Result<(), Problem> {
+    // A path that is not checked is not looked at either: its file system may hang.
+    if kind == HostPathType::Unset {
+        return Ok(());
+    }
     let found = match fs::metadata(path) {
         Ok(found) => Some(found),
         Err(error) if is_missing(&error) => None,
-        // What is not checked is not looked at either.
-        Err(_) if kind == HostPathType::Unset => None,
         Err(error) => return Err(Problem::io("look at", path)(error)),
     };
     let is = |test: fn(&Metadata) -> bool| found.as_ref().is_some_and(test);

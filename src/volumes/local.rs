@@ -6,30 +6,150 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
+use async_channel::Sender;
 use nix::mount::{MsFlags, mount};
 
 use super::empty_dir::mark;
 use super::error::Problem;
 use super::ownership;
 use super::plan::Local;
+use crate::csi::Ends;
 use crate::host::directories;
 use crate::host::mounts::mounted_at;
-use crate::rt;
+use crate::rt::{self, Semaphore};
+use crate::sorted::SortedMap;
 
 /// Mounts `local`, unless it is already, and gives it to the pod's group, unless another pod has it. In a thread of its own: a
 /// large and slow disk is formatted, or looked through, for minutes.
-pub(super) async fn set_up(local: &Local) -> Result<(), Problem> {
+///
+/// A pod that ends waits for the mount alone, once that has begun: it is taken away with the pod. What is under way before
+/// goes on, as a disk that is half formatted is worse, and mounts nothing.
+pub(super) async fn set_up(local: &Local, ends: &mut Ends) -> Result<(), Problem> {
+    let from = local.from.clone();
     let local = local.clone();
-    let (tell, told) = async_channel::bounded(1);
-    let work = move || drop(tell.try_send(mount_and_give(&local)));
-    rt::thread("local volume", work).map_err(|error| failed("a thread", error.to_string()))?;
-    told.recv().await.unwrap_or_else(|_| Err(failed("a thread", "it ended".to_owned())))
+    in_thread(&from, ends, move |progress| mount_and_give(&local, progress)).await
 }
 
-fn mount_and_give(local: &Local) -> Result<(), Problem> {
+async fn in_thread(
+    disk: &Path,
+    ends: &mut Ends,
+    work: impl FnOnce(&Progress) -> Result<(), Problem> + Send + 'static,
+) -> Result<(), Problem> {
+    let progress = Arc::new(Progress::default());
+    let given_up = GivesUp(Arc::clone(&progress));
+    let worked = async {
+        // Nothing else formats or mends the disk meanwhile, also when the pod that has begun it is gone.
+        let turn = turn(disk).acquire_arc().await;
+        let (tell, told) = async_channel::bounded(1);
+        let work = move || {
+            let _turn = turn;
+            // The pod may have ended.
+            let _ = tell.try_send(work(&progress));
+        };
+        rt::thread("local volume", work).map_err(|error| failed("a thread", error.to_string()))?;
+        told.recv().await.unwrap_or_else(|_| Err(failed("a thread", "it ended".to_owned())))
+    };
+    let ended = async {
+        ends.await;
+        given_up.0.gives_up().await;
+        Err(failed("local volume", "the pod ends".to_owned()))
+    };
+    let late = |_| Err(failed("local volume", format!("it is not set up within {} s", LONGEST.as_secs())));
+    rt::deadline(LONGEST, rt::either(worked, ended)).await.unwrap_or_else(late)
+}
+
+/// For everything that is done to a disk.
+const LONGEST: Duration = Duration::from_secs(30 * 60);
+
+/// Those who set up a disk or directory come one after the other.
+fn turn(disk: &Path) -> Arc<Semaphore> {
+    static TURNS: Mutex<SortedMap<PathBuf, Weak<Semaphore>>> = Mutex::new(SortedMap::new());
+    let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    turns.retain(|_, turn| turn.strong_count() > 0);
+    if let Some(turn) = turns.get(disk).and_then(Weak::upgrade) {
+        return turn;
+    }
+    let turn = Arc::new(Semaphore::new(1));
+    turns.insert(disk.to_owned(), Arc::downgrade(&turn));
+    turn
+}
+
+/// How far the thread has come, and whether its pod still wants the volume.
+#[derive(Debug, Default)]
+struct Progress {
+    stage: Mutex<Stage>,
+    /// Closed when the mount is over.
+    mounted: Mutex<Option<Sender<()>>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Preparing,
+    Mounting,
+    Mounted,
+    /// Nobody wants the volume.
+    GivenUp,
+}
+
+impl Progress {
+    /// Takes the step to mount, unless the volume was given up. It is over when what is returned is dropped.
+    fn mount(&self) -> Result<Mount<'_>, Problem> {
+        let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        if *stage == Stage::GivenUp {
+            return Err(failed("local volume", "the pod has ended".to_owned()));
+        }
+        *stage = Stage::Mounting;
+        Ok(Mount(self))
+    }
+
+    /// Gives the volume up: returns when nothing is being mounted.
+    async fn gives_up(&self) {
+        let (sender, receiver) = async_channel::bounded::<()>(1);
+        {
+            let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+            match *stage {
+                Stage::Mounting => *self.mounted.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender),
+                Stage::Preparing | Stage::Mounted | Stage::GivenUp => {
+                    *stage = Stage::GivenUp;
+                    return;
+                }
+            }
+        }
+        // It is never sent to: it only closes.
+        let _ = receiver.recv().await;
+    }
+}
+
+/// A mount that is being made.
+struct Mount<'a>(&'a Progress);
+
+impl Drop for Mount<'_> {
+    fn drop(&mut self) {
+        let mut stage = self.0.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        *stage = Stage::Mounted;
+        self.0.mounted.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+/// Gives the volume up when nobody waits for it any longer.
+struct GivesUp(Arc<Progress>);
+
+impl Drop for GivesUp {
+    fn drop(&mut self) {
+        let mut stage = self.0.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        if *stage == Stage::Preparing {
+            *stage = Stage::GivenUp;
+        }
+    }
+}
+
+fn mount_and_give(local: &Local, progress: &Progress) -> Result<(), Problem> {
     let ready = local.marker.join("ready");
     let is_mounted = mounted_at(&local.path).map_err(Problem::io("look for a mount at", &local.path))?;
     if is_mounted && ready.is_file() {
@@ -40,11 +160,16 @@ fn mount_and_give(local: &Local) -> Result<(), Problem> {
     let parent = local.path.parent().map_or(Ok(()), |parent| directories::make_own(parent, 0o750));
     parent.and_then(|()| directories::make_own(&local.path, 0o750)).map_err(Problem::io("make", &local.path))?;
     if found.is_dir() {
+        let _mount = progress.mount()?;
         mount_directory(local, is_mounted)?;
     } else if !found.is_block_device() {
         return Err(Problem::HostPathType { path: local.from.clone(), expected: "directory or block device" });
     } else if !is_mounted {
-        mount_disk(local, is_shared)?;
+        if !is_shared {
+            make_mountable(local)?;
+        }
+        let _mount = progress.mount()?;
+        mount_disk(local)?;
     }
     if let Some(group) = local.group.filter(|_| !local.read_only && !is_shared) {
         ownership::give(&local.path, group, local.on_mismatch)
@@ -78,10 +203,7 @@ fn mount_directory(local: &Local, is_bound: bool) -> Result<(), Problem> {
     succeeds(options, "mount")
 }
 
-fn mount_disk(local: &Local, is_shared: bool) -> Result<(), Problem> {
-    if !is_shared {
-        make_mountable(local)?;
-    }
+fn mount_disk(local: &Local) -> Result<(), Problem> {
     let mut mount = Command::new("mount");
     mount.args(["-t", &local.fs_type]);
     if !local.options.is_empty() {
@@ -160,3 +282,57 @@ const NOTHING_FOUND: i32 = 2;
 /// fsck.
 const MENDED: i32 = 1;
 const UNMENDED: i32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rt::block_on;
+
+    fn ends_now() -> Ends {
+        Box::pin(std::future::ready(()))
+    }
+
+    #[test]
+    fn a_pod_that_ends_does_not_wait_for_a_disk_that_is_formatted() {
+        let disk = Path::new("/dev/of-a-test-that-ends");
+        let (release, formats) = async_channel::bounded::<()>(1);
+        let (tell, mounts) = async_channel::bounded(1);
+        let work = move |progress: &Progress| {
+            let _ = formats.recv_blocking();
+            let _ = tell.try_send(progress.mount().is_ok());
+            Ok(())
+        };
+        block_on(async {
+            let error = in_thread(disk, &mut ends_now(), work).await.unwrap_err();
+            assert!(error.to_string().contains("the pod ends"), "{error}");
+            let mut never: Ends = Box::pin(std::future::pending());
+            let mut second = Box::pin(in_thread(disk, &mut never, |_| Ok(())));
+            let early = rt::deadline(Duration::ZERO, &mut second).await;
+            assert!(early.is_err(), "the disk was formatted twice at a time");
+            drop(release);
+            assert_eq!(mounts.recv().await, Ok(false), "it was mounted for a pod that had ended");
+            second.await.unwrap();
+        });
+    }
+
+    #[test]
+    fn a_pod_that_ends_waits_for_a_mount_that_has_begun() {
+        let (release, mounts) = async_channel::bounded::<()>(1);
+        let (tell, begun) = async_channel::bounded(1);
+        let work = move |progress: &Progress| {
+            let _mount = progress.mount()?;
+            let _ = tell.try_send(());
+            let _ = mounts.recv_blocking();
+            Ok(())
+        };
+        block_on(async {
+            let mut ends: Ends = Box::pin(async move {
+                let _ = begun.recv().await;
+            });
+            let mut set_up = Box::pin(in_thread(Path::new("/dev/of-a-test-that-mounts"), &mut ends, work));
+            assert!(rt::deadline(Duration::from_millis(20), &mut set_up).await.is_err());
+            drop(release);
+            let _ = set_up.await;
+        });
+    }
+}

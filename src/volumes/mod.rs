@@ -25,7 +25,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use crate::api::{Container, EnvVarSource, FileKeySelector, HostPathType, Pod};
+use crate::api::{Container, EnvVarSource, FileKeySelector, HostPathType, Pod, PodUid};
 use crate::cri::v1::{Device, Mount};
 use crate::csi::{Csi, CsiVolume, Ends, OwnershipIsDue, Phase, Unattached};
 use crate::host::directories;
@@ -51,6 +51,7 @@ pub(crate) struct SetUp<'a> {
 /// The volumes of a pod that are set up.
 #[derive(Debug)]
 pub(crate) struct PodVolumes {
+    uid: PodUid,
     places: Vec<Place>,
     /// Where bind mounts of parts of volumes go.
     subpaths: PathBuf,
@@ -72,14 +73,19 @@ pub(crate) fn set_up(
     async move {
         let plan = plan?;
         let places = plan.volumes.iter().map(Planned::set_up_place).collect();
-        let (plan, kept) = rt::blocking(move || carry_out(&plan).map(|kept| (plan, kept))).await?;
+        let may_hang = plan.volumes.iter().any(Planned::looks_at_host);
+        let work = move || carry_out(&plan).map(|kept| (plan, kept));
+        let (plan, kept) = match may_hang {
+            true => rt::slow_for(uid.as_str(), work).await?,
+            false => rt::blocking(work).await?,
+        };
         csi.awaits(&uid, unattached(&plan));
         for planned in &plan.volumes {
             let failed = |problem| Error::SetUp { volume: planned.name.clone(), problem };
             match &planned.source {
-                Source::Local(volume) => local::set_up(volume).await.map_err(failed)?,
+                Source::Local(volume) => local::set_up(volume, &mut ends).await.map_err(failed)?,
                 Source::Nfs(volume) => nfs::set_up(volume, Path::new(nfs::PROGRAM)).await.map_err(failed)?,
-                Source::Csi(volume) => publish(&csi, volume, &mut ends).await?,
+                Source::Csi(volume) => publish(&csi, &uid, volume, &mut ends).await?,
                 Source::Device { .. }
                 | Source::EmptyDir(_)
                 | Source::Files(_)
@@ -87,7 +93,7 @@ pub(crate) fn set_up(
                 | Source::Image => {}
             }
         }
-        Ok(PodVolumes { places, subpaths, kept })
+        Ok(PodVolumes { uid, places, subpaths, kept })
     }
 }
 
@@ -111,14 +117,14 @@ fn unattached(plan: &Plan) -> Vec<Unattached> {
     plan.volumes.iter().filter_map(unattached).collect()
 }
 
-async fn publish(csi: &Csi, planned: &csi::Csi, ends: &mut Ends) -> Result<(), Error> {
+async fn publish(csi: &Csi, pod: &PodUid, planned: &csi::Csi, ends: &mut Ends) -> Result<(), Error> {
     let volume = &planned.volume;
     let failed = |(phase, why)| failed(volume, phase, why);
     let is_due = csi.set_up(volume, ends).await.map_err(failed)?;
     if let Some(group) = volume.group.filter(|_| planned.gives_to_group && is_due == OwnershipIsDue(true)) {
         let target = volume.target();
         let on_mismatch = planned.on_mismatch;
-        let given = rt::blocking(move || ownership::give(&target, group, on_mismatch)).await;
+        let given = rt::slow_for(pod.as_str(), move || ownership::give(&target, group, on_mismatch)).await;
         let why = |error: io::Error| format!("applyFSGroup failed for vol {}: {error}", volume.handle);
         given.map_err(|error| failed((Phase::SetUp, why(error))))?;
         csi.given_to_group(&volume.target());
@@ -195,10 +201,11 @@ impl PodVolumes {
     ) -> impl Future<Output = Result<Vec<Mount>, Error>> + use<> {
         let given = Given { places: &self.places, subpaths: &self.subpaths, recursive_read_only, expand };
         let planned = mounts::container_mounts(container, &given);
+        let uid = self.uid.clone();
         async move {
             let (mounts, parts) = planned?;
             if !parts.is_empty() {
-                rt::blocking(move || parts.iter().try_for_each(sub_path::bind)).await?;
+                rt::slow_for(uid.as_str(), move || parts.iter().try_for_each(sub_path::bind)).await?;
             }
             Ok(mounts)
         }
@@ -232,6 +239,20 @@ impl PodVolumes {
 }
 
 impl Planned {
+    /// Its set-up looks at a path of the host, which may be on any file system.
+    fn looks_at_host(&self) -> bool {
+        match &self.source {
+            Source::Device { .. } => true,
+            Source::HostPath { kind, .. } => *kind != HostPathType::Unset,
+            Source::Csi(_)
+            | Source::EmptyDir(_)
+            | Source::Files(_)
+            | Source::Image
+            | Source::Local(_)
+            | Source::Nfs(_) => false,
+        }
+    }
+
     fn set_up_place(&self) -> Place {
         let (volume, path) = (self.name.clone(), self.place());
         Place { volume, path, read_only: self.read_only(), is_device: self.is_device() }

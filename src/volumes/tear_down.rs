@@ -15,9 +15,9 @@ use crate::rt;
 /// Unmounts the volumes of a pod that has ended and deletes its emptyDirs; its last words and logs stay.
 pub(crate) async fn tear_down(dirs: &PodDirs, uid: &PodUid, csi: &Csi) -> Result<(), Error> {
     let pod = dirs.pod(uid);
-    give_back(&pod, csi).await?;
+    give_back(&pod, uid.as_str(), csi).await?;
     let gone = [dirs.subpaths(uid), dirs.volumes(uid), dirs.volume_devices(uid), dirs.plugins(uid)];
-    rt::blocking(move || {
+    rt::slow_for(uid.as_str(), move || {
         unmount_below(&pod).map_err(Error::io("unmount what is below", &pod))?;
         gone.iter().try_for_each(|path| remove_path(path))
     })
@@ -32,8 +32,8 @@ pub(crate) async fn remove(
     csi: &Csi,
 ) -> Result<(), Error> {
     let (pod, logs) = (dirs.pod(uid), dirs.logs(namespace, name, uid));
-    give_back(&pod, csi).await?;
-    rt::blocking(move || {
+    give_back(&pod, uid.as_str(), csi).await?;
+    rt::slow_for(uid.as_str(), move || {
         remove_pod(&pod)?;
         remove_path(&logs)
     })
@@ -41,9 +41,10 @@ pub(crate) async fn remove(
 }
 
 /// What drivers have brought goes first, by their own hand; and before that the parts of it that are bound elsewhere.
-async fn give_back(pod: &Path, csi: &Csi) -> Result<(), Error> {
+async fn give_back(pod: &Path, uid: &str, csi: &Csi) -> Result<(), Error> {
     let subpaths = pod.join("volume-subpaths");
-    rt::blocking(move || unmount_below(&subpaths).map_err(Error::io("unmount what is below", &subpaths))).await?;
+    let unmount = move || unmount_below(&subpaths).map_err(Error::io("unmount what is below", &subpaths));
+    rt::slow_for(uid, unmount).await?;
     csi.tear_down(pod).await.map_err(Error::Unmount)
 }
 
@@ -71,12 +72,13 @@ impl FoundPods {
         let mut outcome = Ok(());
         let mut given_back = Vec::new();
         for pod in pods {
-            match give_back(&pod, csi).await {
+            let uid = pod.file_name().unwrap_or_default().to_string_lossy();
+            match give_back(&pod, &uid, csi).await {
                 Ok(()) => given_back.push(pod),
                 Err(error) => outcome = Err(error),
             }
         }
-        let removed = rt::blocking(move || {
+        let removed = rt::slow(move || {
             let pods = given_back.iter().map(|pod| remove_pod(pod)).collect::<Vec<_>>();
             pods.into_iter().chain(logs.iter().map(|logs| remove_path(logs))).fold(Ok(()), Result::and)
         });

@@ -59,7 +59,7 @@ pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Fa
         }
         Tool::Skopeo => {
             let here = path.clone();
-            let named = rt::blocking(move || pour(&here, &mut io::sink())).await?.ok_or_else(unread)?;
+            let named = rt::slow(move || pour(&here, &mut io::sink())).await?.ok_or_else(unread)?;
             let kind = if named.is_docker { "docker-archive" } else { "oci-archive" };
             for image in &named.images {
                 let mut command = Command::new("skopeo");
@@ -68,7 +68,7 @@ pub(super) async fn import(tool: &Tool, path: PathBuf) -> Result<Vec<String>, Fa
                 let here = path.clone();
                 // Of those that are packed, some skopeos read only an oci-archive.
                 let unpacks = named.is_docker;
-                let file = rt::blocking(move || if unpacks { unpacked(&here) } else { open(&here).map_err(unusable) });
+                let file = rt::slow(move || if unpacks { unpacked(&here) } else { open(&here).map_err(unusable) });
                 let file = file.await?;
                 check("skopeo", program::run_on(command, file, LIMIT).await)?;
             }

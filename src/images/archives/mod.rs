@@ -14,6 +14,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -75,7 +76,7 @@ const MAX_FILES: usize = 256;
 const MOST_RECORD: u64 = 1 << 20;
 /// A runtime that has been given an image may take a moment to say so.
 const SHOWN: (usize, Duration) = (40, Duration::from_millis(250));
-/// Before a runtime that does not answer is asked again.
+/// Before a runtime that does not answer is asked again, or a directory that could not be listed is listed again.
 const AWAY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 impl ImageArchives {
@@ -166,6 +167,7 @@ impl Importer {
         let mut is_sure = false;
         let mut away = Backoff::new(AWAY.0, AWAY.1);
         let mut watch_failed = false;
+        let mut listings = Listings::default();
         loop {
             let done = self.archives.begin();
             // Before the look: nothing that happens after it is missed.
@@ -174,7 +176,7 @@ impl Importer {
                 log!(warn, "image archives are not watched", error = ErrorChain(error));
                 watch_failed = true;
             }
-            self.look().await;
+            let retry = self.look(&mut listings).await;
             let mut again = None;
             match self.pass(is_sure).await {
                 Ok(()) => {
@@ -184,7 +186,11 @@ impl Importer {
                 Err(_) => again = Some(rt::now() + away.next_wait()),
             }
             // What has failed is tried again.
-            let due = self.archives.book.borrow().next_due();
+            let due = match retry {
+                // Without a listing an archive that is due stays due.
+                Some(wait) => Some(rt::now() + wait),
+                None => self.archives.book.borrow().next_due(),
+            };
             let unwatched = watch.is_err().then(|| rt::now() + AWAY.1);
             let again = again.into_iter().chain(due).chain(unwatched).min();
             drop(done);
@@ -208,13 +214,16 @@ impl Importer {
         }
     }
 
-    /// Lists the directory.
-    async fn look(&self) {
-        let directory = self.directory.clone();
-        let listed = rt::deadline(LIST_DEADLINE, rt::blocking(move || list(&directory))).await;
+    /// Lists the directory; if it cannot be listed, how long to wait before the next try.
+    async fn look(&self, listings: &mut Listings) -> Option<Duration> {
+        let listed = rt::deadline(LIST_DEADLINE, listings.next(&self.directory)).await;
         let mut book = self.archives.book.borrow_mut();
         let problem = match listed {
-            Ok(Ok(listing)) => return book.look(&listing, rt::now()),
+            Ok(Ok(listing)) => {
+                listings.retry.reset();
+                book.look(&listing, rt::now());
+                return None;
+            }
             Ok(Err(error)) => error.to_string(),
             Err(elapsed) => elapsed.to_string(),
         };
@@ -222,6 +231,7 @@ impl Importer {
             log!(warn, "image archives cannot be listed", directory = self.directory.display(), error = problem);
         }
         book.unlisted(problem);
+        Some(listings.retry.next_wait())
     }
 
     /// Imports what is ready. An error: the runtime does not answer.
@@ -328,8 +338,38 @@ impl Importer {
 /// `{}` and the end of the line.
 const EMPTY: usize = 3;
 
+type Listing = io::Result<SortedMap<String, Stamp>>;
+
+/// The listings of the directory, one after the other.
+struct Listings {
+    /// One that has not ended: a second one would hang as well and take another thread.
+    pending: Option<Pin<Box<dyn Future<Output = Listing>>>>,
+    retry: Backoff,
+}
+
+impl Default for Listings {
+    fn default() -> Self {
+        Self { pending: None, retry: Backoff::new(AWAY.0, AWAY.1) }
+    }
+}
+
+impl Listings {
+    async fn next(&mut self, directory: &Path) -> Listing {
+        if let Some(earlier) = &mut self.pending {
+            // It began before the watch did, and may not have what has come since.
+            let _ = earlier.await;
+            self.pending = None;
+        }
+        let directory = directory.to_owned();
+        let pending = self.pending.insert(Box::pin(rt::slow(move || list(&directory))));
+        let listing = pending.await;
+        self.pending = None;
+        listing
+    }
+}
+
 /// The archives in a directory. Blocks.
-fn list(directory: &Path) -> io::Result<SortedMap<String, Stamp>> {
+fn list(directory: &Path) -> Listing {
     let mut files = SortedMap::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
@@ -353,4 +393,52 @@ fn list(directory: &Path) -> io::Result<SortedMap<String, Stamp>> {
 pub(crate) fn stamp(found: &fs::Metadata) -> Stamp {
     let modified = found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());
     Stamp { size: found.size(), modified }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rpc::Client;
+
+    #[test]
+    fn an_archive_that_is_due_in_a_directory_that_cannot_be_listed_does_not_spin() {
+        let ended = rt::simulate(1, |_| async {
+            let (archives, woken) = ImageArchives::nothing();
+            {
+                let mut book = archives.book.borrow_mut();
+                book.look(&SortedMap::from_iter([("a".to_owned(), Stamp::default())]), rt::now());
+                book.begin();
+                book.ended("a", Err(Failure::Failed("no".to_owned())), rt::now());
+            }
+            let client = Client::new("/nowhere");
+            let importer = Importer {
+                directory: "/dev/null/archives".into(),
+                record: "/nowhere/record".into(),
+                endpoint: "/nowhere".into(),
+                images: ImageService::new(client.clone(), Duration::from_secs(1)),
+                runtime: RuntimeService::new(client, Duration::from_secs(1)),
+                archives: archives.clone(),
+                woken,
+                inbox: async_channel::bounded(1).0,
+            };
+            let _task = rt::spawn(importer.run());
+            rt::sleep(Duration::from_secs(600)).await;
+            (archives.views().len(), archives.problem().is_empty())
+        });
+        assert_eq!(ended, Ok((1, false)));
+    }
+
+    #[test]
+    fn a_listing_that_hangs_is_the_only_one() {
+        let jobs = rt::simulate(1, |world| async move {
+            world.disk.set(Duration::from_secs(100_000));
+            let mut listings = Listings::default();
+            for _ in 0..5 {
+                let listed = rt::deadline(LIST_DEADLINE, listings.next(Path::new("/dev/null"))).await;
+                assert!(listed.is_err());
+            }
+            world.slow_jobs()
+        });
+        assert_eq!(jobs, Ok(1));
+    }
 }

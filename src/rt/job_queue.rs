@@ -1,0 +1,136 @@
+//! The queue of a pool of threads: jobs in order, but that no owner has all of the threads. Pure.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Whose job it is, as the uid of a pod. `None`: the node's own.
+pub(super) type Owner = Option<Arc<str>>;
+
+/// Jobs that wait for a thread, and the owners of those that run.
+pub(super) struct JobQueue<T> {
+    threads: usize,
+    waiting: VecDeque<Waiting<T>>,
+    running: Vec<Arc<str>>,
+}
+
+struct Waiting<T> {
+    owner: Owner,
+    since: Instant,
+    job: T,
+}
+
+/// Running jobs of one owner.
+pub(super) const OF_ONE_OWNER: usize = 2;
+
+impl<T> JobQueue<T> {
+    pub(super) const fn new(threads: usize) -> Self {
+        Self { threads, waiting: VecDeque::new(), running: Vec::new() }
+    }
+
+    pub(super) fn push(&mut self, owner: Owner, job: T, now: Instant) {
+        self.waiting.push_back(Waiting { owner, since: now, job });
+    }
+
+    /// The next job to run, with its owner for [`JobQueue::ended`]: the first one of the owners with the fewest running jobs.
+    pub(super) fn take(&mut self) -> Option<(Owner, T)> {
+        let allowed = self.waiting.iter().enumerate().filter(|(_, waiting)| self.allows(&self.running, &waiting.owner));
+        let (place, _) = allowed.min_by_key(|(_, waiting)| of(&self.running, &waiting.owner))?;
+        let Waiting { owner, job, .. } = self.waiting.remove(place)?;
+        self.running.extend(owner.clone());
+        Some((owner, job))
+    }
+
+    /// A job of this owner has ended.
+    pub(super) fn ended(&mut self, owner: &Owner) {
+        let place = self.running.iter().position(|running| Some(running) == owner.as_ref());
+        place.map(|place| self.running.swap_remove(place));
+    }
+
+    /// Number of jobs that would run now if there were a thread for each.
+    pub(super) fn ready(&self) -> usize {
+        let mut running = self.running.clone();
+        let mut ready = 0;
+        for waiting in &self.waiting {
+            if self.allows(&running, &waiting.owner) {
+                running.extend(waiting.owner.clone());
+                ready += 1;
+            }
+        }
+        ready
+    }
+
+    /// How long the first job has waited, and how many wait.
+    pub(super) fn oldest(&self, now: Instant) -> Option<(Duration, usize)> {
+        let first = self.waiting.front()?;
+        Some((now.saturating_duration_since(first.since), self.waiting.len()))
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// One thread is left to jobs without an owner, also when the jobs of several owners hang.
+    fn allows(&self, running: &[Arc<str>], owner: &Owner) -> bool {
+        owner.is_none() || running.len() < self.threads.saturating_sub(1) && of(running, owner) < OF_ONE_OWNER
+    }
+}
+
+fn of(running: &[Arc<str>], owner: &Owner) -> usize {
+    running.iter().filter(|running| Some(*running) == owner.as_ref()).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The jobs that a pool of four threads starts one after the other; none of them ends.
+    fn started(jobs: &[(&str, u32)]) -> Vec<u32> {
+        let mut queue = JobQueue::new(4);
+        for (owner, job) in jobs {
+            queue.push((!owner.is_empty()).then(|| Arc::from(*owner)), *job, Instant::now());
+        }
+        let ready = queue.ready();
+        let started: Vec<u32> = std::iter::from_fn(|| queue.take()).map(|(_, job)| job).collect();
+        assert_eq!(ready, started.len());
+        started
+    }
+
+    #[test]
+    fn one_owner_has_at_most_two_running_jobs() {
+        assert_eq!(started(&[("a", 1), ("a", 2), ("a", 3), ("b", 4)]), [1, 4, 2]);
+    }
+
+    #[test]
+    fn jobs_of_owners_leave_a_thread_to_the_node() {
+        assert_eq!(started(&[("a", 1), ("b", 2), ("c", 3), ("d", 4), ("", 5)]), [1, 2, 3, 5]);
+    }
+
+    #[test]
+    fn jobs_without_an_owner_run_in_their_order() {
+        assert_eq!(started(&[("", 1), ("", 2), ("", 3), ("", 4), ("", 5)]), [1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn an_owner_of_many_jobs_does_not_run_before_one_of_a_single_job() {
+        let (mut queue, now) = (JobQueue::new(4), Instant::now());
+        let a: Owner = Some("a".into());
+        (0..10).for_each(|job| queue.push(a.clone(), job, now));
+        assert_eq!((queue.take().map(|(_, job)| job), queue.take().map(|(_, job)| job)), (Some(0), Some(1)));
+        assert!(queue.take().is_none());
+        queue.push(Some("b".into()), 10, now);
+        queue.ended(&a);
+        assert_eq!(queue.take().map(|(_, job)| job), Some(10));
+        assert_eq!(queue.take().map(|(_, job)| job), Some(2));
+    }
+
+    #[test]
+    fn the_oldest_job_counts_from_its_arrival() {
+        let (mut queue, now) = (JobQueue::new(4), Instant::now());
+        assert_eq!(queue.oldest(now), None);
+        queue.push(None, 1, now);
+        queue.push(None, 2, now + Duration::from_secs(1));
+        assert_eq!(queue.oldest(now + Duration::from_secs(3)), Some((Duration::from_secs(3), 2)));
+    }
+}

@@ -1,0 +1,160 @@
+//! Pods that have written more than their own limits of local storage. They are measured beside the looks at what the node
+//! has left, which do not wait for it.
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use crate::api::PodUid;
+use crate::eviction::{Candidate, Layout, PodUsage, exceeded, has_limits};
+use crate::pods::{PodEviction, SyncEvent};
+use crate::rt;
+use crate::sorted::SortedMap;
+use crate::sync_loop::SyncLoop;
+use crate::sync_loop::eviction::{AT_ONCE, measure, observe};
+
+/// For one round of measurements; the next round goes on with the pod after the last one.
+const ROUND: Duration = Duration::from_secs(10);
+
+/// The measurements against the pods' own limits.
+#[derive(Default)]
+pub(super) struct StorageLimits {
+    asked: bool,
+    task: Option<rt::Task<()>>,
+    walks: Rc<RefCell<Walks>>,
+}
+
+impl StorageLimits {
+    /// Everything in the runtime was looked at: a round belongs to it.
+    pub(super) fn relisted(&mut self) {
+        self.asked = true;
+    }
+
+    fn is_busy(&self) -> bool {
+        self.task.as_ref().is_some_and(|task| !task.is_finished())
+    }
+}
+
+impl SyncLoop {
+    /// Begins a round if one is asked for.
+    pub(super) fn watch_storage_limits(&mut self) {
+        if !self.storage_limits.asked || self.storage_limits.is_busy() || !self.can_work() {
+            return;
+        }
+        self.storage_limits.asked = false;
+        let candidates: Vec<Candidate> =
+            self.candidates().into_iter().filter(|candidate| has_limits(&candidate.pod)).collect();
+        if candidates.is_empty() {
+            return;
+        }
+        let (runtime, inbox) = (Rc::clone(&self.runtime), self.sender.clone());
+        let kept = Rc::clone(&self.storage_limits.walks);
+        self.storage_limits.task = Some(rt::spawn(async move {
+            let (_, layout) = observe(&runtime).await;
+            let measure = measure(&runtime);
+            let walk = |candidate: &Candidate| -> Walk {
+                let (measure, candidate) = (measure.clone(), candidate.clone());
+                Box::pin(async move { measure.limited(&candidate).await })
+            };
+            let mut walks = kept.take();
+            let measured = walks.round(candidates, walk, rt::now() + ROUND).await;
+            kept.replace(walks);
+            let evictions: Vec<PodEviction> =
+                measured.iter().filter_map(|(candidate, usage)| over_its_limits(candidate, usage, layout)).collect();
+            if !evictions.is_empty() {
+                // The loop outlives its tasks.
+                let _ = inbox.send(SyncEvent::OverStorageLimits(evictions)).await;
+            }
+        }));
+    }
+}
+
+fn over_its_limits(candidate: &Candidate, usage: &PodUsage, layout: Layout) -> Option<PodEviction> {
+    let message = exceeded(&candidate.pod, usage, layout == Layout::ImagesApart)?;
+    let uid = candidate.pod.metadata.uid.clone();
+    Some(PodEviction { uid, message, grace: AT_ONCE, is_disruption: false })
+}
+
+type Walk = Pin<Box<dyn Future<Output = PodUsage>>>;
+
+/// Measurements of one pod after the other.
+#[derive(Default)]
+struct Walks {
+    /// Those that have not ended within their round: a second one of the pod would take as long.
+    under_way: SortedMap<PodUid, Walk>,
+    /// The pod that was measured last.
+    last: Option<PodUid>,
+}
+
+impl Walks {
+    /// Measures pods until `end`, beginning behind the last one of the round before.
+    async fn round(
+        &mut self,
+        mut pods: Vec<Candidate>,
+        begin: impl Fn(&Candidate) -> Walk,
+        end: Instant,
+    ) -> Vec<(Candidate, PodUsage)> {
+        pods.sort_by(|a, b| a.pod.metadata.uid.cmp(&b.pod.metadata.uid));
+        let behind = pods.partition_point(|candidate| Some(&candidate.pod.metadata.uid) <= self.last.as_ref());
+        pods.rotate_left(behind);
+        self.under_way.retain(|uid, _| pods.iter().any(|candidate| candidate.pod.metadata.uid == *uid));
+        let mut measured = Vec::new();
+        for candidate in pods {
+            let left = end.saturating_duration_since(rt::now());
+            if left.is_zero() {
+                break;
+            }
+            let uid = candidate.pod.metadata.uid.clone();
+            let mut walk = self.under_way.remove(&uid).unwrap_or_else(|| begin(&candidate));
+            self.last = Some(uid.clone());
+            match rt::deadline(left, &mut walk).await {
+                Ok(usage) => measured.push((candidate, usage)),
+                Err(rt::Elapsed) => drop(self.under_way.insert(uid, walk)),
+            }
+        }
+        measured
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::api::Pod;
+    use crate::pods::ObservedPod;
+
+    fn candidate(uid: &str) -> Candidate {
+        let mut pod = Pod::default();
+        pod.metadata.uid = uid.into();
+        Candidate { pod: Arc::new(pod), observed: Rc::new(ObservedPod::new(uid.into(), "ns", uid)) }
+    }
+
+    #[test]
+    fn a_pod_whose_disk_hangs_is_walked_once_and_ends_its_round() {
+        let rounds = rt::simulate(1, |world| async move {
+            let begun = Cell::new(0);
+            let walk = |candidate: &Candidate| -> Walk {
+                if candidate.pod.metadata.uid.as_str() == "b" {
+                    begun.set(begun.get() + 1);
+                    return Box::pin(std::future::pending());
+                }
+                Box::pin(std::future::ready(PodUsage::default()))
+            };
+            let mut walks = Walks::default();
+            let mut rounds = Vec::new();
+            for _ in 0..3 {
+                let began = world.passed();
+                let pods = ["c", "b", "a"].map(candidate).into();
+                let measured = walks.round(pods, walk, rt::now() + ROUND).await;
+                let names: Vec<String> = measured.iter().map(|(one, _)| one.pod.metadata.uid.to_string()).collect();
+                rounds.push((names.concat(), (world.passed() - began).as_secs()));
+            }
+            (rounds, begun.get())
+        });
+        let expected = vec![("a".to_owned(), 10), ("ca".to_owned(), 10), ("ca".to_owned(), 10)];
+        assert_eq!(rounds, Ok((expected, 1)));
+    }
+}
