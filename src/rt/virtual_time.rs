@@ -37,7 +37,7 @@ pub(crate) struct World {
     /// Tasks are passed over with this probability, in parts per thousand, when it is their turn.
     pub(crate) shuffle: Cell<u32>,
     /// Longest time that a turn of a task takes.
-    pub(crate) slow: Cell<Duration>,
+    pub(crate) turn: Cell<Duration>,
     /// Longest time that a job of a pool takes.
     pub(crate) disk: Cell<Duration>,
     quick: RefCell<Pool>,
@@ -104,8 +104,8 @@ fn run<T: 'static>(world: &World, main: Task<T>) -> Result<T, Stuck> {
             if steps > STEPS {
                 return Err(Stuck::Spins { at: world.passed() });
             }
-            if !world.slow.get().is_zero() {
-                world.passed.set(world.passed() + world.duration_below(world.slow.get()));
+            if !world.turn.get().is_zero() {
+                world.passed.set(world.passed() + world.duration_below(world.turn.get()));
                 timers::ring_due();
             }
         }
@@ -141,7 +141,7 @@ impl World {
             random: Cell::new(seed),
             life: Cell::default(),
             shuffle: Cell::new(100),
-            slow: Cell::default(),
+            turn: Cell::default(),
             disk: Cell::new(Duration::from_millis(3)),
             quick: RefCell::new(Pool::new(Pace::Quick)),
             slow: RefCell::new(Pool::new(Pace::Slow)),

@@ -289,7 +289,7 @@ impl Node {
             self.start_plugin(plugin);
         }
         self.world.disk.set(Duration::from_millis(3));
-        self.world.slow.set(Duration::ZERO);
+        self.world.turn.set(Duration::ZERO);
         self.world.files.failing.set(0);
         self.world.network.resolver.set(Resolver::default());
         Machine::free_disk(&self.machine.disk);
@@ -500,9 +500,9 @@ impl Node {
             }
             What::SlowMachine { longest, lasts } => {
                 self.record.count("slow machines");
-                self.world.slow.set(*longest);
+                self.world.turn.set(*longest);
                 let world = Rc::clone(&self.world);
-                self.later(*lasts, move || world.slow.set(Duration::ZERO));
+                self.later(*lasts, move || world.turn.set(Duration::ZERO));
             }
             What::DiskFails { rate, lasts } => {
                 self.record.count("disks that failed");
