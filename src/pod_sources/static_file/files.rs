@@ -201,7 +201,9 @@ impl Files {
     /// Compares a listing with what is known.
     pub(super) fn look(&mut self, listing: &Listing, now: Instant, time: Time) -> Look {
         let first = self.directory.is_none() && self.files.is_empty();
-        let replaced = self.directory.is_some_and(|known| self.lost || known != listing.directory);
+        // Without a time of birth a directory that was made anew may look like the old one.
+        let may_be_another = self.lost && listing.directory.born.is_none();
+        let replaced = self.directory.is_some_and(|known| may_be_another || known != listing.directory);
         if replaced && listing.files.is_empty() && !self.files.is_empty() {
             // What shows when a file system is unmounted.
             self.set_problem("an empty directory has come in its place".to_owned(), time);

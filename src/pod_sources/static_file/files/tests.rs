@@ -391,6 +391,21 @@ fn a_directory_that_comes_back_empty_removes_nothing_also_when_it_looks_like_the
 }
 
 #[test]
+fn a_directory_that_is_empty_after_it_could_not_be_listed_is_believed_if_it_was_born_when_the_old_one_was() {
+    let mut desk = Desk::new();
+    desk.listing.directory.born = Some(Duration::from_secs(7));
+    desk.put("a", 1);
+    desk.look();
+    desk.files.unlisted("Input/output error".to_owned(), time());
+    desk.remove("a");
+    for _ in 0..3 {
+        desk.pass(60_000);
+        desk.look();
+    }
+    assert_eq!((desk.pods(), desk.problems()), (Vec::new(), Vec::new()));
+}
+
+#[test]
 fn a_directory_that_is_empty_while_the_machine_starts_says_nothing_of_what_ran_before() {
     let mut desk = Desk::new();
     desk.files.boot_over = desk.now + Duration::from_secs(100);
