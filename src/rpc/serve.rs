@@ -147,9 +147,8 @@ impl Link {
         let received = method.len();
         let call = Call { stream, method, timeout, message: Vec::new(), received, task: None };
         self.state.borrow_mut().calls.push(call);
-        if end {
-            self.on_data(stream, &[], true);
-        }
+        // The method counts against the limits, too.
+        self.on_data(stream, &[], end);
     }
 
     fn on_data(&self, stream: StreamId, data: &[u8], end: bool) {
