@@ -265,13 +265,14 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
     };
     let end = rt::either(asked, async { Some(sync_loop.await) }).await;
     systemd::stopping();
-    if let Some(end) = end {
-        let part = match end {
-            LoopEnd::Spins { part } => part.map_or("events", Part::name),
-            LoopEnd::NoSenders => "no senders",
-        };
-        watchdog.note_spin(part);
-        log!(error, "sync loop ended, restart needed: it went round without waiting", part = part);
+    match end {
+        Some(LoopEnd::Spins { rounds, part }) => {
+            let part = part.map_or("events", Part::name);
+            watchdog.note_spin(rounds, part);
+            log!(error, "sync loop went round without waiting, restart needed", rounds = rounds, part = part);
+        }
+        Some(LoopEnd::NoSenders) => log!(error, "sync loop has no senders left, restart needed"),
+        None => {}
     }
     watchdog.end();
     log!(info, "ending, the pods run on");

@@ -51,6 +51,8 @@ pub(super) struct Reflection {
     streams: bool,
     /// Until all that there was has come, with the first watch or page by page.
     initial: Option<Vec<Value>>,
+    /// Pages of the list so far.
+    pages: u32,
     /// The version that was asked for was too old the last time, too.
     expired: bool,
     backoff: Backoff,
@@ -68,7 +70,11 @@ enum Next {
 #[derive(Debug, PartialEq)]
 pub(super) enum Ask {
     List(Request),
-    Watch(Request),
+    /// It ends after `limit`, even if the server goes on.
+    Watch {
+        request: Request,
+        limit: Duration,
+    },
 }
 
 /// A watch that ends sooner says nothing of the next one, which waits then: a server or a proxy that ends every watch at once
@@ -82,6 +88,12 @@ const FIRST: Duration = Duration::from_millis(800);
 const MOST: Duration = Duration::from_secs(30);
 /// The server ends a watch after so many seconds and a part more; client-go: 300.
 const WATCH: u64 = 1800;
+/// How long after its asked end a watch may still go on.
+const GRACE: Duration = Duration::from_secs(60);
+/// Most objects of one list; a node has some hundreds of pods.
+const MOST_OBJECTS: usize = 100_000;
+/// Most pages of one list: those that a selector leaves empty count as well.
+const MOST_PAGES: u32 = 10_000;
 /// What has happened before a watch comes at once. With a bookmark the server says that this was all, and from which
 /// version on to ask the next time: two seconds before the end (`bookmarkFrequency` in k8s.io/apiserver's cacher).
 const ONCE_WITH_BOOKMARK: u64 = 3;
@@ -96,6 +108,7 @@ impl Reflection {
             next: Next::Begin,
             streams: true,
             initial: None,
+            pages: 0,
             expired: false,
             backoff: Backoff::new(FIRST, MOST),
         }
@@ -108,21 +121,22 @@ impl Reflection {
             (true, true) => ONCE_WITH_BOOKMARK,
             (true, false) => ONCE,
         };
+        let limit = Duration::from_secs(seconds) + GRACE;
         match &self.next {
-            Next::Begin if self.streams && !once => Ask::Watch(
-                self.watch(seconds)
-                    .with_query("sendInitialEvents", "true")
-                    .with_query("resourceVersionMatch", "NotOlderThan")
-                    .with_query("allowWatchBookmarks", "true"),
-            ),
+            Next::Begin if self.streams && !once => {
+                let watch = self.watch(seconds).with_query("sendInitialEvents", "true");
+                let watch = watch.with_query("resourceVersionMatch", "NotOlderThan");
+                Ask::Watch { request: watch.with_query("allowWatchBookmarks", "true"), limit }
+            }
             Next::Begin => Ask::List(self.list().with_query("limit", PAGE)),
             Next::Continue(mark) => Ask::List(self.list().with_query("limit", PAGE).with_query("continue", mark)),
             Next::Watch(version) => {
                 let watch = self.watch(seconds).with_query("resourceVersion", version);
-                Ask::Watch(match self.collection.bookmarks {
+                let request = match self.collection.bookmarks {
                     true => watch.with_query("allowWatchBookmarks", "true"),
                     false => watch,
-                })
+                };
+                Ask::Watch { request, limit }
             }
         }
     }
@@ -151,7 +165,11 @@ impl Reflection {
             None | Some(Value::Null) if list.pointer("/metadata").is_some() => Vec::new(),
             _ => return Err(ApiError::Malformed("expected a list of items".into())),
         };
+        self.pages = if self.initial.is_none() { 1 } else { self.pages.saturating_add(1) };
         let all = self.initial.get_or_insert_default();
+        if all.len().saturating_add(items.len()) > MOST_OBJECTS || self.pages > MOST_PAGES {
+            return Err(ApiError::Malformed(format!("expected a list of at most {MOST_OBJECTS} objects").into()));
+        }
         all.extend(items);
         match list.pointer("/metadata/continue").and_then(Value::as_str) {
             Some(mark) if !mark.is_empty() => {
@@ -165,6 +183,11 @@ impl Reflection {
     fn complete(&mut self, version: String) -> Change {
         self.next = if version.is_empty() { Next::Begin } else { Next::Watch(version) };
         Change::Replaced(self.initial.take().unwrap_or_default())
+    }
+
+    /// How long to wait after a page or a list. A list without a version cannot be watched from, and begins again.
+    pub(super) fn after_list(&mut self) -> Duration {
+        if self.next == Next::Begin { self.backoff.next_wait() } else { Duration::ZERO }
     }
 
     /// A line of a watch has come.

@@ -1,6 +1,7 @@
 //! Follows a list: what there is, then every change of it, whatever becomes of the connection.
 
-use std::time::Duration;
+use std::future::Future;
+use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
@@ -31,12 +32,13 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
         let is_list = matches!(ask, Ask::List(_));
         let done = match ask {
             Ask::List(request) => list(&client, &request, &mut reflection, &listener).await,
-            Ask::Watch(request) => {
+            Ask::Watch { request, limit } => {
                 let ended = async {
                     rt::either(client.histories().beyond(history), client.shut_out(rank)).await;
                     Ok(Heard::More)
                 };
-                let watch = watch(&client, &request, &mut reflection, &listener, turn.is_round);
+                let end = begun + limit;
+                let watch = watch(&client, &request, end, &mut reflection, &listener, turn.is_round);
                 rt::either(ended, watch).await
             }
         };
@@ -47,8 +49,7 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
                 }
                 away = false;
                 match is_list {
-                    // The next page, or the watch that follows.
-                    true => Duration::ZERO,
+                    true => reflection.after_list(),
                     // In an exchange a watch is short by request.
                     false if turn.is_round => reflection.ended(Duration::MAX),
                     false => reflection.ended(rt::elapsed(begun)),
@@ -93,10 +94,11 @@ async fn list(
     Ok(Heard::All)
 }
 
-/// In an exchange it ends when the server has said that this is all, or has had nothing to say.
+/// Ends at `end`. In an exchange it ends when the server has said that this is all, or has had nothing to say.
 async fn watch(
     client: &Client,
     request: &Request,
+    end: Instant,
     reflection: &mut Reflection,
     listener: &Sender<Change>,
     is_round: bool,
@@ -105,7 +107,7 @@ async fn watch(
     reflection.begun();
     let mut lines = Lines::default();
     let mut heard = Heard::All;
-    while let Some(bytes) = stream.next().await? {
+    while let Some(bytes) = until(end, stream.next()).await? {
         lines.receive(bytes);
         while let Some(event) = lines.next()? {
             if is_round && event.is_bookmark() {
@@ -121,4 +123,29 @@ async fn watch(
         }
     }
     Ok(heard)
+}
+
+/// The next part of a watch; `None`, as at its end, if none comes before `end`.
+async fn until<T>(
+    end: Instant,
+    next: impl Future<Output = Result<Option<T>, ApiError>>,
+) -> Result<Option<T>, ApiError> {
+    let left = end.saturating_duration_since(rt::now());
+    rt::deadline(left, next).await.unwrap_or(Ok(None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_that_its_server_does_not_end_ends_at_its_limit() {
+        let passed = rt::simulate(1, |world| async move {
+            let end = rt::now() + Duration::from_secs(1860);
+            assert_eq!(until(end, async { Ok(Some(7)) }).await.unwrap(), Some(7));
+            assert_eq!(until::<u8>(end, std::future::pending()).await.unwrap(), None);
+            world.passed()
+        });
+        assert_eq!(passed, Ok(Duration::from_secs(1860)));
+    }
 }

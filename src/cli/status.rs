@@ -215,7 +215,13 @@ fn watchdog(watchdog: &WatchdogStatus) -> String {
 }
 
 fn last_stall(stall: &Stall) -> impl Iterator<Item = String> {
-    let head = format!("{} no answer for {} s {}", stall.time, stall.seconds, stall.what());
+    let head = match (stall.rounds, &stall.part) {
+        (Some(rounds), part) => {
+            let part = part.as_deref().unwrap_or("events");
+            format!("{} the sync loop went round {rounds} times without waiting; due: {part}", stall.time)
+        }
+        (None, _) => format!("{} no answer for {} s {}", stall.time, stall.seconds, stall.what()),
+    };
     let moved = stall.moved_again_after_seconds.map(|seconds| format!("it went on after {seconds} s"));
     let ended = stall.next_start.as_ref().map(|start| format!("it was ended; the next start was at {start}"));
     std::iter::once(head).chain(moved).chain(ended)
@@ -450,6 +456,19 @@ Certificates:
         stall.next_start = None;
         stall.moved_again_after_seconds = Some(41);
         assert!(page(&stall).contains(&format!("{head}  it went on after 41 s\nLast errors:")), "{}", page(&stall));
+    }
+
+    #[test]
+    fn a_spin_is_told_with_its_rounds_and_the_part_that_was_due() {
+        let stall = Stall {
+            time: "2026-11-20T20:24:00Z".to_owned(),
+            doing: "going round without ever waiting".to_owned(),
+            rounds: Some(10_000),
+            part: Some("versions".to_owned()),
+            ..Stall::default()
+        };
+        let line = "2026-11-20T20:24:00Z the sync loop went round 10000 times without waiting; due: versions";
+        assert_eq!(last_stall(&stall).collect::<Vec<_>>(), [line]);
     }
 
     #[test]

@@ -341,9 +341,9 @@ impl Config {
             Some(path) => PathBuf::from(path),
             None => self.runtime_endpoint.clone(),
         };
-        fields.replace("fileCheckFrequency", Fields::duration, &mut self.file_check_frequency);
-        fields.replace("syncFrequency", Fields::duration, &mut self.sync_frequency);
-        fields.replace("runtimeRequestTimeout", Fields::duration, &mut self.runtime_request_timeout);
+        fields.replace("fileCheckFrequency", Fields::period, &mut self.file_check_frequency);
+        fields.replace("syncFrequency", Fields::period, &mut self.sync_frequency);
+        fields.replace("runtimeRequestTimeout", Fields::period, &mut self.runtime_request_timeout);
     }
 
     fn take_images(&mut self, fields: &Fields<'_>) -> Result<(), Problem> {
@@ -501,7 +501,7 @@ impl Config {
         }
         fields.replace("containerLogMaxFiles", Fields::positive, &mut self.container_log_max_files);
         fields.replace("containerLogMaxWorkers", Fields::positive, &mut self.container_log_max_workers);
-        fields.replace("containerLogMonitorInterval", Fields::duration, &mut self.container_log_monitor_interval);
+        fields.replace("containerLogMonitorInterval", Fields::period, &mut self.container_log_monitor_interval);
     }
 
     fn take_process(&mut self, fields: &Fields<'_>) -> Result<(), Problem> {

@@ -44,6 +44,11 @@ impl<'a> Fields<'a> {
         (!duration.negative && !duration.size.is_zero()).then_some(duration.size)
     }
 
+    /// How often something is done, or how long is waited for it: at least a second.
+    pub(super) fn period(&self, path: &str) -> Option<Duration> {
+        self.duration(path).map(|period| period.max(LEAST_PERIOD))
+    }
+
     /// Quantities of what can be reserved; a number counts as its text.
     pub(super) fn reserved(&self, path: &str) -> ResourceList {
         let quantity = |name| {
@@ -60,3 +65,6 @@ impl<'a> Fields<'a> {
         }
     }
 }
+
+/// A shorter period would keep the processor busy.
+const LEAST_PERIOD: Duration = Duration::from_secs(1);

@@ -58,7 +58,7 @@ pub(super) fn read(fields: &Fields<'_>, given: &Given) -> Result<Option<PodUrl>,
         return Err(conflict(&format!("{HEADERS}.{name}"), "expected the name and the value of a header".to_owned()));
     }
     let mut every = EVERY;
-    fields.replace("httpCheckFrequency", Fields::duration, &mut every);
+    fields.replace("httpCheckFrequency", Fields::period, &mut every);
     Ok(Some(PodUrl {
         url: url.to_owned(),
         headers,

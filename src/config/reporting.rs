@@ -77,7 +77,7 @@ pub(super) fn read(fields: &Fields<'_>, given: &Given) -> Result<Reporting, Prob
         ..Reporting::default()
     };
     fields.replace("registerNode", Fields::bool, &mut reporting.register);
-    fields.replace("nodeStatusReportFrequency", Fields::duration, &mut reporting.status_period);
+    fields.replace("nodeStatusReportFrequency", Fields::period, &mut reporting.status_period);
     if let Some(seconds) = fields.positive("nodeLeaseDurationSeconds") {
         reporting.lease_duration = Duration::from_secs(seconds.into());
     }

@@ -224,6 +224,19 @@ fn a_zero_means_the_default_where_it_can_mean_nothing_else() {
 }
 
 #[test]
+fn a_period_is_at_least_a_second() {
+    let (config, warnings) = file_loaded(
+        r#""syncFrequency":"1ns","fileCheckFrequency":"1ms","runtimeRequestTimeout":"1ns","httpCheckFrequency":"1us",
+           "nodeStatusReportFrequency":"1ns""#,
+    );
+    let second = Duration::from_secs(1);
+    let periods = [config.sync_frequency, config.file_check_frequency, config.runtime_request_timeout];
+    assert_eq!(periods, [second; 3]);
+    assert_eq!(config.reporting.status_period, second);
+    assert!(warnings.is_empty());
+}
+
+#[test]
 fn healthz_port_zero_is_off_and_an_empty_manifest_path_is_none() {
     let (config, _) = file_loaded(r#""healthzPort":0,"staticPodPath":"""#);
     assert_eq!(config, Config { healthz: None, static_pod_path: None, ..defaults() });

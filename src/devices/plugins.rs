@@ -47,19 +47,13 @@ const MOST: usize = 256;
 pub(super) async fn serve(devices: Rc<Devices>) {
     let path = devices.directory.join(SOCKET);
     let directory = devices.directory.clone();
-    let bound = rt::blocking(move || directories::make(&directory, 0o750).and_then(|()| remove_sockets(&directory)));
-    let server = bound.await.and_then(|()| Server::bind(&path));
     let answer = {
         let devices = Rc::clone(&devices);
         handler(move |request| answer(Rc::clone(&devices), request))
     };
-    let served = match server {
-        Ok(server) => server.serve(answer).await,
-        Err(error) => Err(error),
-    };
-    if let Err(error) = served {
-        log!(error, "device plugins cannot register", socket = path.display(), error = error);
-    }
+    let prepare = move || directories::make(&directory, 0o750).and_then(|()| remove_sockets(&directory));
+    let server = Server::bind_prepared(&path, prepare).await;
+    server.serve(answer).await;
 }
 
 /// Plugins see by their sockets' end that they have to register again.

@@ -91,27 +91,21 @@ impl PodResourcesServer {
     pub(crate) async fn serve(self) {
         let path = self.root.join("pod-resources/kubelet.sock");
         let socket = path.clone();
-        let ready = rt::blocking(move || {
+        let prepare = move || {
             directories::make(socket.parent().unwrap_or(&socket), 0o750)?;
             match fs::remove_file(&socket) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                 _ => Ok(()),
             }
-        });
-        let bound = ready.await.and_then(|()| Server::bind(&path));
+        };
         let limit = RefCell::new(TokenBucket::new(QPS, BURST, rt::now()));
         let answer = handler(move |request: Request| {
             let admitted = limit.borrow_mut().as_mut().is_none_or(|limit| limit.take(rt::now()));
             let refused = || Err(Status::new(Code::ResourceExhausted, "rejected by rate limit"));
             std::future::ready(if admitted { self.counted(&request).map(Reply::Message) } else { refused() })
         });
-        let served = match bound {
-            Ok(server) => server.serve(answer).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = served {
-            log!(error, "nobody can ask for pods' resources", socket = path.display(), error = error);
-        }
+        let server = Server::bind_prepared(&path, prepare).await;
+        server.serve(answer).await;
     }
 
     fn counted(&self, request: &Request) -> Result<Vec<u8>, Status> {

@@ -117,6 +117,8 @@ impl Dialer {
                 Ok(0) => return Err(GetError::Closed),
                 Ok(len) => {
                     response.receive(buffer.get(..len).unwrap_or_default()).map_err(GetError::Malformed)?;
+                    // A server that always has more bytes must not keep the other tasks, or the deadline, waiting.
+                    rt::yield_now().await;
                 }
                 Err(error) => return Err(broken(stream.tcp(), error)),
             }
@@ -141,7 +143,10 @@ async fn read_body(mut stream: Stream, response: &mut Response) -> Result<(), Bo
         match stream.read(&mut buffer).await {
             Ok(0) if response.end() => break,
             Ok(0) => return Err(BodyError::Cut),
-            Ok(len) => response.receive(buffer.get(..len).unwrap_or_default()).map_err(BodyError::Malformed)?,
+            Ok(len) => {
+                response.receive(buffer.get(..len).unwrap_or_default()).map_err(BodyError::Malformed)?;
+                rt::yield_now().await;
+            }
             Err(StreamError::Io { cause, .. }) => return Err(BodyError::Io(cause)),
             Err(StreamError::Tls(error)) => return Err(BodyError::Tls(error)),
         }

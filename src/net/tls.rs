@@ -20,7 +20,7 @@ use rustls::{AlertDescription, DigitallySignedStruct, SignatureScheme};
 
 use crate::host::clock;
 use crate::net::stream::{StreamError, reading, writing};
-use crate::rt::{AsyncReadExt, AsyncWriteExt, TcpStream};
+use crate::rt::{self, AsyncReadExt, AsyncWriteExt, TcpStream};
 
 /// What all connections share. Clones are the same one.
 #[derive(Clone, Debug, Default)]
@@ -111,6 +111,8 @@ impl TlsStream {
                 return Ok(0);
             }
             self.flush().await?;
+            // Records without content may come without end.
+            rt::yield_now().await;
         }
     }
 

@@ -19,6 +19,9 @@ use crate::time::{Backoff, jitter};
 /// As long as the runtime or its network is not ready.
 const NOT_READY: Duration = Duration::from_secs(5);
 
+/// Longest wait after a call that found no runtime: it adds to the time until a runtime that is back is noticed.
+const MOST_ABSENT: Duration = Duration::from_secs(1);
+
 /// A connection that breaks sooner after a look than this may have been broken by it.
 const SETTLED: Duration = Duration::from_secs(1);
 
@@ -36,6 +39,7 @@ struct Standing {
 /// `period` is how often everything is looked at although nothing happened: the safety net below the watches.
 pub(super) async fn run(runtime: Rc<PodRuntime>, period: Duration, inbox: Sender<SyncEvent>) {
     let mut retry = Backoff::new(Duration::from_millis(100), NOT_READY);
+    let mut absent = Backoff::new(Duration::from_millis(100), MOST_ABSENT);
     let mut last = RuntimeState::default();
     let mut incomplete = Backoff::new(NOT_READY, period);
     let mut broken = Backoff::new(Duration::from_millis(100), NOT_READY);
@@ -57,13 +61,15 @@ pub(super) async fn run(runtime: Rc<PodRuntime>, period: Duration, inbox: Sender
         last = state;
         if reached {
             retry.reset();
+            absent.reset();
         } else {
             // It may come back as another one.
             standing = Standing::default();
             reopen.reset();
         }
         if away {
-            // The next call waits until there is something to connect to.
+            // The next call waits until there is something to connect to, unless that fails at once.
+            rt::sleep(absent.next_wait()).await;
             continue;
         }
         if complete {
@@ -136,5 +142,32 @@ fn tell(last: &RuntimeState, state: &RuntimeState) {
         log!(warn, "the container runtime is not ready", runtime = state.name, message = state.message);
     } else {
         log!(info, "the container runtime is ready", runtime = state.name, version = state.version);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::cri::{ImageService, RuntimeService};
+    use crate::images::Images;
+    use crate::node::{Facts, NodeSettings};
+
+    #[test]
+    fn an_absent_runtime_is_not_asked_without_a_pause() {
+        let ended = rt::simulate(1, |_| async {
+            let (config, (inbox, _events)) = (Config::default(), async_channel::unbounded());
+            let client = rpc::Client::new("/run/simulated/absent.sock");
+            let instant = Duration::from_nanos(1);
+            let images = Images::new(ImageService::new(client.clone(), instant), &config, inbox.clone());
+            let node = NodeSettings::new(&config, &Facts::read(Path::new("/")));
+            let cri = RuntimeService::new(client, instant);
+            let runtime = Rc::new(PodRuntime::new(cri, images, node, Rc::default(), inbox.clone()));
+            // Without a pause this would be 60 million rounds.
+            rt::deadline(Duration::from_millis(60), run(runtime, Duration::from_secs(60), inbox)).await
+        });
+        assert_eq!(ended, Ok(Err(rt::Elapsed)));
     }
 }

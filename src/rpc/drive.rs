@@ -40,7 +40,13 @@ pub(crate) async fn drive(reader: &mut Reader, writer: &mut Writer, end: &dyn En
     let mut input = vec![0; READ].into_boxed_slice();
     let mut out = Vec::new();
     let mut sent = 0;
+    let mut turns: u32 = 0;
     loop {
+        turns = turns.wrapping_add(1);
+        if turns % TURNS == 0 {
+            // A peer that always has more must not keep the other tasks waiting, however small its parts are.
+            rt::yield_now().await;
+        }
         let seen = end.work().changes();
         if sent == out.len() {
             // Given back, not kept for the next large request.
@@ -86,7 +92,6 @@ pub(crate) async fn drive(reader: &mut Reader, writer: &mut Writer, end: &dyn En
                     return Err(io::Error::other(error));
                 }
                 if len == READ {
-                    // A peer that always has more must not keep the other tasks waiting.
                     rt::yield_now().await;
                 }
             }
@@ -113,6 +118,8 @@ async fn farewell(writer: &mut Writer, mut out: Vec<u8>, end: &dyn End) {
 }
 
 const READ: usize = 8 * 1024;
+/// Turns between two yields.
+const TURNS: u32 = 16;
 const FAREWELL: Duration = Duration::from_millis(100);
 
 /// More than a socket holds.
@@ -121,6 +128,8 @@ const LAST_READS: usize = 64;
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
 
     use super::*;
     use crate::rt::UnixStream;
@@ -164,5 +173,50 @@ mod tests {
             assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
             assert_eq!(*talker.heard.borrow(), [7; 20_000]);
         });
+    }
+
+    /// A peer that always has one more byte.
+    struct Dripping(usize);
+
+    impl AsyncRead for Dripping {
+        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, out: &mut [u8]) -> Poll<io::Result<usize>> {
+            self.0 += 1;
+            assert!(self.0 < 10_000, "the peer is read without a pause");
+            out[0] = 7;
+            Poll::Ready(Ok(1))
+        }
+    }
+
+    #[test]
+    fn a_peer_that_sends_byte_by_byte_does_not_outlive_a_deadline() {
+        rt::block_on(async {
+            let (mut ours, _theirs) = UnixStream::pair().unwrap();
+            let listener = Listener::default();
+            let mut peer = Dripping(0);
+            let driven = rt::deadline(Duration::ZERO, drive(&mut peer, &mut ours, &listener)).await;
+            assert_eq!(driven.unwrap_err(), rt::Elapsed);
+        });
+    }
+
+    /// An end that has nothing to say.
+    #[derive(Default)]
+    struct Listener(Signal);
+
+    impl End for Listener {
+        fn receive(&self, _: &[u8], _: Instant) -> Result<(), http2::Error> {
+            Ok(())
+        }
+
+        fn transmit(&self, _: &mut Vec<u8>) {}
+
+        fn written(&self, _: usize) {}
+
+        fn allowance(&self) -> usize {
+            usize::MAX
+        }
+
+        fn work(&self) -> &Signal {
+            &self.0
+        }
     }
 }

@@ -26,7 +26,7 @@ pub use error::Error;
 pub(crate) use link::{Exchange, Link, Ongoing};
 pub(crate) use once::call_once;
 pub use serve::serve_connection;
-pub use server::{Handler, Reply, Request, Server, Wire, handler};
+pub use server::{Handler, Reply, Request, Server, ServerLimits, Wire, handler};
 pub(crate) use signal::Signal;
 
 #[cfg(test)]

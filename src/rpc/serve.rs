@@ -1,30 +1,53 @@
 //! One connection of a server: requests are gathered, handed to the handler, and answered.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
 use super::drive::{End, drive};
-use super::server::{Handler, Reply, Request, Wire};
+use super::server::{Handler, Reply, Request, ServerLimits, Wire};
 use super::signal::Signal;
 use crate::rt::{self, Task, UnixStream};
 use crate::wire::grpc::{self, Code, Status};
 use crate::wire::hpack::Field;
-use crate::wire::http2::{self, Connection, ErrorCode, Event, StreamId};
+use crate::wire::http2::{self, ErrorCode, Event, StreamId};
 
 /// Answers the calls of one client until it leaves.
-pub async fn serve_connection(stream: UnixStream, handler: Handler) -> io::Result<()> {
-    let link = Rc::new_cyclic(|this| Link {
-        this: Weak::clone(this),
-        state: RefCell::new(State { connection: Connection::server(), calls: Vec::new() }),
-        work: Signal::default(),
-        drained: Signal::default(),
-        handler,
-        wire: Wire::new(stream.clone()),
-    });
-    let link = Closing(link);
-    drive(&mut stream.clone(), &mut stream.clone(), &*link.0).await
+pub async fn serve_connection(stream: UnixStream, handler: Handler, limits: ServerLimits) -> io::Result<()> {
+    Connection::new(stream, handler, limits).serve().await
+}
+
+/// A client that was accepted.
+pub(super) struct Connection {
+    stream: UnixStream,
+    link: Closing,
+}
+
+impl Connection {
+    pub(super) fn new(stream: UnixStream, handler: Handler, limits: ServerLimits) -> Self {
+        let link = Rc::new_cyclic(|this| Link {
+            this: Weak::clone(this),
+            state: RefCell::new(State { connection: http2::Connection::server(), calls: Vec::new() }),
+            work: Signal::default(),
+            drained: Signal::default(),
+            handler,
+            limits,
+            is_busy: Rc::default(),
+            wire: Wire::new(stream.clone()),
+        });
+        Self { stream, link: Closing(link) }
+    }
+
+    /// Whether a handler is at work for the client.
+    pub(super) fn is_busy(&self) -> Rc<Cell<bool>> {
+        Rc::clone(&self.link.0.is_busy)
+    }
+
+    pub(super) async fn serve(self) -> io::Result<()> {
+        let Self { stream, link } = self;
+        drive(&mut stream.clone(), &mut stream.clone(), &*link.0).await
+    }
 }
 
 /// Stops the handlers that are at work when the connection is no more.
@@ -44,12 +67,21 @@ struct Link {
     /// Notified when content has left.
     drained: Signal,
     handler: Handler,
+    limits: ServerLimits,
+    is_busy: Rc<Cell<bool>>,
     wire: Wire,
 }
 
 struct State {
-    connection: Connection,
+    connection: http2::Connection,
     calls: Vec<Call>,
+}
+
+impl State {
+    /// Bytes of all requests that have no answer yet.
+    fn received(&self) -> usize {
+        self.calls.iter().map(|call| call.received).sum()
+    }
 }
 
 /// A call from its head to its answer.
@@ -58,6 +90,8 @@ struct Call {
     method: String,
     timeout: Option<Duration>,
     message: Vec<u8>,
+    /// Bytes of the method and the message so far.
+    received: usize,
     /// The handler at work; dropping it stops it.
     task: Option<Task<()>>,
 }
@@ -110,19 +144,25 @@ impl Link {
         }
         let method = String::from_utf8_lossy(value(b":path")).into_owned();
         let timeout = grpc::read_timeout(value(b"grpc-timeout"));
-        self.state.borrow_mut().calls.push(Call { stream, method, timeout, message: Vec::new(), task: None });
-        if end {
-            self.on_data(stream, &[], true);
-        }
+        let received = method.len();
+        let call = Call { stream, method, timeout, message: Vec::new(), received, task: None };
+        self.state.borrow_mut().calls.push(call);
+        // The method counts against the limits, too.
+        self.on_data(stream, &[], end);
     }
 
     fn on_data(&self, stream: StreamId, data: &[u8], end: bool) {
         let mut state = self.state.borrow_mut();
         state.connection.consume(stream, data.len());
+        let has_room = state.received().saturating_add(data.len()) <= self.limits.connection;
         let Some(call) = state.calls.iter_mut().find(|call| call.stream == stream) else { return };
         call.message.extend_from_slice(data);
-        let taken = grpc::take_message(&call.message, MESSAGE_LIMIT).map(|taken| taken.map(|(_, used)| used));
+        call.received = call.received.saturating_add(data.len());
+        let taken = grpc::take_message(&call.message, self.limits.message).map(|taken| taken.map(|(_, used)| used));
         let refused = match taken {
+            _ if !has_room => {
+                Status::new(Code::ResourceExhausted, format!("requests exceed {} bytes", self.limits.connection))
+            }
             Err(error) => Status::new(Code::ResourceExhausted, error.to_string()),
             Ok(Some(used)) if used < call.message.len() => Status::new(Code::Internal, "more than one request"),
             Ok(Some(_)) if end => {
@@ -147,20 +187,23 @@ impl Link {
         let mut state = self.state.borrow_mut();
         if let Some(call) = state.calls.iter_mut().find(|call| call.stream == stream) {
             call.task = Some(task);
+            self.is_busy.set(true);
         }
     }
 
     /// The client has given the call up.
     fn forget(&self, stream: StreamId) {
-        self.state.borrow_mut().calls.retain(|call| call.stream != stream);
+        let mut state = self.state.borrow_mut();
+        state.calls.retain(|call| call.stream != stream);
+        self.is_busy.set(state.calls.iter().any(|call| call.task.is_some()));
     }
 
-    fn with(&self, act: impl FnOnce(&mut Connection)) {
+    fn with(&self, act: impl FnOnce(&mut http2::Connection)) {
         act(&mut self.state.borrow_mut().connection);
         self.work.notify();
     }
 
-    fn finish(&self, stream: StreamId, act: impl FnOnce(&mut Connection)) {
+    fn finish(&self, stream: StreamId, act: impl FnOnce(&mut http2::Connection)) {
         self.with(act);
         self.forget(stream);
     }
@@ -210,7 +253,7 @@ async fn reply_stream(link: Weak<Link>, stream: StreamId, messages: async_channe
     }
 }
 
-fn send(http: &mut Connection, stream: StreamId, message: Vec<u8>) {
+fn send(http: &mut http2::Connection, stream: StreamId, message: Vec<u8>) {
     match grpc::frame_message(message) {
         Ok(framed) => http.send_data(stream, framed, false),
         Err(_) => http.reset(stream, ErrorCode::INTERNAL_ERROR),
@@ -226,6 +269,3 @@ fn answer_head(status: Option<&Status>) -> Vec<Field> {
 
 /// The length of what stands before a message.
 const HEAD: usize = 5;
-
-/// What gRPC servers take when nothing else is set.
-const MESSAGE_LIMIT: u32 = 4 * 1024 * 1024;

@@ -42,8 +42,10 @@ impl Socket {
     /// A server in a task of its own; dropping the task closes its connections, and the path is free again.
     fn serve(&self, handler: Handler) -> rt::Task<()> {
         let _ = std::fs::remove_file(self.path());
-        let server = Server::bind(&self.path()).unwrap();
-        rt::spawn(async move { server.serve(handler).await.unwrap() })
+        let server = Server::bind(&self.path()).unwrap().with_limits(ServerLimits::large());
+        rt::spawn(async move {
+            server.serve(handler).await;
+        })
     }
 }
 
@@ -103,7 +105,7 @@ fn many_calls_at_once_share_one_connection() {
             loop {
                 let stream = server.accept().await.unwrap();
                 count.set(count.get() + 1);
-                connections.push(rt::spawn(serve_connection(stream, echo())));
+                connections.push(rt::spawn(serve_connection(stream, echo(), ServerLimits::large())));
             }
         });
         let client = socket.client();

@@ -246,6 +246,8 @@ where
         }
         answers.rest();
         wait = IDLE;
+        // A client that always has a next request must not keep the other tasks waiting.
+        rt::yield_now().await;
     }
 }
 
@@ -324,6 +326,7 @@ async fn body<S: AsyncRead + Unpin>(
             if !read(stream, unread).await? {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
+            rt::yield_now().await;
         }
     };
     rt::deadline(PATIENCE, taken).await.map_err(io::Error::other)?
@@ -386,10 +389,18 @@ async fn send_file<S: AsyncWrite + Unpin>(stream: &mut S, part: FilePart) -> io:
     Ok(())
 }
 
-/// Ends when the client has gone; what else it says is nothing to this side.
+/// Discards what the client sends until it closes the connection, or has sent more than [`MOST_IGNORED`].
 async fn gone<T>(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<T> {
     let mut buffer = [0; 64];
-    while stream.read(&mut buffer).await? > 0 {}
+    let mut left = MOST_IGNORED;
+    while left > 0 {
+        match stream.read(&mut buffer).await? {
+            0 => break,
+            len => left = left.saturating_sub(len),
+        }
+        // A client that always has more bytes must not keep the other tasks, or a deadline, waiting.
+        rt::yield_now().await;
+    }
     Err(io::ErrorKind::BrokenPipe.into())
 }
 
@@ -409,6 +420,8 @@ const SLOWEST: Duration = Duration::from_secs(30);
 const READ: usize = 1024;
 const WRITE: usize = 16 * 1024;
 const MOST_BODY: u64 = 64 * 1024;
+/// Bytes that a client may send while nothing is expected of it.
+const MOST_IGNORED: usize = 64 * 1024;
 /// It is kept until it is answered, also for a stranger.
 const MOST_FORM: u64 = 16 * 1024;
 const FILE_PART: u64 = 64 * 1024;

@@ -12,7 +12,7 @@ use super::record::{Record, Rule};
 use super::wanted::{REVISION, Wanted};
 use crate::cri::v1;
 use crate::host::clock;
-use crate::rpc::{Reply, Request, handler, serve_connection};
+use crate::rpc::{Reply, Request, ServerLimits, handler, serve_connection};
 use crate::rt::{self, Line, UnixStream, World};
 use crate::wire::grpc::{Code, Status};
 use crate::wire::protobuf::encode;
@@ -89,7 +89,7 @@ impl ContainerRuntime {
                 let answer = handler(move |request| Rc::clone(&runtime).answer(request));
                 open.push(rt::spawn(async move {
                     // Its client may be cut off at any time.
-                    let _ = serve_connection(UnixStream::Simulated(pipe), answer).await;
+                    let _ = serve_connection(UnixStream::Simulated(pipe), answer, ServerLimits::large()).await;
                 }));
             }
         });

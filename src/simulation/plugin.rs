@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::record::Record;
-use crate::rpc::{Reply, Request, handler, serve_connection};
+use crate::rpc::{Reply, Request, ServerLimits, handler, serve_connection};
 use crate::rt::{self, UnixStream, World};
 use crate::wire::grpc::{Code, Status};
 use crate::wire::protobuf::{encode, message};
@@ -86,7 +86,7 @@ impl<S: Service + 'static> Plugin<S> {
                 let answer = handler(move |request| Rc::clone(&plugin).answer(request));
                 open.push(rt::spawn(async move {
                     // Its client may be cut off at any time.
-                    let _ = serve_connection(UnixStream::Simulated(pipe), answer).await;
+                    let _ = serve_connection(UnixStream::Simulated(pipe), answer, ServerLimits::large()).await;
                 }));
             }
         });

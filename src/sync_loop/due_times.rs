@@ -31,7 +31,7 @@ pub(super) struct DueTimes {
 const HOLD_OFF: Duration = Duration::from_secs(1);
 
 /// A node that starts with a hundred pods has some hundred rounds in a row.
-const MOST_ROUNDS: u32 = 10_000;
+pub(crate) const MOST_ROUNDS: u32 = 10_000;
 
 impl DueTimes {
     /// The moment of the next round that no event asks for.
@@ -60,6 +60,15 @@ impl DueTimes {
             }
         }
         stalled
+    }
+
+    /// The first part that is due at `now` and not held off.
+    pub(super) fn due_part(&self, due: &Due, now: Instant) -> Option<Part> {
+        let parts = due.iter().zip(self.held);
+        let is_due = |moment: Option<Instant>, held: Option<Instant>| {
+            moment.is_some_and(|moment| moment <= now) && held.is_none_or(|until| until <= now)
+        };
+        parts.into_iter().find(|((_, moment), held)| is_due(*moment, *held)).map(|((part, _), _)| *part)
     }
 
     /// Counts a round. True if the loop has not waited for so long that it spins.
@@ -149,6 +158,18 @@ mod tests {
         times.after_round(&passed, &passed, now);
         times.after_round(&passed, &due(None), now);
         assert_eq!(times.next(&passed), Some(now));
+    }
+
+    #[test]
+    fn a_part_that_is_held_off_is_not_the_one_that_is_due() {
+        let (mut times, now) = (DueTimes::default(), Instant::now());
+        let both = PARTS.map(|part| (part, Some(now).filter(|_| matches!(part, Part::StatusManager | Part::Versions))));
+        assert_eq!(times.due_part(&both, now), Some(Part::StatusManager));
+        let status = due(Some(now));
+        times.after_round(&status, &status, now);
+        assert_eq!(times.due_part(&both, now), Some(Part::Versions));
+        assert_eq!(times.due_part(&status, now), None);
+        assert_eq!(times.due_part(&status, now + SECOND), Some(Part::StatusManager));
     }
 
     #[test]

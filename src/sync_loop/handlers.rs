@@ -376,11 +376,15 @@ impl SyncLoop {
 
     /// Starts the work that is next everywhere, and brings the statuses up to date.
     pub(super) fn start_work(&mut self, now: Instant) {
+        self.health.begin(Doing::Deadlines);
         self.end_overdue(now);
+        self.health.begin(Doing::Shutdown);
         self.shut_down(now);
+        self.health.begin(Doing::Probes);
         self.update_probes(now);
         if self.can_work() {
             loop {
+                self.health.begin(Doing::StartingWork);
                 let ended = {
                     let state = &self.books.borrow().runtime;
                     self.workers.start_work(&self.seen.borrow(), &self.probes, state, now)
@@ -394,15 +398,21 @@ impl SyncLoop {
                         self.take_in_new(&pod, now);
                     }
                 }
+                self.health.begin(Doing::Resizes);
                 // What they had, others may have waited for.
                 self.retry_resizes(now);
             }
+            self.health.begin(Doing::Placing);
             self.weigh_burstable();
             self.place();
         }
+        self.health.begin(Doing::Volumes);
         self.tell_volumes_in_use();
+        self.health.begin(Doing::Images);
         self.collect_images(now);
+        self.health.begin(Doing::NodePressure);
         self.watch_node(now);
+        self.health.begin(Doing::Statuses);
         for uid in std::mem::take(&mut self.dirty) {
             // Of a pod that was not seen yet, a status would say that its containers are lost.
             if !self.is_unknown(&uid) {
@@ -410,11 +420,14 @@ impl SyncLoop {
             }
             self.note_deadline(&uid, now);
         }
+        self.health.begin(Doing::Versions);
         self.judge_versions(now);
+        self.health.begin(Doing::Reporting);
         if let Some(reporter) = &mut self.reporter {
             reporter.start(now);
             self.books.borrow_mut().untold = reporter.untold();
         }
+        self.health.begin(Doing::ShutdownEnd);
         self.let_machine_go(now);
     }
 

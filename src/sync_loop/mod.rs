@@ -54,7 +54,7 @@ use crate::pods::{ObservedCache, PodAnswer, SyncEvent};
 use crate::probes::Probes;
 use crate::resource_managers::ResourceManagers;
 use crate::rt;
-use crate::server::{Doing, SyncHealth};
+use crate::server::SyncHealth;
 use crate::sorted::{SortedMap, SortedSet};
 use crate::status::{ActiveDeadlines, Failed};
 
@@ -62,7 +62,7 @@ pub(crate) use books::{Books, LocalBooks};
 pub(crate) use due_times::Part;
 pub(crate) use figures::NodeFigures;
 
-use due_times::{Due, DueTimes};
+use due_times::{Due, DueTimes, MOST_ROUNDS};
 use eviction::NodeWatch;
 use happenings::Happenings;
 use image_garbage::ImageGarbage;
@@ -83,6 +83,7 @@ pub(crate) enum LoopEnd {
     NoSenders,
     /// It went round without ever waiting. The process starts again, and finds its pods as they are.
     Spins {
+        rounds: u32,
         /// The part that was due; `None` if events kept coming.
         part: Option<Part>,
     },
@@ -277,13 +278,11 @@ impl SyncLoop {
             while let Ok(event) = self.inbox.try_recv() {
                 self.handle(event, now);
             }
-            self.health.begin(Doing::StartingWork);
             self.start_work(now);
             self.hold_off_stalled(&due, now);
             self.health.end_round();
             if self.due_times.spins(waited) {
-                let is_due = |(_, due): &&(Part, Option<Instant>)| due.is_some_and(|due| due <= now);
-                return LoopEnd::Spins { part: self.due().iter().find(is_due).map(|(part, _)| *part) };
+                return LoopEnd::Spins { rounds: MOST_ROUNDS, part: self.due_times.due_part(&self.due(), now) };
             }
             // The other tasks of this thread get their turn, whatever is due here.
             rt::yield_now().await;

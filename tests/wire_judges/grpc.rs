@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use coracle::rpc::{Client, Error, Handler, Reply, Server, handler};
+use coracle::rpc::{Client, Error, Handler, Reply, Server, ServerLimits, handler};
 use coracle::rt;
 use coracle::wire::grpc::{Code, Status};
 use k8s_cri::v1::image_service_server::{ImageService, ImageServiceServer};
@@ -42,12 +42,15 @@ fn beside_server(path: &Path, handler: fn() -> Handler, test: impl Future<Output
     let path = path.to_owned();
     let serving = thread::spawn(move || {
         rt::block_on(async {
-            let server = Server::bind(&path).unwrap();
+            let server = Server::bind(&path).unwrap().with_limits(ServerLimits::large());
             bound.send(()).unwrap();
             let until = async {
                 let _ = ended.recv().await;
             };
-            rt::either(async { server.serve(handler()).await.unwrap() }, until).await;
+            let serving = async {
+                server.serve(handler()).await;
+            };
+            rt::either(serving, until).await;
         });
     });
     listening.recv().unwrap();

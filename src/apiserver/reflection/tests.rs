@@ -29,7 +29,7 @@ fn refused(code: u16) -> ApiError {
 fn asked(reflection: &Reflection) -> String {
     let (kind, request) = match reflection.ask(false, 0) {
         Ask::List(request) => ("list", request),
-        Ask::Watch(request) => ("watch", request),
+        Ask::Watch { request, .. } => ("watch", request),
     };
     let text = format!("{request:?}");
     let path = text.split("path: \"").nth(1).unwrap().split('"').next().unwrap();
@@ -163,4 +163,42 @@ fn a_version_that_is_too_old_again_and_again_is_asked_for_more_slowly() {
     assert_eq!(reflection.failed(&refused(410), short), FIRST);
     begin(&mut reflection);
     assert_eq!(reflection.failed(&refused(410), LONG), Duration::ZERO);
+}
+
+#[test]
+fn a_watch_may_last_a_minute_longer_than_asked() {
+    let limit = |once| match Reflection::new(pods()).ask(once, 5) {
+        Ask::Watch { limit, .. } => Some(limit),
+        Ask::List(_) => None,
+    };
+    assert_eq!(limit(false), Some(Duration::from_secs(1805 + 60)));
+}
+
+#[test]
+fn a_list_without_a_version_begins_again_after_a_wait() {
+    let mut reflection = Reflection::new(pods());
+    reflection.failed(&refused(400), Duration::ZERO);
+    for least in [FIRST, FIRST * 2] {
+        let listed = reflection.listed(json!({"metadata": {}, "items": []}));
+        assert_eq!(listed.unwrap(), Some(Change::Replaced(vec![])));
+        assert_eq!(reflection.after_list(), least);
+    }
+    let page = json!({"metadata": {"continue": "x"}, "items": []});
+    assert_eq!(reflection.listed(page).unwrap(), None);
+    assert_eq!(reflection.after_list(), Duration::ZERO);
+}
+
+#[test]
+fn a_list_of_too_many_objects_or_pages_is_refused_and_begins_again_after_a_wait() {
+    for (items, most) in [(50_000, 2), (0, MOST_PAGES)] {
+        let mut reflection = Reflection::new(pods());
+        reflection.failed(&refused(400), Duration::ZERO);
+        let page = json!({"metadata": {"continue": "x"}, "items": vec![Value::Null; items]});
+        for _ in 0..most {
+            assert_eq!(reflection.listed(page.clone()).unwrap(), None);
+        }
+        let error = reflection.listed(page).unwrap_err();
+        assert_eq!(reflection.failed(&error, Duration::ZERO), FIRST);
+        assert_eq!(asked(&reflection), "list &limit=250");
+    }
 }

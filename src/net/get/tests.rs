@@ -1,10 +1,13 @@
+use std::cell::Cell;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream as Socket};
+use std::rc::Rc;
 use std::thread;
 
 use super::*;
 use crate::api::{HttpHeader, UriScheme};
 use crate::net::Purpose;
+use crate::rt::AsyncWriteExt as _;
 
 /// Answers each connection with what `answer` gives for the request's first line; what was asked is told.
 struct Server {
@@ -135,4 +138,32 @@ fn where_nobody_listens_the_reason_is_told() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let refused = get(&Url::new(UriScheme::Http, "127.0.0.1", port, "/"), &[], LONG).unwrap_err();
     assert_eq!(refused.to_string(), format!("dial tcp 127.0.0.1:{port}: connect: connection refused"));
+}
+
+#[test]
+fn other_tasks_run_between_the_parts_of_a_body() {
+    let read = rt::simulate(1, |world| async move {
+        world.shuffle.set(0);
+        let address = SocketAddr::from(([10, 0, 0, 1], 80));
+        let connections = world.network.host(&address.to_string()).listen();
+        let stream = rt::simulated_connection(address).await.unwrap().unwrap();
+        let mut server = TcpStream::Simulated(connections.recv().await.unwrap());
+        let page = format!("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{}", "x".repeat(100_000));
+        server.write_all(page.as_bytes()).await.unwrap();
+        rt::sleep(Duration::from_secs(1)).await;
+        let turns = Rc::new(Cell::new(0));
+        let count = Rc::clone(&turns);
+        let _task = rt::spawn(async move {
+            loop {
+                count.set(count.get() + 1);
+                rt::yield_now().await;
+            }
+        });
+        let mut response = Response::new(100_000);
+        read_body(Stream::Plain(stream), &mut response).await.unwrap();
+        (response.into_body().len(), turns.get())
+    });
+    let (body, turns) = read.unwrap();
+    assert_eq!(body, 100_000);
+    assert!(turns > 20, "{turns} turns");
 }

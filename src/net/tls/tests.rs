@@ -203,3 +203,56 @@ fn the_time_is_the_hosts() {
     let now = HostClock.current_time().unwrap().as_secs();
     assert!(i64::try_from(now).unwrap().abs_diff(clock::timestamp().as_second()) < 60);
 }
+
+/// Answers a handshake with more session tickets than one read takes in, then with one byte.
+async fn serve_tickets(mut tcp: TcpStream) {
+    let (asked, _names) = async_channel::unbounded();
+    let resolver = Arc::new(Certificate { key: certified_key(SELF_SIGNED), asked });
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_cert_resolver(resolver);
+    config.send_tls13_tickets = 500;
+    let mut tls = ServerConnection::new(Arc::new(config)).unwrap();
+    let mut buffer = [0; READ];
+    while tls.is_handshaking() {
+        let len = tcp.read(&mut buffer).await.unwrap();
+        tls.read_tls(&mut &buffer[..len]).unwrap();
+        tls.process_new_packets().unwrap();
+        if !tls.is_handshaking() {
+            tls.writer().write_all(b"x").unwrap();
+        }
+        let mut out = Vec::new();
+        while tls.wants_write() {
+            tls.write_tls(&mut out).unwrap();
+        }
+        tcp.write_all(&out).await.unwrap();
+    }
+    std::future::pending().await
+}
+
+#[test]
+fn other_tasks_run_while_records_without_content_are_read() {
+    let turns = rt::simulate(1, |world| async move {
+        world.shuffle.set(0);
+        let address = std::net::SocketAddr::from(([10, 0, 0, 1], 443));
+        let connections = world.network.host(&address.to_string()).listen();
+        let tcp = rt::simulated_connection(address).await.unwrap().unwrap();
+        let _server = rt::spawn(serve_tickets(TcpStream::Simulated(connections.recv().await.unwrap())));
+        let mut stream = Tls::default().connect(tcp, "10.0.0.1").await.unwrap();
+        rt::sleep(Duration::from_secs(1)).await;
+        let turns = Rc::new(std::cell::Cell::new(0));
+        let count = Rc::clone(&turns);
+        let _task = rt::spawn(async move {
+            loop {
+                count.set(count.get() + 1);
+                rt::yield_now().await;
+            }
+        });
+        assert_eq!(stream.read(&mut [0; 10]).await.unwrap(), 1);
+        turns.get()
+    });
+    let turns = turns.unwrap();
+    assert!(turns > 5, "{turns} turns");
+}

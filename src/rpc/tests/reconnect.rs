@@ -170,7 +170,10 @@ fn a_server_that_goes_away_ends_its_calls_and_its_successor_takes_the_others() {
             }
         });
         let server = Server::bind(&socket.path()).unwrap();
-        let first = rt::spawn(async move { serve_connection(server.accept().await.unwrap(), hold).await });
+        let first = rt::spawn(async move {
+            let stream = server.accept().await.unwrap();
+            serve_connection(stream, hold, ServerLimits::large()).await
+        });
         let client = socket.client();
         let call = || {
             let client = client.clone();
@@ -199,7 +202,7 @@ fn a_client_that_is_dropped_closes_its_connection() {
         let server = Server::bind(&socket.path()).unwrap();
         let serving = rt::spawn(async move {
             let stream = server.accept().await.unwrap();
-            serve_connection(stream, echo()).await
+            serve_connection(stream, echo(), ServerLimits::large()).await
         });
         let client = socket.client();
         client.unary(ECHO, Vec::new(), LONG).await.unwrap();

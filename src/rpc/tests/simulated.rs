@@ -1,10 +1,17 @@
 //! Client and server on a simulated network that delays, cuts and swallows, from many seeds.
 
+use std::cell::Cell;
+use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::rpc::{Client, Reply, handler, serve_connection};
+use super::super::server::serve_accepted;
+use super::Socket;
+use crate::rpc::{Client, Reply, Server, ServerLimits, handler, serve_connection};
 use crate::rt::{self, Line, UnixStream, World, simulate};
+use crate::wire::grpc::Code;
 
 const SOCKET: &str = "/run/simulated/echo.sock";
 const LIMIT: Duration = Duration::from_secs(20);
@@ -26,7 +33,7 @@ fn serve(world: &Rc<World>) -> rt::Task<()> {
             });
             serving.push(rt::spawn(async move {
                 // Its client may be cut off at any time.
-                let _ = serve_connection(UnixStream::Simulated(pipe), echo).await;
+                let _ = serve_connection(UnixStream::Simulated(pipe), echo, ServerLimits::large()).await;
             }));
         }
     })
@@ -85,4 +92,93 @@ fn every_call_ends_in_time_and_the_connection_comes_back_whatever_the_network_do
             panic!("seed {seed}: {stuck}");
         }
     }
+}
+
+/// A server with `limits` at `SOCKET`, whose first `failures` tries to accept a client fail.
+fn serve_limited(world: &Rc<World>, limits: ServerLimits, failures: u32) -> rt::Task<()> {
+    let connections = world.network.host(SOCKET).listen();
+    let failures = Cell::new(failures);
+    rt::spawn(async move {
+        let accept = async || {
+            if let Some(left) = failures.get().checked_sub(1) {
+                failures.set(left);
+                return Err(io::Error::from_raw_os_error(nix::libc::EMFILE));
+            }
+            connections.recv().await.map(UnixStream::Simulated).map_err(io::Error::other)
+        };
+        let echo = handler(|request| async move {
+            if request.message.starts_with(b"slow") {
+                rt::sleep(Duration::from_secs(5)).await;
+            }
+            Ok(Reply::Message(request.message))
+        });
+        match serve_accepted(accept, limits, echo).await {}
+    })
+}
+
+#[test]
+fn a_failed_accept_does_not_end_the_server() {
+    let answer = simulate(1, |world| async move {
+        let _server = serve_limited(&world, ServerLimits::default(), 3);
+        let answer = Client::new(SOCKET).unary("/test/Echo", b"x".to_vec(), LIMIT).await.unwrap();
+        assert!(world.passed() >= Duration::from_secs(3), "the server spins while it cannot accept");
+        answer
+    });
+    assert_eq!(answer.unwrap(), b"x");
+}
+
+#[test]
+fn an_idle_client_makes_room_for_the_next_one() {
+    let answers = simulate(1, |world| async move {
+        let _server = serve_limited(&world, ServerLimits { connections: 2, ..ServerLimits::default() }, 0);
+        let busy = Client::new(SOCKET);
+        let busy = rt::spawn(async move { busy.unary("/test/Echo", b"slow".to_vec(), LIMIT).await.unwrap() });
+        rt::sleep(Duration::from_secs(1)).await;
+        let _idle = UnixStream::connect(SOCKET).await.unwrap();
+        rt::sleep(Duration::from_secs(1)).await;
+        let next = Client::new(SOCKET).unary("/test/Echo", b"x".to_vec(), LIMIT).await.unwrap();
+        assert!(world.passed() < Duration::from_secs(4));
+        (busy.await, next)
+    });
+    assert_eq!(answers.unwrap(), (b"slow".to_vec(), b"x".to_vec()));
+}
+
+#[test]
+fn requests_beyond_the_limits_of_a_server_are_refused() {
+    let done = simulate(1, |world| async move {
+        let limits = ServerLimits { message: 100, connection: 250, connections: 1 };
+        let _server = serve_limited(&world, limits, 0);
+        let client = Client::new(SOCKET);
+        let call = |message: Vec<u8>| {
+            let client = client.clone();
+            rt::spawn(async move { client.unary("/test/Echo", message, LIMIT).await })
+        };
+        let code = |error: crate::rpc::Error| error.status().map(|status| status.code);
+        assert_eq!(call(vec![0; 101]).await.map_err(code), Err(Some(Code::ResourceExhausted)));
+        let slow = [b"slow".to_vec(), vec![0; 90]].concat();
+        let two = [call(slow.clone()), call(slow)];
+        rt::sleep(Duration::from_secs(1)).await;
+        assert_eq!(call(vec![0; 90]).await.map_err(code), Err(Some(Code::ResourceExhausted)));
+        for one in two {
+            assert!(one.await.is_ok());
+        }
+        assert!(call(vec![0; 90]).await.is_ok(), "answered requests leave room");
+    });
+    assert_eq!(done, Ok(()));
+}
+
+#[test]
+fn a_failed_bind_is_tried_again() {
+    let passed = simulate(1, |world| async move {
+        let socket = Socket::new();
+        let tries = Arc::new(AtomicU32::new(0));
+        let prepare = move || match tries.fetch_add(1, Ordering::Relaxed) {
+            0 | 1 => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
+            _ => Ok(()),
+        };
+        let _server = Server::bind_prepared(&socket.path(), prepare).await;
+        assert!(socket.path().exists());
+        world.passed()
+    });
+    assert_eq!(passed.unwrap().as_secs(), 3);
 }

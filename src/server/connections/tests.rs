@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream as StdStream;
+use std::task::{Context, Poll};
 
 use super::*;
 use crate::rt::{Async, block_on, blocking, either};
@@ -140,4 +141,54 @@ fn who_has_only_just_come_is_not_displaced_but_waited_for() {
         silent.room().await;
         assert!(silent.open[0].begun.elapsed() >= JUST_COME);
     });
+}
+
+/// A client whose next bytes are always there, and that takes whatever is written.
+struct Endless {
+    text: &'static [u8],
+    read: usize,
+    most: usize,
+}
+
+impl AsyncRead for Endless {
+    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, out: &mut [u8]) -> Poll<io::Result<usize>> {
+        assert!(self.read < self.most, "the client is read without a pause");
+        for byte in out.iter_mut() {
+            *byte = self.text[self.read % self.text.len()];
+            self.read += 1;
+        }
+        Poll::Ready(Ok(out.len()))
+    }
+}
+
+impl AsyncWrite for Endless {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[test]
+fn a_client_that_sends_while_nothing_is_expected_is_dropped_after_64_kib() {
+    let mut client = Endless { text: b"x", read: 0, most: usize::MAX };
+    let ended = block_on(rt::deadline(Duration::from_secs(20), gone::<()>(&mut client)));
+    assert_eq!(ended.unwrap().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    assert_eq!(client.read, MOST_IGNORED);
+}
+
+#[test]
+fn a_client_that_sends_without_a_pause_does_not_outlive_a_deadline() {
+    let mut client = Endless { text: b"x", read: 0, most: MOST_IGNORED };
+    assert_eq!(block_on(rt::deadline(Duration::ZERO, gone::<()>(&mut client))).unwrap_err(), rt::Elapsed);
+    let text = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    let mut client = Endless { text, read: 0, most: 100 * READ };
+    let conversation = rt::deadline(Duration::ZERO, converse(&mut client, &Echo));
+    assert_eq!(block_on(conversation).unwrap_err(), rt::Elapsed);
 }

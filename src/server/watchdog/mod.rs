@@ -107,10 +107,11 @@ impl Watchdog {
         self.0.lock().last_stall.clone()
     }
 
-    /// The sync loop spun, and this process ends for it: `part` is what was due all the time. Written for the next start,
-    /// whether a watchdog is on or not.
-    pub(crate) fn note_spin(&self, part: &str) {
+    /// Records for the next start that the sync loop went round `rounds` times without waiting, while `part` was due.
+    /// Called whether a watchdog is on or not.
+    pub(crate) fn note_spin(&self, rounds: u32, part: &str) {
         let mut stall = Stall::new(clock::now(), 0, Doing::Spinning, thread_state::of_main_thread());
+        stall.rounds = Some(rounds);
         stall.part = Some(part.to_owned());
         self.0.file.write(&stall);
         self.0.lock().last_stall = Some(stall);

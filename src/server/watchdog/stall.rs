@@ -25,6 +25,9 @@ pub(crate) struct Stall {
     pub(crate) seconds: u64,
     /// What the sync loop was about; empty where the process itself could not tell.
     pub(crate) doing: String,
+    /// How often it went round without waiting, where that is why it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rounds: Option<u32>,
     /// The part of the sync loop that was due all the time, where it went round without waiting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) part: Option<String>,

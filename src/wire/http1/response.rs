@@ -13,6 +13,8 @@ pub struct Response {
     body: Vec<u8>,
     /// The most of the body that is kept; there is no more to read then.
     limit: usize,
+    /// Bytes of heads, interim ones included, and of trailers so far.
+    overhead: usize,
     /// Bytes that have arrived and mean nothing yet.
     unread: Vec<u8>,
     state: State,
@@ -51,7 +53,7 @@ pub enum Malformed {
 
 /// The headers that somebody asks for.
 const KEPT: [&str; 4] = ["content-type", "etag", "last-modified", "location"];
-/// More than this before the empty line is not read.
+/// Most bytes of all heads and of the trailers together.
 const HEAD: usize = 64 * 1024;
 /// A chunk's size with what may stand behind it.
 const LINE: usize = 1024;
@@ -60,7 +62,8 @@ impl Response {
     /// Of the body no more than `limit` bytes are kept.
     pub fn new(limit: usize) -> Self {
         let (unread, body) = (Vec::new(), Vec::new());
-        Self { status: 0, headers: Vec::new(), is_counted: true, body, limit, unread, state: State::Head }
+        let state = State::Head;
+        Self { status: 0, headers: Vec::new(), is_counted: true, body, limit, overhead: 0, unread, state }
     }
 
     /// 0 before the head has come.
@@ -136,7 +139,11 @@ impl Response {
             self.state = State::Chunk(if taken == left { Chunk::DataEnd } else { Chunk::Data(left - taken) });
             return Ok(!self.stop_at_limit() && taken == left);
         }
+        let before = self.unread.len();
         let Some(line) = self.take_line()? else { return Ok(false) };
+        if part == Chunk::Trailers {
+            self.count_overhead(before - self.unread.len())?;
+        }
         self.state = match part {
             Chunk::Size => match chunk_size(&line).ok_or(Malformed::Chunk)? {
                 0 => State::Chunk(Chunk::Trailers),
@@ -189,11 +196,10 @@ impl Response {
             return Err(Malformed::Line(first_line(&self.unread)));
         }
         let Some((end, next)) = head_end(&self.unread) else {
-            return if self.unread.len() > HEAD { Err(Malformed::TooLong) } else { Ok(false) };
+            let has_room = self.overhead + self.unread.len() <= HEAD;
+            return if has_room { Ok(false) } else { Err(Malformed::TooLong) };
         };
-        if next > HEAD {
-            return Err(Malformed::TooLong);
-        }
+        self.count_overhead(next)?;
         let head = String::from_utf8_lossy(self.unread.get(..end).unwrap_or_default()).into_owned();
         self.unread.drain(..next);
         let mut lines = head.lines();
@@ -208,6 +214,11 @@ impl Response {
             self.state = State::Done;
         }
         Ok(true)
+    }
+
+    fn count_overhead(&mut self, bytes: usize) -> Result<(), Malformed> {
+        self.overhead = self.overhead.saturating_add(bytes);
+        if self.overhead > HEAD { Err(Malformed::TooLong) } else { Ok(()) }
     }
 
     /// Keeps what is wanted of the headers; how the body comes.

@@ -106,3 +106,12 @@ fn a_head_or_a_line_without_end_is_refused() {
     let whole = [&chunk[..], b"\r\n"].concat();
     assert_eq!(read(&[&whole], 10), Err(Malformed::TooLong), "nor is one whose end came with it");
 }
+
+#[test]
+fn interim_heads_and_trailers_count_against_the_head_limit() {
+    let interim = "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n".repeat(2000);
+    assert_eq!(read(&[interim.as_bytes()], 10), Err(Malformed::TooLong));
+    let trailers = "X: y\r\n".repeat(12_000);
+    let text = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n{trailers}");
+    assert_eq!(read(&[text.as_bytes()], 10), Err(Malformed::TooLong));
+}
