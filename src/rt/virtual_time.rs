@@ -208,6 +208,11 @@ impl World {
         pool.running + pool.waiting.len()
     }
 
+    /// Number of jobs that the slow pool has begun in this life.
+    pub(crate) fn slow_jobs_begun(&self) -> usize {
+        self.slow.borrow().begun
+    }
+
     /// Any number (SplitMix64).
     pub(crate) fn random(&self) -> u64 {
         let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -236,12 +241,13 @@ impl World {
 struct Pool {
     threads: usize,
     running: usize,
+    begun: usize,
     waiting: JobQueue<(Duration, Job)>,
 }
 
 impl Pool {
     fn new(pace: Pace) -> Self {
-        Self { threads: pace.threads(), running: 0, waiting: JobQueue::new(pace.threads()) }
+        Self { threads: pace.threads(), running: 0, begun: 0, waiting: JobQueue::new(pace.threads()) }
     }
 
     /// The next job, if there is a thread for it.
@@ -251,6 +257,7 @@ impl Pool {
         }
         let next = self.waiting.take()?;
         self.running += 1;
+        self.begun += 1;
         Some(next)
     }
 }

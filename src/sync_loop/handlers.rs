@@ -14,9 +14,9 @@ use crate::pods::{
     SourceName, SourceProblem, SourceUpdate, SyncEvent, Taken, Told, WorkDone, WorkResult,
 };
 use crate::rt;
-use crate::server::Doing;
 use crate::sorted::SortedSet;
 use crate::status::{StatusInput, deadline_exceeded, pod_status};
+use crate::sync_loop::doing::doing;
 use crate::sync_loop::{SyncLoop, strays, takeover};
 
 impl SyncLoop {
@@ -532,37 +532,4 @@ fn kept_logs(dirs: &PodDirs, pod: &ObservedPod) -> Vec<KeptLog> {
         runs: run.is_running(),
     };
     pod.containers.iter().map(kept).collect()
-}
-
-/// What is told of the loop when it does not come back from this event.
-fn doing(event: &SyncEvent) -> Doing {
-    match event {
-        SyncEvent::Sources(_) => Doing::Sources,
-        SyncEvent::Observed(_) => Doing::Observed,
-        SyncEvent::Relisted(_) => Doing::Relisted,
-        SyncEvent::Runtime(_) => Doing::Runtime,
-        SyncEvent::WorkDone(_) => Doing::WorkDone,
-        SyncEvent::Probed(_) => Doing::Probed,
-        SyncEvent::Happened(_) | SyncEvent::NodeHappened(_) | SyncEvent::NodeHeard(_) => Doing::Happened,
-        SyncEvent::OomKilled(_)
-        | SyncEvent::MemoryStalled
-        | SyncEvent::PressureLooked(_)
-        | SyncEvent::OverStorageLimits(_)
-        | SyncEvent::Groupless(..) => Doing::Happened,
-        SyncEvent::Object(_)
-        | SyncEvent::ImagesCame
-        | SyncEvent::CsiDriversChanged
-        | SyncEvent::DevicesChanged
-        | SyncEvent::DevicesRefused(..)
-        | SyncEvent::VolumesRefused(..)
-        | SyncEvent::Reported(_)
-        | SyncEvent::StatusesAdmitted
-        | SyncEvent::Mirrored(_) => Doing::Happened,
-        SyncEvent::RestartAsked(_)
-        | SyncEvent::VersionAsked(_)
-        | SyncEvent::VersionsKept(_)
-        | SyncEvent::Placed(_)
-        | SyncEvent::NodeShutsDown(_) => Doing::Happened,
-        SyncEvent::Beat => Doing::Waiting,
-    }
 }

@@ -401,8 +401,8 @@ mod tests {
     use crate::rpc::Client;
 
     #[test]
-    fn an_archive_that_is_due_in_a_directory_that_cannot_be_listed_does_not_spin() {
-        let ended = rt::simulate(1, |_| async {
+    fn a_directory_that_cannot_be_listed_is_listed_again_with_a_backoff_while_an_archive_is_due() {
+        let ended = rt::simulate(1, |world| async move {
             let (archives, woken) = ImageArchives::nothing();
             {
                 let mut book = archives.book.borrow_mut();
@@ -422,10 +422,11 @@ mod tests {
                 inbox: async_channel::bounded(1).0,
             };
             let _task = rt::spawn(importer.run());
-            rt::sleep(Duration::from_secs(600)).await;
-            (archives.views().len(), archives.problem().is_empty())
+            rt::sleep(Duration::from_secs(40)).await;
+            (archives.views().len(), archives.problem().is_empty(), world.slow_jobs_begun())
         });
-        assert_eq!(ended, Ok((1, false)));
+        // At 0, 1, 3, 7, 15 and 31 s.
+        assert_eq!(ended, Ok((1, false, 6)));
     }
 
     #[test]
