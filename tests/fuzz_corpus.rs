@@ -1,5 +1,7 @@
 //! The fuzz targets' checks on their corpora and on mutations of them, the same every time. `fuzz/run` searches further.
 
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
 #[path = "../fuzz/checks/archive.rs"]
 mod archive;
 #[path = "../fuzz/checks/grpc_framing.rs"]

@@ -49,10 +49,12 @@ message! {
     }
 }
 
+type Messages = Sender<Result<Vec<u8>, Status>>;
+
 #[derive(Default)]
 pub(super) struct Cameras {
     /// Open for as long as their connections.
-    lists: RefCell<Vec<Sender<Result<Vec<u8>, Status>>>>,
+    lists: RefCell<Vec<Messages>>,
 }
 
 impl Service for Cameras {
