@@ -23,7 +23,20 @@ pub(crate) enum Doing {
     WorkDone,
     Probed,
     Happened,
+    // The parts of a round, in their order.
+    Deadlines,
+    Shutdown,
+    Probes,
     StartingWork,
+    Resizes,
+    Placing,
+    Volumes,
+    Images,
+    NodePressure,
+    Statuses,
+    Versions,
+    Reporting,
+    ShutdownEnd,
     /// It goes round and never waits.
     Spinning,
 }
@@ -73,14 +86,26 @@ impl Doing {
             Self::WorkDone => "taking in the end of work on a pod",
             Self::Probed => "taking in the result of a probe",
             Self::Happened => "telling what happened to a pod",
-            Self::StartingWork => "starting work on pods and telling their statuses",
+            Self::Deadlines => "ending pods that are past their deadline",
+            Self::Shutdown => "ending pods because the node shuts down",
+            Self::Probes => "updating the probes of pods",
+            Self::StartingWork => "starting work on pods",
+            Self::Resizes => "resizing pods",
+            Self::Placing => "placing containers on processors and memory",
+            Self::Volumes => "updating the volumes in use",
+            Self::Images => "starting the collection of unused images",
+            Self::NodePressure => "checking for node pressure",
+            Self::Statuses => "making the statuses of pods",
+            Self::Versions => "judging the versions of pods",
+            Self::Reporting => "starting status reports to the API server",
+            Self::ShutdownEnd => "letting the machine shut down",
             Self::Spinning => "going round without ever waiting",
         }
     }
 }
 
 /// In the order of their numbers.
-const ALL: [Doing; 10] = [
+const ALL: [Doing; 22] = [
     Doing::Waiting,
     Doing::Sources,
     Doing::Observed,
@@ -89,7 +114,19 @@ const ALL: [Doing; 10] = [
     Doing::WorkDone,
     Doing::Probed,
     Doing::Happened,
+    Doing::Deadlines,
+    Doing::Shutdown,
+    Doing::Probes,
     Doing::StartingWork,
+    Doing::Resizes,
+    Doing::Placing,
+    Doing::Volumes,
+    Doing::Images,
+    Doing::NodePressure,
+    Doing::Statuses,
+    Doing::Versions,
+    Doing::Reporting,
+    Doing::ShutdownEnd,
     Doing::Spinning,
 ];
 
@@ -106,6 +143,14 @@ mod tests {
             assert_eq!(pulse.doing(), doing);
             pulse.end_round();
             assert_eq!(pulse.doing(), Doing::Waiting);
+        }
+    }
+
+    #[test]
+    fn each_thing_that_the_loop_does_has_a_text_of_its_own() {
+        for (place, doing) in ALL.iter().enumerate() {
+            assert_eq!(*doing as usize, place);
+            assert!(ALL[..place].iter().all(|other| other.text() != doing.text()), "{doing:?}");
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::rt;
 use crate::server::Doing;
 use crate::sorted::SortedSet;
 use crate::status::{StatusInput, deadline_exceeded, pod_status};
+use crate::sync_loop::doing::doing;
 use crate::sync_loop::{SyncLoop, strays, takeover};
 
 impl SyncLoop {
@@ -372,11 +373,15 @@ impl SyncLoop {
 
     /// Starts the work that is next everywhere, and brings the statuses up to date.
     pub(super) fn start_work(&mut self, now: Instant) {
+        self.health.begin(Doing::Deadlines);
         self.end_overdue(now);
+        self.health.begin(Doing::Shutdown);
         self.shut_down(now);
+        self.health.begin(Doing::Probes);
         self.update_probes(now);
         if self.can_work() {
             loop {
+                self.health.begin(Doing::StartingWork);
                 let ended = {
                     let state = &self.books.borrow().runtime;
                     self.workers.start_work(&self.seen.borrow(), &self.probes, state, now)
@@ -390,15 +395,21 @@ impl SyncLoop {
                         self.take_in_new(&pod, now);
                     }
                 }
+                self.health.begin(Doing::Resizes);
                 // What they had, others may have waited for.
                 self.retry_resizes(now);
             }
+            self.health.begin(Doing::Placing);
             self.weigh_burstable();
             self.place();
         }
+        self.health.begin(Doing::Volumes);
         self.tell_volumes_in_use();
+        self.health.begin(Doing::Images);
         self.collect_images(now);
+        self.health.begin(Doing::NodePressure);
         self.watch_node(now);
+        self.health.begin(Doing::Statuses);
         for uid in std::mem::take(&mut self.dirty) {
             // Of a pod that was not seen yet, a status would say that its containers are lost.
             if !self.is_unknown(&uid) {
@@ -406,11 +417,14 @@ impl SyncLoop {
             }
             self.note_deadline(&uid, now);
         }
+        self.health.begin(Doing::Versions);
         self.judge_versions(now);
+        self.health.begin(Doing::Reporting);
         if let Some(reporter) = &mut self.reporter {
             reporter.start(now);
             self.books.borrow_mut().untold = reporter.untold();
         }
+        self.health.begin(Doing::ShutdownEnd);
         self.let_machine_go(now);
     }
 
@@ -515,36 +529,4 @@ fn kept_logs(dirs: &PodDirs, pod: &ObservedPod) -> Vec<KeptLog> {
         runs: run.is_running(),
     };
     pod.containers.iter().map(kept).collect()
-}
-
-/// What is told of the loop when it does not come back from this event.
-fn doing(event: &SyncEvent) -> Doing {
-    match event {
-        SyncEvent::Sources(_) => Doing::Sources,
-        SyncEvent::Observed(_) => Doing::Observed,
-        SyncEvent::Relisted(_) => Doing::Relisted,
-        SyncEvent::Runtime(_) => Doing::Runtime,
-        SyncEvent::WorkDone(_) => Doing::WorkDone,
-        SyncEvent::Probed(_) => Doing::Probed,
-        SyncEvent::Happened(_) | SyncEvent::NodeHappened(_) | SyncEvent::NodeHeard(_) => Doing::Happened,
-        SyncEvent::OomKilled(_)
-        | SyncEvent::MemoryStalled
-        | SyncEvent::PressureLooked(_)
-        | SyncEvent::Groupless(..) => Doing::Happened,
-        SyncEvent::Object(_)
-        | SyncEvent::ImagesCame
-        | SyncEvent::CsiDriversChanged
-        | SyncEvent::DevicesChanged
-        | SyncEvent::DevicesRefused(..)
-        | SyncEvent::VolumesRefused(..)
-        | SyncEvent::Reported(_)
-        | SyncEvent::StatusesAdmitted
-        | SyncEvent::Mirrored(_) => Doing::Happened,
-        SyncEvent::RestartAsked(_)
-        | SyncEvent::VersionAsked(_)
-        | SyncEvent::VersionsKept(_)
-        | SyncEvent::Placed(_)
-        | SyncEvent::NodeShutsDown(_) => Doing::Happened,
-        SyncEvent::Beat => Doing::Waiting,
-    }
 }

@@ -8,6 +8,7 @@ mod agent_page;
 mod books;
 mod cluster;
 mod devices;
+mod doing;
 mod due_times;
 mod eviction;
 mod exchanges;

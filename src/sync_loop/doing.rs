@@ -1,0 +1,36 @@
+//! What the sync loop does with an event, as the watchdog names it. Pure.
+
+use crate::pods::SyncEvent;
+use crate::server::Doing;
+
+/// What the watchdog names when the loop does not come back from `event`.
+pub(super) fn doing(event: &SyncEvent) -> Doing {
+    match event {
+        SyncEvent::Sources(_) => Doing::Sources,
+        SyncEvent::Observed(_) => Doing::Observed,
+        SyncEvent::Relisted(_) => Doing::Relisted,
+        SyncEvent::Runtime(_) => Doing::Runtime,
+        SyncEvent::WorkDone(_) => Doing::WorkDone,
+        SyncEvent::Probed(_) => Doing::Probed,
+        SyncEvent::Happened(_) | SyncEvent::NodeHappened(_) | SyncEvent::NodeHeard(_) => Doing::Happened,
+        SyncEvent::OomKilled(_)
+        | SyncEvent::MemoryStalled
+        | SyncEvent::PressureLooked(_)
+        | SyncEvent::Groupless(..) => Doing::Happened,
+        SyncEvent::Object(_)
+        | SyncEvent::ImagesCame
+        | SyncEvent::CsiDriversChanged
+        | SyncEvent::DevicesChanged
+        | SyncEvent::DevicesRefused(..)
+        | SyncEvent::VolumesRefused(..)
+        | SyncEvent::Reported(_)
+        | SyncEvent::StatusesAdmitted
+        | SyncEvent::Mirrored(_) => Doing::Happened,
+        SyncEvent::RestartAsked(_)
+        | SyncEvent::VersionAsked(_)
+        | SyncEvent::VersionsKept(_)
+        | SyncEvent::Placed(_)
+        | SyncEvent::NodeShutsDown(_) => Doing::Happened,
+        SyncEvent::Beat => Doing::Waiting,
+    }
+}
