@@ -1,8 +1,11 @@
 //! The signals that ask this process to end: an event for the executor, and the end of a process that does not hear it.
 
+use std::fs::File;
 use std::future::Future;
-use std::io;
+use std::io::{self, Write as _};
 use std::process;
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +15,10 @@ use crate::rt;
 
 /// How long an orderly end may take. Service managers and tests wait at least 5 seconds.
 const LIMIT: Duration = Duration::from_secs(4);
+/// For a device that resets the board unless it is closed.
+const CLOSE_LIMIT: Duration = Duration::from_millis(900);
+/// For a line in the log: standard error may be on a disk that hangs.
+const LOG_LIMIT: Duration = Duration::from_millis(100);
 
 /// Takes SIGTERM and SIGINT from now on; the future is done when one of them comes. To be called before any thread is
 /// started, as a thread keeps the signals that it was born with.
@@ -25,22 +32,114 @@ pub(crate) fn termination() -> io::Result<impl Future<Output = ()>> {
     signals.thread_block()?;
     let (sender, receiver) = async_channel::bounded::<()>(1);
     rt::thread("signals", move || {
-        while let Err(error) = signals.wait() {
-            if error != nix::Error::EINTR {
-                log!(error, "failed to wait for signals", error = error);
-                return;
-            }
+        if let Err(error) = wait(|| signals.wait()) {
+            // The signals are blocked: without this thread nothing but SIGKILL would end the process.
+            end(1, move || log!(error, "failed to wait for signals, ending now", error = error));
         }
         // The executor may have ended.
         let _ = sender.try_send(());
         thread::sleep(LIMIT);
-        log!(error, "failed to end in time, ending now", seconds = LIMIT.as_secs());
-        process::exit(0);
+        end(0, || log!(error, "failed to end in time, ending now", seconds = LIMIT.as_secs()));
     })?;
     Ok(async move {
         if receiver.recv().await.is_err() {
-            // The thread is gone: no signal will be heard.
+            // The thread is about to end the process.
             std::future::pending::<()>().await;
         }
     })
+}
+
+/// Waits for a signal through interruptions.
+fn wait(mut next: impl FnMut() -> nix::Result<Signal>) -> nix::Result<Signal> {
+    loop {
+        match next() {
+            Err(nix::Error::EINTR) => {}
+            ended => return ended,
+        }
+    }
+}
+
+/// Ends the process without the executor, whatever its other threads hold: nothing here waits without a limit.
+fn end(code: i32, log: impl FnOnce() + Send + 'static) -> ! {
+    let closed = start(|| LAST_WRITE.write());
+    let logged = start(log);
+    // Either may hang.
+    let _ = closed.recv_timeout(CLOSE_LIMIT);
+    let _ = logged.recv_timeout(LOG_LIMIT);
+    process::exit(code)
+}
+
+/// Starts `work` on a thread of its own. The receiver ends when it is done, or cannot be started.
+fn start(work: impl FnOnce() + Send + 'static) -> Receiver<()> {
+    let (sender, receiver) = mpsc::channel();
+    // Without a thread there is nothing to wait for.
+    let _ = rt::thread("last-act", move || {
+        work();
+        drop(sender);
+    });
+    receiver
+}
+
+/// What a forced end still writes to a device: the hardware watchdog would reset the board otherwise.
+pub(crate) static LAST_WRITE: LastWrite = LastWrite(Mutex::new(None));
+
+#[derive(Debug)]
+pub(crate) struct LastWrite(Mutex<Option<(Weak<File>, &'static [u8])>>);
+
+impl LastWrite {
+    /// Replaces what was set before. It holds for as long as the file is open.
+    pub(crate) fn set(&self, file: &Arc<File>, bytes: &'static [u8]) {
+        let last = Some((Arc::downgrade(file), bytes));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = last;
+    }
+
+    fn write(&self) {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((file, bytes)) = last.and_then(|(file, bytes)| Some((file.upgrade()?, bytes))) else { return };
+        // The process ends either way.
+        let _ = (&*file).write_all(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn an_interrupted_wait_goes_on_and_a_failed_one_ends() {
+        let mut results = [Err(nix::Error::EINTR), Err(nix::Error::EINTR), Ok(Signal::SIGTERM)].into_iter();
+        assert_eq!(wait(|| results.next().unwrap()), Ok(Signal::SIGTERM));
+        assert_eq!(wait(|| Err(nix::Error::EINVAL)), Err(nix::Error::EINVAL));
+    }
+
+    #[test]
+    fn a_last_act_that_hangs_is_not_waited_for() {
+        let (release, released) = mpsc::channel::<()>();
+        let hangs = start(move || {
+            let _ = released.recv();
+        });
+        assert_eq!(hangs.recv_timeout(Duration::from_millis(1)), Err(mpsc::RecvTimeoutError::Timeout));
+        drop(release);
+        assert_eq!(hangs.recv(), Err(mpsc::RecvError));
+    }
+
+    #[test]
+    fn a_forced_end_writes_to_a_device_that_is_still_open() {
+        let last = LastWrite(Mutex::new(None));
+        last.write();
+        let (mut reader, writer) = UnixStream::pair().unwrap();
+        let device = Arc::new(File::from(OwnedFd::from(writer)));
+        last.set(&device, b"V");
+        last.write();
+        last.set(&device, b"V");
+        drop(device);
+        last.write();
+        let mut written = String::new();
+        reader.read_to_string(&mut written).unwrap();
+        assert_eq!(written, "V");
+    }
 }

@@ -7,12 +7,14 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::fcntl::OFlag;
 
 use super::stall::DeviceStatus;
 use crate::error::ErrorChain;
+use crate::host::signals::LAST_WRITE;
 
 #[derive(Debug)]
 pub(super) struct Device {
@@ -26,7 +28,7 @@ pub(super) struct Device {
 
 #[derive(Debug)]
 struct Open {
-    file: File,
+    file: Arc<File>,
     timeout: Duration,
     reset_the_board: bool,
 }
@@ -48,7 +50,7 @@ impl Device {
             Some(open) => Ok(open),
             None => self.open(),
         };
-        let petted = open.and_then(|mut open| open.file.write_all(PET).map(|()| open));
+        let petted = open.and_then(|open| (&*open.file).write_all(PET).map(|()| open));
         match petted {
             Ok(open) => {
                 self.told = false;
@@ -86,6 +88,8 @@ impl Device {
             log!(warn, "this watchdog reset the board before this boot", path = path);
         }
         let timeout = facts.timeout.unwrap_or(UNKNOWN_TIMEOUT);
+        let file = Arc::new(file);
+        LAST_WRITE.set(&file, MAGIC_CLOSE);
         Ok(Open { file, timeout, reset_the_board: facts.reset_the_board })
     }
 
@@ -101,8 +105,8 @@ impl Device {
 
     /// Stops it, so that an orderly end does not reset the board.
     pub(super) fn close(self) {
-        let Some(mut open) = self.open else { return };
-        if let Err(error) = open.file.write_all(MAGIC_CLOSE) {
+        let Some(open) = self.open else { return };
+        if let Err(error) = (&*open.file).write_all(MAGIC_CLOSE) {
             log!(warn, "watchdog device not stopped", path = self.path.display(), error = ErrorChain(&error));
         }
     }
