@@ -1,6 +1,12 @@
 //! The fuzz targets' checks on their corpora and on mutations of them, the same every time. `fuzz/run` searches further.
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test: a panic here is its failure"
+)]
 
 #[path = "../fuzz/checks/archive.rs"]
 mod archive;

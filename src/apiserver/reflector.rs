@@ -1,6 +1,7 @@
 //! Follows a list: what there is, then every change of it, whatever becomes of the connection.
 
 use std::future::Future;
+use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
 use async_channel::Sender;
@@ -33,13 +34,9 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
         let done = match ask {
             Ask::List(request) => list(&client, &request, &mut reflection, &listener).await,
             Ask::Watch { request, limit } => {
-                let ended = async {
-                    rt::either(client.histories().beyond(history), client.shut_out(rank)).await;
-                    Ok(Heard::More)
-                };
+                let mut ended = pin!(rt::either(client.histories().beyond(history), client.shut_out(rank)));
                 let end = begun + limit;
-                let watch = watch(&client, &request, end, &mut reflection, &listener, turn.is_round);
-                rt::either(ended, watch).await
+                watch(&client, &request, end, ended.as_mut(), &mut reflection, &listener, turn.is_round).await
             }
         };
         let wait = match done {
@@ -94,21 +91,29 @@ async fn list(
     Ok(Heard::All)
 }
 
-/// Ends at `end`. In an exchange it ends when the server has said that this is all, or has had nothing to say.
+/// Ends at `end`, or when `ended` is over: never between a change that was taken in and its delivery. In an exchange it ends
+/// when the server has said that this is all, or has had nothing to say.
 async fn watch(
     client: &Client,
     request: &Request,
     end: Instant,
+    mut ended: Pin<&mut dyn Future<Output = ()>>,
     reflection: &mut Reflection,
     listener: &Sender<Change>,
     is_round: bool,
 ) -> Result<Heard, ApiError> {
-    let mut stream = client.open(request).await?;
+    let opened = async { client.open(request).await.map(Next::Some) };
+    let Next::Some(mut stream) = unless(ended.as_mut(), opened).await? else { return Ok(Heard::More) };
     reflection.begun();
     let mut lines = Lines::default();
     let mut heard = Heard::All;
-    while let Some(bytes) = until(end, stream.next()).await? {
-        lines.receive(bytes);
+    loop {
+        let next = async { Ok(until(end, stream.next()).await?.map_or(Next::End, Next::Some)) };
+        match unless(ended.as_mut(), next).await? {
+            Next::Some(bytes) => lines.receive(bytes),
+            Next::End => return Ok(heard),
+            Next::Ended => return Ok(Heard::More),
+        }
         while let Some(event) = lines.next()? {
             if is_round && event.is_bookmark() {
                 reflection.watched(event);
@@ -122,7 +127,27 @@ async fn watch(
             }
         }
     }
-    Ok(heard)
+}
+
+/// What comes next of a watch.
+enum Next<T> {
+    Some(T),
+    /// The server has ended it.
+    End,
+    /// The gate has shut, or another history has begun.
+    Ended,
+}
+
+/// What `next` gives, unless `ended` is over before.
+async fn unless<T>(
+    ended: Pin<&mut dyn Future<Output = ()>>,
+    next: impl Future<Output = Result<Next<T>, ApiError>>,
+) -> Result<Next<T>, ApiError> {
+    let ended = async {
+        ended.await;
+        Ok(Next::Ended)
+    };
+    rt::either(ended, next).await
 }
 
 /// The next part of a watch; `None`, as at its end, if none comes before `end`.

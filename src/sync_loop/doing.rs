@@ -1,9 +1,9 @@
-//! What the watchdog shows of the sync loop while it handles an event. Pure.
+//! What the sync loop does with an event, as the watchdog names it. Pure.
 
 use crate::pods::SyncEvent;
 use crate::server::Doing;
 
-/// What is told of the loop when it does not come back from this event.
+/// What the watchdog names when the loop does not come back from `event`.
 pub(super) fn doing(event: &SyncEvent) -> Doing {
     match event {
         SyncEvent::Sources(_) => Doing::Sources,

@@ -14,6 +14,7 @@ use crate::pods::{
     SourceName, SourceProblem, SourceUpdate, SyncEvent, Taken, Told, WorkDone, WorkResult,
 };
 use crate::rt;
+use crate::server::Doing;
 use crate::sorted::SortedSet;
 use crate::status::{StatusInput, deadline_exceeded, pod_status};
 use crate::sync_loop::doing::doing;
