@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::ErrorChain;
 use crate::host::directories;
@@ -56,8 +56,8 @@ const MOST: usize = 256;
 const ANSWER: Duration = Duration::from_secs(10);
 const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 const BACKOFF_MOST: Duration = Duration::from_secs(120);
-/// Between a change in the directory and the look at it.
-const SETTLE: Duration = Duration::from_millis(100);
+/// Between two looks at the directory.
+const PERIOD: Duration = Duration::from_millis(100);
 /// After a directory could not be watched.
 const AGAIN: Duration = Duration::from_secs(60);
 
@@ -73,7 +73,7 @@ pub(crate) async fn run(directory: PathBuf, takers: Vec<Taker>) {
     let takers = Rc::new(takers);
     let mut known: SortedMap<PathBuf, Known> = SortedMap::new();
     loop {
-        let watch = watch(&directory);
+        let (looked, watch) = (rt::now(), watch(&directory));
         let found = sockets(&directory);
         known.retain(|path, one| found.get(path) == Some(&one.made));
         for (path, made) in found {
@@ -88,17 +88,18 @@ pub(crate) async fn run(directory: PathBuf, takers: Vec<Taker>) {
                 Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
             }
         };
-        settled(changed, &directory).await;
+        next_look(looked, changed, &directory).await;
     }
 }
 
-/// Returns some time after a change, so that a directory that changes all the time is not read all the time.
-async fn settled(changed: impl Future<Output = io::Result<()>>, directory: &Path) {
+/// Waits for a change after the look at `looked`, and for [`PERIOD`]: a directory that changes all the time is not read all the
+/// time.
+async fn next_look(looked: Instant, changed: impl Future<Output = io::Result<()>>, directory: &Path) {
     if let Err(error) = changed.await {
         log!(error, "plugins cannot be seen to come", directory = directory.display(), error = error);
         rt::sleep(AGAIN).await;
     }
-    rt::sleep(SETTLE).await;
+    rt::sleep_until(looked + PERIOD).await;
 }
 
 fn watch(directory: &Path) -> io::Result<FileWatch> {
@@ -223,11 +224,22 @@ mod tests {
         let rounds = rt::simulate(1, |world| async move {
             let mut rounds = 0;
             while world.passed() < Duration::from_secs(1) {
-                settled(std::future::ready(Ok(())), Path::new("/plugins")).await;
+                next_look(rt::now(), std::future::ready(Ok(())), Path::new("/plugins")).await;
                 rounds += 1;
             }
             rounds
         });
         assert_eq!(rounds, Ok(10));
+    }
+
+    #[test]
+    fn a_change_after_a_while_is_looked_at_at_once() {
+        let waited = rt::simulate(1, |world| async move {
+            let looked = rt::now();
+            rt::sleep(Duration::from_secs(5)).await;
+            next_look(looked, std::future::ready(Ok(())), Path::new("/plugins")).await;
+            world.passed()
+        });
+        assert_eq!(waited, Ok(Duration::from_secs(5)));
     }
 }
