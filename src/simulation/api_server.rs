@@ -320,7 +320,11 @@ async fn tell(
     is_short: bool,
 ) {
     let (generation, end) = (server.generation.get(), rt::now() + following.lasts());
-    let mut lines = Lines::GoOn(first);
+    // What happened before the watch began is told at once.
+    let mut lines = match server.look(|server| server.lines(&mut following)) {
+        Lines::GoOn(more) => Lines::GoOn([first, more].concat()),
+        last @ Lines::End(_) => last,
+    };
     loop {
         let seen = server.changed.changes();
         let Some(now) = link.upgrade() else { return };

@@ -40,8 +40,7 @@ pub(super) struct Report {
 }
 
 /// Everything that should run does, and is told, so long after nothing goes wrong any more.
-/// After a long absence a node waits up to 210 s for its turn in a fleet (`apiserver/comeback.rs`).
-const RECOVERY: Duration = Duration::from_secs(420);
+const RECOVERY: Duration = Duration::from_secs(300);
 /// Longer than a readiness probe takes to be asked again after a restart.
 const SETTLED: Duration = Duration::from_secs(15);
 /// What an episode began has ended by then.
