@@ -22,6 +22,8 @@ pub(super) struct DeviceBook {
     /// Resources that were there once: the cluster is told that there are none.
     gone: SortedSet<String>,
     registrations: u64,
+    /// The checkpoint could not be read yet: a pod may have had any device.
+    pub(super) is_unread: bool,
 }
 
 /// All devices of one kind, and who tells of them.
@@ -83,6 +85,22 @@ impl DeviceBook {
             // Of two entries about one place the later counts, as of two keys.
             self.given.retain(|other| !one.is_of(&other.pod, &other.container, &other.resource));
             self.given.push(one);
+        }
+    }
+
+    /// The same when pods have got devices since: they keep them, and an entry about one of these devices is left out.
+    pub(super) fn merge(&mut self, given: Vec<Given>, resources: Vec<String>, now: Instant) {
+        for name in resources {
+            self.resources.entry(name).or_insert_with(|| Resource { stopped: Some(now), ..Resource::default() });
+        }
+        for one in given {
+            let is_same = |other: &Given| {
+                let shares = other.resource == one.resource && other.ids().any(|id| one.ids().any(|own| own == id));
+                shares || other.is_same_place(&one)
+            };
+            if !self.given.iter().any(is_same) {
+                self.given.push(one);
+            }
         }
     }
 
@@ -208,7 +226,9 @@ impl DeviceBook {
     }
 
     pub(super) fn is_known(&self, resource: &str) -> bool {
-        self.resources.contains_key(resource) || self.given.iter().any(|given| given.resource == resource)
+        self.is_unread
+            || self.resources.contains_key(resource)
+            || self.given.iter().any(|given| given.resource == resource)
     }
 
     /// Chooses devices for all containers of the pod that have none. `runs` tells of containers that need not be seen to.

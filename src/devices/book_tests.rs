@@ -56,6 +56,32 @@ fn amounts(book: &DeviceBook) -> Option<(i64, i64)> {
 }
 
 #[test]
+fn an_entry_that_is_read_late_takes_no_device_from_a_pod_that_has_got_it_since() {
+    let mut early = book(&["a", "b", "c"]);
+    let (one, two, three) = (pod("1", 1), pod("2", 1), pod("3", 1));
+    early.reserve(&one, |_| false).unwrap();
+    early.reserve(&two, |_| false).unwrap();
+    let entries = early.given.clone();
+    let mut late = book(&["a", "b", "c"]);
+    late.reserve(&three, |_| false).unwrap();
+    late.merge(entries, Vec::new(), Instant::now());
+    let all = [&one, &two, &three].map(|pod| of(&late, pod, "main"));
+    assert_eq!(all, [Vec::new(), vec!["b".to_owned()], vec!["a".to_owned()]]);
+}
+
+#[test]
+fn a_pod_that_asks_for_any_device_is_not_started_without_it_while_the_checkpoint_cannot_be_read() {
+    let mut book = DeviceBook::default();
+    assert!(!book.concerns(&pod("1", 1)), "nobody has told of it");
+    book.is_unread = true;
+    assert!(book.concerns(&pod("1", 1)));
+    assert_eq!(lacks(&mut book, &pod("1", 1)), "cannot allocate unregistered device example.com/cam");
+    book.merge(Vec::new(), Vec::new(), Instant::now());
+    book.is_unread = false;
+    assert!(!book.concerns(&pod("1", 1)));
+}
+
+#[test]
 fn no_device_is_given_twice() {
     let mut book = book(&["a", "b", "c"]);
     let (one, two, three) = (pod("1", 2), pod("2", 1), pod("3", 1));

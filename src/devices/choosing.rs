@@ -22,7 +22,8 @@ impl Devices {
     /// A pod of the node's own waits for devices that are not there, as nobody would make it again; and so does one that had
     /// devices before a reboot, when whoever tells of them may be a pod that has yet to start.
     pub(crate) fn choosing<'a>(&'a self, pod: &'a Pod, runs: &'a dyn Fn(&str) -> bool, nodes: Nodes) -> Choosing<'a> {
-        let may_wait = pod.is_static() || !self.shown(&pod.metadata.uid).is_empty();
+        let may_have_had = self.book.borrow().is_unread || !self.shown(&pod.metadata.uid).is_empty();
+        let may_wait = pod.is_static() || may_have_had;
         Choosing { devices: self, pod, runs, nodes, may_wait, waits: false, left: Left::new() }
     }
 }

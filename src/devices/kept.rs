@@ -13,8 +13,8 @@ pub(super) const NAME: &str = "kubelet_internal_checkpoint";
 const LIMIT: u64 = 16 << 20;
 
 /// `None` if there is none. One that is damaged is set aside, and what can be read of it counts: a device that is still
-/// somebody's must not be given again.
-pub(super) async fn read(path: PathBuf) -> Option<(String, Kept)> {
+/// somebody's must not be given again. An error says nothing of the checkpoint.
+pub(super) async fn read(path: PathBuf) -> io::Result<Option<(String, Kept)>> {
     let shown = path.display().to_string();
     let read = rt::blocking(move || {
         let bytes = match file::read_all(&path, LIMIT) {
@@ -28,26 +28,18 @@ pub(super) async fn read(path: PathBuf) -> Option<(String, Kept)> {
         }
         Ok::<_, io::Error>(Some((text, kept)))
     });
-    match read.await {
-        Ok(Some((text, kept))) => {
-            if kept.is_damaged {
-                let entries = kept.given.len();
-                log!(warn, "damaged checkpoint of devices set aside", file = shown, entries_kept = entries);
-            }
-            Some((text, kept))
-        }
-        Ok(None) => None,
-        Err(error) => {
-            log!(error, "checkpoint of devices cannot be read", file = shown, error = error);
-            None
-        }
+    let found = read.await?;
+    if let Some((_, kept)) = found.as_ref().filter(|(_, kept)| kept.is_damaged) {
+        log!(warn, "damaged checkpoint of devices set aside", file = shown, entries_kept = kept.given.len());
     }
+    Ok(found)
 }
 
 impl Devices {
     /// Done when it is on the disk.
     pub(super) async fn write(&self) -> io::Result<()> {
         let _turn = self.turn.acquire().await;
+        self.read_again().await?;
         let text = checkpoint::write(&self.book.borrow());
         if *self.written.borrow() == text {
             return Ok(());
@@ -55,6 +47,19 @@ impl Devices {
         let (path, bytes) = (self.directory.join(NAME), text.clone().into_bytes());
         rt::blocking(move || file::replace(&path, &bytes)).await?;
         self.written.replace(text);
+        Ok(())
+    }
+
+    /// Takes in a checkpoint that could not be read at the start: nothing is written over it before.
+    async fn read_again(&self) -> io::Result<()> {
+        if !self.book.borrow().is_unread {
+            return Ok(());
+        }
+        let kept = read(self.directory.join(NAME)).await?.map(|(_, kept)| kept).unwrap_or_default();
+        let mut book = self.book.borrow_mut();
+        book.merge(kept.given, kept.resources, rt::now());
+        book.is_unread = false;
+        log!(info, "read the device checkpoint", directory = self.directory.display());
         Ok(())
     }
 }

@@ -69,8 +69,15 @@ impl Devices {
         let directory = root.join("device-plugins");
         let mut book = DeviceBook::default();
         let empty = checkpoint::write(&book);
-        let found = kept::read(directory.join(kept::NAME)).await;
-        let is_known_node = found.is_some();
+        let read = kept::read(directory.join(kept::NAME)).await;
+        let is_unread = read.is_err();
+        if let Err(error) = &read {
+            log!(error, "failed to read the device checkpoint", directory = directory.display(), error = error);
+        }
+        book.is_unread = is_unread;
+        let found = read.unwrap_or_default();
+        // Somebody wrote what cannot be read.
+        let is_known_node = found.is_some() || is_unread;
         let mut written = empty;
         if let Some((text, kept)) = found {
             if !kept.is_damaged {

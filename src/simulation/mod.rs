@@ -200,13 +200,15 @@ fn a_pod_that_the_runtime_does_not_tell_of_is_not_reported_as_restarted() {
     live_through(&[(pods.collect(), Start::None), (start, Start::None)]);
 }
 
-/// The plugin comes back later than the agent after a power cut: only the checkpoint tells that the pod has a device.
+/// The power is cut, the disk fails while the agent starts, and the plugin comes later than the agent: only the checkpoint tells
+/// that the pod has a device.
 #[test]
-fn a_device_checkpoint_that_could_not_be_written_is_written_when_the_disk_recovers() {
+fn a_device_checkpoint_that_cannot_be_read_at_first_is_kept_and_read_later() {
     let device = wanted::Traits { device: true, ..wanted::Traits::default() };
+    let reboot = after(1, What::Reboot { down: Duration::from_secs(5) });
     live_through(&[
-        (vec![create(device)], Start::None),
-        (vec![fail_disk(), kill_agent(), after(310, What::EndWatches)], Start::Offline),
+        (vec![create(device), create(device)], Start::None),
+        (vec![fail_disk(), reboot, after(120, What::EndWatches)], Start::None),
     ]);
 }
 
@@ -226,7 +228,10 @@ fn tokens_are_stored_when_the_key_could_not_be_read_at_first() {
 fn a_volume_is_unpublished_though_its_file_could_not_be_read_at_first() {
     let volume = wanted::Traits { volume: true, ..wanted::Traits::default() };
     let delete = What::DeletePod { which: 0, forced: true };
-    live_through(&[(vec![create(volume)], Start::None), (vec![fail_disk(), after(30, delete)], Start::None)]);
+    live_through(&[
+        (vec![create(volume)], Start::None),
+        (vec![fail_disk(), after(30, delete), after(60, What::EndWatches)], Start::None),
+    ]);
 }
 
 #[test]

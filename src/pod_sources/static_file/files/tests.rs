@@ -396,6 +396,8 @@ fn a_directory_that_is_empty_after_it_could_not_be_listed_is_believed_if_it_was_
     desk.listing.directory.born = Some(Duration::from_secs(7));
     desk.put("a", 1);
     desk.look();
+    desk.read("a", 1, &pod("web"));
+    assert_eq!(desk.pods(), ["web-n"]);
     desk.files.unlisted("Input/output error".to_owned(), time());
     desk.remove("a");
     for _ in 0..3 {
