@@ -63,3 +63,44 @@ impl Devices {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::book::{DeviceBook, Given};
+    use super::*;
+    use crate::api::PodUid;
+
+    #[test]
+    fn a_checkpoint_that_cannot_be_read_at_the_start_is_not_overwritten_and_counts_when_it_can_be_read() {
+        let root = std::env::temp_dir().join(format!("coracle-unread-checkpoint-{}", std::process::id()));
+        let path = root.join("device-plugins").join(NAME);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let given = Given {
+            pod: PodUid::from("u"),
+            container: "main".to_owned(),
+            resource: "example.com/cam".to_owned(),
+            ids: [(-1, vec!["a".to_owned()])].into_iter().collect(),
+            response: Some(Default::default()),
+            is_confirmed: true,
+        };
+        let mut book = DeviceBook::default();
+        book.given.push(given);
+        let text = checkpoint::write(&book);
+        fs::write(&path, &text).unwrap();
+        let folder = root.clone();
+        let told = rt::simulate(1, |world| async move {
+            world.files.failing.set(1000);
+            let devices = Devices::open(&folder, Vec::new(), async_channel::bounded(1).0).await;
+            let refused = devices.write().await.is_err();
+            world.files.failing.set(0);
+            devices.write().await.unwrap();
+            (devices.is_known_node(), refused, devices.shown(&PodUid::from("u")).len())
+        });
+        let left = checkpoint::read(&fs::read_to_string(&path).unwrap());
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(told, Ok((true, true, 1)));
+        assert_eq!(left.given.len(), 1);
+    }
+}

@@ -202,10 +202,15 @@ impl ContainerRuntime {
         let started = self.look(|runtime| {
             let container = runtime.world.containers.iter().find(|one| one.id == request.container_id)?;
             let pod = runtime.world.sandboxes.iter().find(|one| one.id == container.sandbox_id)?;
-            Some((revision(&container.config.labels, pod), pod.name().to_owned()))
+            let device = device_plugin::device_of(&container.config);
+            Some((revision(&container.config.labels, pod), pod.name().to_owned(), device))
         });
-        let Some((revision, name)) = started else { return };
-        let is_job = self.wanted.borrow().pods.get(&revision).is_some_and(|pod| pod.traits.job);
+        let Some((revision, name, device)) = started else { return };
+        let traits = self.wanted.borrow().pods.get(&revision).map(|pod| pod.traits).unwrap_or_default();
+        let is_job = traits.job;
+        if traits.device && device.is_none() {
+            self.record.violated(Rule::HasDevice, format!("{name} (revision {revision}) starts without its device"));
+        }
         let starts = self.starts(&revision) + 1;
         self.starts.borrow_mut().insert(revision.clone(), starts);
         if is_job && starts > 1 {

@@ -86,19 +86,24 @@ impl Service for Cameras {
     }
 }
 
+/// The device of a container.
+pub(super) fn device_of(config: &v1::ContainerConfig) -> Option<String> {
+    let device = config.envs.iter().find(|env| env.key == VARIABLE)?;
+    Some(String::from_utf8_lossy(&device.value).into_owned())
+}
+
 /// No two running containers have one device.
 pub(super) fn check(runtime: &ContainerRuntime, record: &Record) {
-    let mut owners: Vec<(Vec<u8>, String)> = Vec::new();
+    let mut owners: Vec<(String, String)> = Vec::new();
     runtime.look(|runtime| {
         let running = runtime.world.containers.iter().filter(|one| one.state == v1::ContainerState::Running);
         for container in running {
-            let Some(device) = container.config.envs.iter().find(|env| env.key == VARIABLE) else { continue };
+            let Some(device) = device_of(&container.config) else { continue };
             let owner = container.config.labels.get("io.kubernetes.pod.name").cloned().unwrap_or_default();
-            if let Some((_, other)) = owners.iter().find(|(taken, _)| *taken == device.value) {
-                let device = String::from_utf8_lossy(&device.value);
+            if let Some((_, other)) = owners.iter().find(|(taken, _)| *taken == device) {
                 record.violated(Rule::DeviceOnce, format!("{device} belongs to {other} and to {owner}"));
             }
-            owners.push((device.value.clone(), owner));
+            owners.push((device, owner));
         }
     });
 }

@@ -200,18 +200,6 @@ fn a_pod_that_the_runtime_does_not_tell_of_is_not_reported_as_restarted() {
     live_through(&[(pods.collect(), Start::None), (start, Start::None)]);
 }
 
-/// The power is cut, the disk fails while the agent starts, and the plugin comes later than the agent: only the checkpoint tells
-/// that the pod has a device.
-#[test]
-fn a_device_checkpoint_that_cannot_be_read_at_first_is_kept_and_read_later() {
-    let device = wanted::Traits { device: true, ..wanted::Traits::default() };
-    let reboot = after(1, What::Reboot { down: Duration::from_secs(5) });
-    live_through(&[
-        (vec![create(device), create(device)], Start::None),
-        (vec![fail_disk(), reboot, after(120, What::EndWatches)], Start::None),
-    ]);
-}
-
 #[test]
 fn tokens_are_stored_when_the_key_could_not_be_read_at_first() {
     let token = wanted::Traits { token: true, ..wanted::Traits::default() };

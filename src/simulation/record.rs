@@ -39,6 +39,8 @@ pub(super) enum Rule {
     Discreet,
     /// No device belongs to two containers that run.
     DeviceOnce,
+    /// A container that asks for a device starts with one.
+    HasDevice,
     /// No volume is taken from a container that runs, and CSI calls come in the order of the specification.
     VolumeStays,
     /// A node with nothing to do writes nothing, and sends what its lease and its watches need.
