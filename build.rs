@@ -11,7 +11,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use sha2::{Digest as _, Sha256};
 
-const PAGE: &str = "src/server/status_page/page.html";
+const PAGE: &str = "src/control/server/status_page/page.html";
 
 fn main() {
     println!("cargo::rerun-if-changed={PAGE}");

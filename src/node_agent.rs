@@ -9,41 +9,41 @@ use std::sync::Arc;
 
 use async_channel::{Receiver, Sender};
 
-use crate::api::{CPU, EventKind, MEMORY, Reason};
-use crate::apiserver::{Client, Gate, Source};
-use crate::certificates::{
-    self, CertificateBook, ClientCertificate, Names, Places, ServingCertificate, ServingSource, ShownCertificate, Store,
-};
-use crate::cgroups::HIERARCHY;
-use crate::cluster::{EventSender, Exchanges};
-use crate::config::{Authorization, Config, KernelParameters, ServingIdentity};
-use crate::container_manager::{ContainerManager, Settings, kernel_parameters};
-use crate::cri::{ImageService, RuntimeService};
-use crate::csi::{Csi, CsiNodeKeeper};
-use crate::devices::{Devices, PodResourcesServer};
-use crate::error::ErrorChain;
-use crate::host::{file, signals};
-use crate::images::{ImageArchives, Images, Importer};
-use crate::kuberuntime::PodRuntime;
-use crate::net::{Dialer, Url};
-use crate::node::{Facts, Machine, NodeKeeper, NodeNews, NodeProfile, NodeSettings};
-use crate::offline::{KeyPlaces, OFFLINE, OfflineStore};
-use crate::plugin_registry;
-use crate::pod_sources::api::ApiSource;
-use crate::pod_sources::local_pods::{self, LocalPods};
-use crate::pod_sources::merge::Sources;
-use crate::pod_sources::static_file;
-use crate::pod_sources::url_pods::{self, PublicKey, UrlPods};
-use crate::pod_sources::versions::Versions;
-use crate::pods::{EventRing, NodeEvent, SourceName, SyncEvent};
-use crate::resource_managers::{self, ResourceManagers, Topology};
-use crate::rpc;
-use crate::rt;
-use crate::server::{
+use crate::control::cluster::{EventSender, Exchanges};
+use crate::control::pod_sources::api::ApiSource;
+use crate::control::pod_sources::local_pods::{self, LocalPods};
+use crate::control::pod_sources::merge::Sources;
+use crate::control::pod_sources::static_file;
+use crate::control::pod_sources::url_pods::{self, PublicKey, UrlPods};
+use crate::control::pod_sources::versions::Versions;
+use crate::control::server::{
     LocalApi, LocalServer, NodeDoor, Pulse, ReadOnlyDoor, StatusPage, Streaming, SyncHealth, Watchdog, health, systemd,
 };
-use crate::stats::Stats;
-use crate::sync_loop::{self, Books, LocalBooks, LoopEnd, NodeFigures, Part, SyncLoop};
+use crate::control::sync_loop::{self, Books, LocalBooks, LoopEnd, NodeFigures, Part, SyncLoop};
+use crate::kubelet::certificates::{
+    self, CertificateBook, ClientCertificate, Names, Places, ServingCertificate, ServingSource, ShownCertificate, Store,
+};
+use crate::kubelet::container_manager::{ContainerManager, Settings, kernel_parameters};
+use crate::kubelet::csi::{Csi, CsiNodeKeeper};
+use crate::kubelet::devices::{Devices, PodResourcesServer};
+use crate::kubelet::images::{ImageArchives, Images, Importer};
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::kubelet::node::{Facts, Machine, NodeKeeper, NodeNews, NodeProfile, NodeSettings};
+use crate::kubelet::offline::{KeyPlaces, OFFLINE, OfflineStore};
+use crate::kubelet::resource_managers::{self, ResourceManagers, Topology};
+use crate::kubelet::stats::Stats;
+use crate::platform::apiserver::{Client, Gate, Source};
+use crate::platform::cgroups::HIERARCHY;
+use crate::platform::config::{Authorization, Config, KernelParameters, ServingIdentity};
+use crate::platform::cri::{ImageService, RuntimeService};
+use crate::platform::host::{file, signals};
+use crate::platform::net::{Dialer, Url};
+use crate::platform::plugin_manager;
+use crate::platform::rpc;
+use crate::platform::rt;
+use crate::state::pods::{EventRing, NodeEvent, SourceName, SyncEvent};
+use crate::types::api::{CPU, EventKind, MEMORY, Reason};
+use crate::types::error::ErrorChain;
 
 /// Runs the node agent until it is asked to end. Pods are left running.
 pub(crate) fn run(config: Config) -> ExitCode {
@@ -227,7 +227,7 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
         tasks.push(rt::spawn(page.serve()));
     }
     let registry = config.root_dir.join("plugins_registry");
-    tasks.push(rt::spawn(plugin_registry::run(registry, vec![devices.taker(), csi.taker()])));
+    tasks.push(rt::spawn(plugin_manager::run(registry, vec![devices.taker(), csi.taker()])));
     let csi_keeper = |client| CsiNodeKeeper { client, csi, news: Rc::clone(&news) };
     tasks.extend(cluster.clone().map(csi_keeper).map(|keeper| rt::spawn(keeper.run())));
     let pod_resources = PodResourcesServer {

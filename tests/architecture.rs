@@ -5,58 +5,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Every top-level module and its layer. A module uses the layers below its own.
-const LAYERS: &[(&str, u8)] = &[
-    ("api", 0),
-    ("cpu_set", 0),
-    ("error", 0),
-    ("log", 0),
-    ("sorted", 0),
-    ("time", 0),
-    ("metrics", 1),
-    ("wire", 1),
-    ("apiserver", 2),
-    ("cgroups", 2),
-    ("config", 2),
-    ("cri", 2),
-    ("dbus", 2),
-    ("host", 2),
-    ("net", 2),
-    ("plugin_registry", 2),
-    ("rpc", 2),
-    ("rt", 2),
-    ("objects", 3),
-    ("pods", 3),
-    ("admission", 4),
-    ("certificates", 4),
-    ("container_manager", 4),
-    ("csi", 4),
-    ("devices", 4),
-    ("eviction", 4),
-    ("images", 4),
-    ("kuberuntime", 4),
-    ("logs", 4),
-    ("node", 4),
-    ("node_shutdown", 4),
-    ("offline", 4),
-    ("probes", 4),
-    ("resource_managers", 4),
-    ("stats", 4),
-    ("status", 4),
-    ("volumes", 4),
-    ("cluster", 5),
-    ("pleg", 5),
-    ("pod_sources", 5),
-    ("pod_workers", 5),
-    ("server", 5),
-    ("sync_loop", 5),
-    ("cli", 6),
-    ("lib", 6),
-    ("main", 6),
-    ("node_agent", 6),
-];
+/// The layers, lowest first: the folders of `src`. A module uses the layers below its own.
+const LAYERS: &[&str] = &["types", "protocol", "platform", "state", "kubelet", "control"];
 
-/// The arrows inside a layer; layer 6 wires everything and may name all of it.
+/// Wiring and the command line: they may use everything.
+const WIRING: &[&str] = &["cli", "lib", "main", "node_agent"];
+
+/// The arrows inside a layer.
 const ARROWS: &[(&str, &str)] = &[
     ("api", "sorted"),
     ("apiserver", "host"),
@@ -76,15 +31,17 @@ const ARROWS: &[(&str, &str)] = &[
     ("csi", "node"),
     // Devices are one more thing that lies in NUMA nodes.
     ("devices", "resource_managers"),
+    ("grpc", "hpack"),
     ("host", "rt"),
+    ("http2", "hpack"),
     ("kuberuntime", "images"),
     ("kuberuntime", "logs"),
     ("kuberuntime", "node"),
     ("net", "host"),
     ("net", "rt"),
-    ("plugin_registry", "host"),
-    ("plugin_registry", "rpc"),
-    ("plugin_registry", "rt"),
+    ("plugin_manager", "host"),
+    ("plugin_manager", "rpc"),
+    ("plugin_manager", "rt"),
     ("pods", "objects"),
     ("rpc", "rt"),
     // What is in a volume its driver knows.
@@ -130,16 +87,27 @@ struct Source {
 }
 
 impl Source {
-    /// The top-level module that the file belongs to.
-    fn module(&self) -> String {
-        let first = self.path.components().next().unwrap();
-        Path::new(first.as_os_str()).file_stem().unwrap().to_string_lossy().into_owned()
+    /// The module that the file belongs to: a folder or file of a layer (`control/pleg`), or one of the wiring.
+    fn module(&self) -> Module {
+        let path = self.path.with_extension("");
+        let mut parts = path.iter().map(|part| part.to_string_lossy().into_owned());
+        let first = parts.next().unwrap();
+        Module { name: parts.next().filter(|name| name != "mod"), layer: first }
     }
 
-    /// How many modules deep the file is: 1 for a top-level module.
+    /// How many `super::` lead out of the file's module: 1 for the file or folder of a layer.
     fn depth(&self) -> usize {
-        let parts = self.path.components().count();
-        if self.path.ends_with("mod.rs") { parts - 1 } else { parts }
+        self.address().len().saturating_sub(usize::from(!self.module().is_wiring())).max(1)
+    }
+
+    /// The words of the file's path in the crate: `control pleg exit_watch`.
+    fn address(&self) -> Vec<String> {
+        let path = self.path.with_extension("");
+        let mut words: Vec<String> = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+        if words.last().is_some_and(|last| last == "mod") {
+            words.pop();
+        }
+        words
     }
 
     /// The first paragraph of the file's own documentation.
@@ -235,39 +203,47 @@ fn string_length(text: &str) -> usize {
     text.len()
 }
 
-/// The top-level modules that `code` names after `crate::`.
-fn named_modules(code: &str) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for (at, found) in code.match_indices("crate::") {
-        let after = &code[at + found.len()..];
-        match after.strip_prefix('{') {
-            Some(group) => names.extend(group_heads(group)),
-            None => names.extend(leading_word(after)),
-        }
-    }
-    names
+/// What `code` names after `prefix` (`crate::`), as the words of each path: `crate::a::{b, c::d}` is `a b` and `a c d`.
+fn named_paths(code: &str, prefix: &str) -> Vec<Vec<String>> {
+    let starts = code.match_indices(prefix).filter(|(at, _)| !is_within_a_word(code, *at));
+    starts.flat_map(|(at, found)| paths(&code[at + found.len()..]).0).collect()
 }
 
-/// The first word of each part of `a, b::{c, d}, e}`.
-fn group_heads(group: &str) -> Vec<String> {
-    let mut heads = Vec::new();
-    let mut depth = 0;
-    let mut start = 0;
-    for (at, c) in group.char_indices() {
-        match c {
-            ',' | '}' if depth == 0 => {
-                heads.extend(leading_word(group[start..at].trim()));
-                start = at + 1;
-                if c == '}' {
-                    break;
-                }
-            }
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            _ => {}
+/// Whether the byte before `at` belongs to the same path.
+fn is_within_a_word(code: &str, at: usize) -> bool {
+    code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':')
+}
+
+/// The paths at the front of `text`, and what follows them.
+fn paths(text: &str) -> (Vec<Vec<String>>, &str) {
+    if let Some(group) = text.strip_prefix('{') {
+        return group_paths(group);
+    }
+    let Some(word) = leading_word(text) else { return (vec![Vec::new()], text) };
+    let rest = &text[word.len()..];
+    let (tails, rest) = match rest.strip_prefix("::") {
+        Some(tail) => paths(tail),
+        None => (vec![Vec::new()], rest),
+    };
+    (tails.into_iter().map(|tail| [vec![word.clone()], tail].concat()).collect(), rest)
+}
+
+/// The paths of `a, b::{c, d}}`.
+fn group_paths(group: &str) -> (Vec<Vec<String>>, &str) {
+    let mut all = Vec::new();
+    let mut rest = group.trim_start();
+    loop {
+        if let Some(rest) = rest.strip_prefix('}') {
+            return (all, rest);
+        }
+        let (found, after) = paths(rest);
+        all.extend(found);
+        let next = after.find([',', '}']).unwrap_or(after.len());
+        rest = after[next..].trim_start_matches(',').trim_start();
+        if rest.is_empty() {
+            return (all, rest);
         }
     }
-    heads
 }
 
 /// Whether `code` has these words, and not only longer ones that begin so.
@@ -281,14 +257,49 @@ fn leading_word(text: &str) -> Option<String> {
     (end > 0).then(|| text[..end].to_owned())
 }
 
-fn layer(module: &str) -> Option<u8> {
-    LAYERS.iter().find(|(name, _)| *name == module).map(|(_, layer)| *layer)
+/// A folder or file of a layer, or one of the wiring, which has no name of its own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Module {
+    layer: String,
+    name: Option<String>,
 }
 
-fn may_use(from: &str, to: &str) -> bool {
-    match (layer(from), layer(to)) {
-        (Some(above), Some(below)) => above > below || above == 6 || from == to || ARROWS.contains(&(from, to)),
-        _ => false,
+impl std::fmt::Display for Module {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{}/{name}", self.layer),
+            None => f.write_str(&self.layer),
+        }
+    }
+}
+
+impl Module {
+    fn of_path(path: &[String]) -> Option<Self> {
+        let (layer, name) = (path.first()?.clone(), path.get(1).cloned());
+        let name = name.filter(|_| !WIRING.contains(&layer.as_str()));
+        Some(Self { layer, name })
+    }
+
+    fn rank(&self) -> Option<usize> {
+        LAYERS.iter().position(|layer| *layer == self.layer)
+    }
+
+    fn is_wiring(&self) -> bool {
+        WIRING.contains(&self.layer.as_str())
+    }
+
+    fn may_use(&self, other: &Self) -> bool {
+        if self.is_wiring() || self == other {
+            return true;
+        }
+        match (self.rank(), other.rank()) {
+            (Some(above), Some(below)) if above == below => {
+                let arrow = (self.name.as_deref().unwrap_or_default(), other.name.as_deref().unwrap_or_default());
+                ARROWS.contains(&arrow)
+            }
+            (Some(above), Some(below)) => above > below,
+            _ => false,
+        }
     }
 }
 
@@ -299,16 +310,16 @@ fn assert_none(found: Vec<String>, rule: &str) {
 
 #[test]
 fn every_import_follows_an_arrow_of_the_table() {
-    let mut found = Vec::new();
+    let mut found = BTreeSet::new();
     for source in sources() {
         let from = source.module();
-        for to in named_modules(&source.code) {
-            if !may_use(&from, &to) {
-                found.push(format!("src/{}: {from} -> {to}", source.path.display()));
+        for to in named_paths(&source.code, "crate::").iter().filter_map(|path| Module::of_path(path)) {
+            if !from.may_use(&to) {
+                found.insert(format!("src/{}: {from} -> {to}", source.path.display()));
             }
         }
     }
-    assert_none(found, "an import against the layers, or of a module that has none");
+    assert_none(found.into_iter().collect(), "an import against the layers, or of a module that has none");
 }
 
 #[test]
@@ -326,7 +337,8 @@ fn a_path_out_of_a_module_is_written_from_the_crate_root() {
 
 #[test]
 fn only_rt_names_the_executor() {
-    let named = sources().into_iter().filter(|source| source.module() != "rt" && source.code.contains("smol"));
+    let named =
+        sources().into_iter().filter(|source| !source.path.starts_with("platform/rt") && source.code.contains("smol"));
     assert_none(named.map(|source| format!("src/{}", source.path.display())).collect(), "smol is named outside of rt");
 }
 
@@ -334,7 +346,7 @@ fn only_rt_names_the_executor() {
 #[test]
 fn the_monotonic_clock_is_read_through_rt() {
     let is_exempt = |source: &Source| {
-        ["rt", "cli"].contains(&source.module().as_str()) || source.path.starts_with("server/watchdog")
+        ["platform/rt", "cli", "control/server/watchdog"].iter().any(|exempt| source.path.starts_with(exempt))
     };
     let mut found = Vec::new();
     for source in sources().into_iter().filter(|source| !is_exempt(source)) {
@@ -405,24 +417,29 @@ fn no_file_is_named_after_nothing() {
 
 #[test]
 fn imports_are_seen_in_groups_and_paths_but_not_in_comments_strings_and_tests() {
-    let text = "use crate::{wire::{grpc, http2}, api};\nfn f() { crate::rt::sleep(\"crate::cli\") } // crate::pleg\n\
+    let text = "use crate::{protocol::{grpc::Status, http2}, types};\nfn f() { crate::rt::sleep(\"crate::cli\") } // crate::pleg\n\
                 #[cfg(test)]\nmod tests {\n use crate::server;\n}\n";
-    let names: Vec<String> = named_modules(&shipped_code(text)).into_iter().collect();
-    assert_eq!(names, ["api", "rt", "wire"]);
+    let names: Vec<String> =
+        named_paths(&shipped_code(text), "crate::").into_iter().map(|path| path.join(" ")).collect();
+    assert_eq!(names, ["protocol grpc Status", "protocol http2", "types", "rt sleep"]);
 }
 
 #[test]
 fn an_arrow_upwards_or_sideways_is_refused() {
+    let module = |path: &str| {
+        let words: Vec<String> = path.split('/').map(str::to_owned).collect();
+        Module::of_path(&words).unwrap()
+    };
     for (from, to, allowed) in [
-        ("pods", "cri", true),
-        ("cri", "rpc", true),
-        ("cri", "host", false),
-        ("rpc", "cri", false),
-        ("wire", "rt", false),
-        ("pod_workers", "sync_loop", false),
+        ("state/pods", "platform/cri", true),
+        ("platform/cri", "platform/rpc", true),
+        ("platform/cri", "platform/host", false),
+        ("platform/rpc", "platform/cri", false),
+        ("protocol/http2", "platform/rt", false),
+        ("control/pod_workers", "control/sync_loop", false),
         ("cli", "node_agent", true),
-        ("pods", "unheard_of", false),
+        ("state/pods", "unheard_of", false),
     ] {
-        assert_eq!(may_use(from, to), allowed, "{from} -> {to}");
+        assert_eq!(module(from).may_use(&module(to)), allowed, "{from} -> {to}");
     }
 }

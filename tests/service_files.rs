@@ -51,8 +51,11 @@ fn the_drop_in_passes_on_the_four_variables_of_kubeadm() {
 fn the_packages_know_where_the_version_of_kubernetes_stands() {
     let package = include_str!("../cross/package");
     let read = package.lines().find(|line| line.contains("kubernetes=$(sed")).unwrap_or_default();
-    assert!(read.contains("'s/^pub const KUBERNETES_VERSION") && read.contains("\"$TOP/src/api/mod.rs\""), "{read}");
+    assert!(
+        read.contains("'s/^pub const KUBERNETES_VERSION") && read.contains("\"$TOP/src/types/api/mod.rs\""),
+        "{read}"
+    );
     let told =
-        include_str!("../src/api/mod.rs").lines().filter(|line| line.starts_with("pub const KUBERNETES_VERSION"));
+        include_str!("../src/types/api/mod.rs").lines().filter(|line| line.starts_with("pub const KUBERNETES_VERSION"));
     assert_eq!(told.count(), 1);
 }

@@ -1,17 +1,17 @@
 //! The CRI calls that start a pod, and nothing else: what the runtime itself takes.
 
-use coracle::sorted::SortedMap;
+use coracle::types::sorted::SortedMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use coracle::cri::RuntimeService;
-use coracle::cri::v1::{
+use coracle::platform::cri::RuntimeService;
+use coracle::platform::cri::v1::{
     ContainerConfig, ContainerFilter, ContainerMetadata, ContainerState, ContainerStatus, ImageSpec,
     LinuxContainerConfig, LinuxContainerResources, LinuxContainerSecurityContext, LinuxPodSandboxConfig,
     LinuxSandboxSecurityContext, Mount, NamespaceMode, NamespaceOption, PodSandboxConfig, PodSandboxMetadata,
     ProfileType, SecurityProfile,
 };
-use coracle::{rpc, rt};
+use coracle::platform::{rpc, rt};
 
 use crate::node::manifest::BUSYBOX;
 use crate::node::{NODE_NAME, Node};

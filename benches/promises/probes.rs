@@ -8,9 +8,9 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use coracle::wire::grpc::{CONTENT_TYPE, Status, frame_message};
-use coracle::wire::hpack::Field;
-use coracle::wire::http2::{Connection, Event};
+use coracle::protocol::grpc::{CONTENT_TYPE, Status, frame_message};
+use coracle::protocol::hpack::Field;
+use coracle::protocol::http2::{Connection, Event};
 
 use nix::sys::signal::Signal;
 

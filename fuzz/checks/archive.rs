@@ -1,6 +1,6 @@
 //! Archives of images, which somebody has put on the board.
 
-use coracle::images::archives::contents::{Contents, Named};
+use coracle::kubelet::images::archives::contents::{Contents, Named};
 
 /// Any bytes give the same however they are split.
 pub(crate) fn check(data: &[u8]) {

@@ -1,7 +1,7 @@
 //! Messages out of a stream of bytes, and the headers of gRPC.
 
-use coracle::wire::grpc::{Status, frame_message, read_timeout, take_message, write_timeout};
-use coracle::wire::hpack::Field;
+use coracle::protocol::grpc::{Status, frame_message, read_timeout, take_message, write_timeout};
+use coracle::protocol::hpack::Field;
 
 const LIMIT: u32 = 1000;
 

@@ -1,6 +1,6 @@
 //! Header blocks, several for one decoder: what is read, written and read again is the same.
 
-use coracle::wire::hpack::{Decoded, Decoder, Encoder};
+use coracle::protocol::hpack::{Decoded, Decoder, Encoder};
 
 const LIST: usize = 2000;
 

@@ -2,7 +2,7 @@
 
 use std::mem::{Discriminant, discriminant};
 
-use coracle::wire::http1::{Malformed, Response};
+use coracle::protocol::http1::{Malformed, Response};
 
 const LIMIT: usize = 500;
 

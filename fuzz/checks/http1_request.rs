@@ -1,6 +1,6 @@
 //! The requests that the doors hear.
 
-use coracle::wire::http1::{MOST_HEAD, Request};
+use coracle::protocol::http1::{MOST_HEAD, Request};
 
 /// A request is the same whatever follows it, nothing of it is taken before it is whole, and its path is one.
 pub(crate) fn check(data: &[u8]) {

@@ -4,8 +4,8 @@
 
 use std::time::Instant;
 
-use coracle::wire::hpack::Field;
-use coracle::wire::http2::{Connection, ErrorCode, Event};
+use coracle::protocol::hpack::Field;
+use coracle::protocol::http2::{Connection, ErrorCode, Event};
 
 pub(crate) fn check(data: &[u8]) {
     let Some((choice, bytes)) = data.split_first() else { return };

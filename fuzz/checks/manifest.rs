@@ -1,5 +1,5 @@
 //! Manifests, YAML and JSON, as an agent reads them.
 
 pub(crate) fn check(text: &[u8]) {
-    coracle::pod_sources::static_pod::check_manifest(text);
+    coracle::control::pod_sources::static_pod::check_manifest(text);
 }

@@ -1,6 +1,6 @@
 //! The journal that a node reads when it starts without its cluster.
 
-use coracle::offline::record::{Record, Said, lines};
+use coracle::kubelet::offline::record::{Record, Said, lines};
 
 /// What is read of a line is written as that line, and what is written is read again.
 pub(crate) fn check(data: &[u8]) {

@@ -1,7 +1,7 @@
 //! Every answer of a runtime: what is read, written and read again is the same. The first byte chooses the message.
 
-use coracle::cri::v1::*;
-use coracle::wire::protobuf::{Message, decode, encode};
+use coracle::platform::cri::v1::*;
+use coracle::protocol::protobuf::{Message, decode, encode};
 
 pub(crate) fn check(data: &[u8]) {
     let Some((choice, bytes)) = data.split_first() else { return };

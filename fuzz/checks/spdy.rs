@@ -2,7 +2,7 @@
 //!
 //! The first byte says how the bytes are cut.
 
-use coracle::wire::spdy::{Event, Incoming, LONGEST};
+use coracle::protocol::spdy::{Event, Incoming, LONGEST};
 
 pub(crate) fn check(data: &[u8]) {
     let Some((piece, bytes)) = data.split_first() else { return };

@@ -1,6 +1,6 @@
 //! The certificates that a server or a disk gives.
 
-use coracle::wire::x509::Certificate;
+use coracle::protocol::x509::Certificate;
 
 /// What can be read is a part of what was there.
 pub(crate) fn check(data: &[u8]) {

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::config::parse_duration;
+use crate::platform::config::parse_duration;
 
 /// How long ago, as Go writes durations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,11 +8,11 @@ use std::process::ExitCode;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::{failed, help, misused, print};
-use crate::config::{self, Config, Request};
-use crate::error::ErrorChain;
-use crate::log;
+use crate::control::server::systemd;
 use crate::node_agent;
-use crate::server::systemd;
+use crate::platform::config::{self, Config, Request};
+use crate::types::error::ErrorChain;
+use crate::types::log;
 
 pub(super) fn run(arguments: &[String], is_kubelet: bool) -> ExitCode {
     let (config, warnings) = match config::load(arguments) {

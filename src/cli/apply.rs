@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use super::ask::{change, pod_path};
 use super::commands::Apply;
 use super::{complain, failed, print};
-use crate::api::yaml::{self, MAX_BYTES};
-use crate::objects::{ObjectKey, references};
-use crate::pod_sources::static_pod::{Object, Origin, read_manifest};
-use crate::pods::SourceName;
-use crate::sorted::SortedSet;
+use crate::control::pod_sources::static_pod::{Object, Origin, read_manifest};
+use crate::state::objects::{ObjectKey, references};
+use crate::state::pods::SourceName;
+use crate::types::api::yaml::{self, MAX_BYTES};
+use crate::types::sorted::SortedSet;
 
 pub(super) fn run(command: &Apply) -> ExitCode {
     let mut all = Vec::new();

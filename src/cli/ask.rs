@@ -8,8 +8,8 @@ use std::{error, fmt};
 
 use serde::de::DeserializeOwned;
 
-use crate::error::ErrorChain;
-use crate::server::parse_response;
+use crate::control::server::parse_response;
+use crate::types::error::ErrorChain;
 
 /// What the agent at `socket` answers for `path`.
 pub(super) fn ask<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, AskError> {
@@ -167,13 +167,13 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
-    use crate::api::Event;
-    use crate::pods::{PodAnswer, PodChange};
-    use crate::rt::{block_on, blocking, either};
-    use crate::server::{
+    use crate::control::server::{
         Absent, Found, ImageEntry, LocalApi, LocalServer, LogQuery, LogSource, MissingImage, NodeStatus, Page,
         PodAsked, PodEntry, SyncStatus,
     };
+    use crate::platform::rt::{block_on, blocking, either};
+    use crate::state::pods::{PodAnswer, PodChange};
+    use crate::types::api::Event;
 
     struct Empty;
 

@@ -10,8 +10,8 @@ use super::help;
 use super::layout::{KUBERNETES_DIR, ROOT_DIR};
 pub(super) use super::outputs::{ImagesOutput, PodsOutput, Shell, StatusOutput, TopOutput, VersionOutput};
 use super::streams::ports::{Addresses, PortPair};
-use crate::certificates::discovery::Pin;
-use crate::config::{LOCAL_SOCKET, nearest};
+use crate::kubelet::certificates::discovery::Pin;
+use crate::platform::config::{LOCAL_SOCKET, nearest};
 
 /// What a command line asks for.
 #[derive(Debug, PartialEq)]

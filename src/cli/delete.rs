@@ -11,8 +11,8 @@ use super::commands::Delete;
 use super::find_pod::{Answer, find_pod, name_in_manifest};
 use super::pod_name::PodName;
 use super::{failed, print};
-use crate::api::Pod;
-use crate::error::ErrorChain;
+use crate::types::api::Pod;
+use crate::types::error::ErrorChain;
 
 pub(super) fn run(command: &Delete) -> ExitCode {
     let asked = PodName::new(&command.pod, command.namespace.as_deref());
@@ -28,7 +28,7 @@ pub(super) fn run(command: &Delete) -> ExitCode {
         Err(Refused::Missing(line)) => return failed(found.err().as_ref().unwrap_or(&line)),
         Err(refused) => return failed(&refused.line()),
     }
-    let is_own = |pod: &Pod| pod.annotation(crate::api::annotations::CONFIG_SOURCE) == Some("local");
+    let is_own = |pod: &Pod| pod.annotation(crate::types::api::annotations::CONFIG_SOURCE) == Some("local");
     if let (true, Ok((pod, _))) = (command.wait, &found) {
         if is_own(pod) {
             if let Err(line) = wait(command, pod) {

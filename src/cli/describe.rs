@@ -10,12 +10,12 @@ use super::pod_name::PodName;
 use super::pod_row::PodRow;
 use super::table::table;
 use super::{failed, print};
-use crate::api::{
+use crate::control::server::{NodeStatus, VersionStatus};
+use crate::platform::host::clock;
+use crate::types::api::{
     Container, ContainerState, ContainerStatus, Event, Map, Pod, QosClass, Quantity, Time, Volume, encode, qos_class,
 };
-use crate::error::ErrorChain;
-use crate::host::clock;
-use crate::server::{NodeStatus, VersionStatus};
+use crate::types::error::ErrorChain;
 
 pub(super) fn run(command: &Describe) -> ExitCode {
     let namespace = command.namespace.as_deref();
@@ -242,7 +242,7 @@ const VALUES: usize = 18;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::decode;
+    use crate::types::api::decode;
 
     #[test]
     fn a_pod_is_told_with_its_containers_conditions_volumes_and_events() {

@@ -11,9 +11,9 @@ use super::pod_name::PodName;
 use super::pod_row::age;
 use super::table::table;
 use super::{failed, print};
-use crate::api::{Event, ObjectKind, Time, decode, to_yaml};
-use crate::error::ErrorChain;
-use crate::host::clock;
+use crate::platform::host::clock;
+use crate::types::api::{Event, ObjectKind, Time, decode, to_yaml};
+use crate::types::error::ErrorChain;
 
 pub(super) fn run(command: &Events) -> ExitCode {
     let answer = match ask::<Answer>(&command.local_socket, "/events") {

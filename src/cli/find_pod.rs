@@ -6,10 +6,10 @@ use serde::Deserialize;
 
 use super::ask::ask;
 use super::pod_name::{PodName, names};
-use crate::api::{ContainerState, Pod, decode};
-use crate::config::nearest;
-use crate::error::ErrorChain;
-use crate::server::PodEntry;
+use crate::control::server::PodEntry;
+use crate::platform::config::nearest;
+use crate::types::api::{ContainerState, Pod, decode};
+use crate::types::error::ErrorChain;
 
 /// The answer of `/pods`.
 #[derive(Debug, Deserialize)]
@@ -87,7 +87,7 @@ pub(super) fn is_running(pod: &Pod, container: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{ContainerStateRunning, ContainerStateWaiting, ContainerStatus, Reason};
+    use crate::types::api::{ContainerStateRunning, ContainerStateWaiting, ContainerStatus, Reason};
 
     fn pod(namespace: &str, name: &str) -> (Pod, String) {
         let mut pod = Pod::default();

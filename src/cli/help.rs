@@ -1,6 +1,6 @@
 //! What `--help` and `--version` say. Pure.
 
-use crate::api::KUBERNETES_VERSION;
+use crate::types::api::KUBERNETES_VERSION;
 
 /// As kubeadm reads it where this is the node's `kubelet`.
 pub(super) fn version(is_kubelet: bool) -> String {
@@ -486,7 +486,7 @@ mod tests {
         for flag in flags {
             let name = flag.split(['[', '=']).next().unwrap();
             // Two hyphens alone stand before a command in a container.
-            assert!(name.is_empty() || name == "flag" || crate::config::is_flag(name), "--{name}");
+            assert!(name.is_empty() || name == "flag" || crate::platform::config::is_flag(name), "--{name}");
         }
     }
 

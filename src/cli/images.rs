@@ -8,9 +8,9 @@ use super::commands::{ImagesOutput, ListImages};
 use super::import_archives::import_archives;
 use super::table::table;
 use super::{failed, print};
-use crate::error::ErrorChain;
-use crate::server::{ImageEntry, Images};
-use crate::wire::http1::push_escaped;
+use crate::control::server::{ImageEntry, Images};
+use crate::protocol::http1::push_escaped;
+use crate::types::error::ErrorChain;
 
 pub(super) fn run(command: &ListImages) -> ExitCode {
     let done = match command.words.split_first() {

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::ask::ask;
 use super::delete::LOOK_AGAIN;
-use crate::error::ErrorChain;
-use crate::images::{Stamp, stamp};
-use crate::server::{ArchiveStatus, NodeStatus};
+use crate::control::server::{ArchiveStatus, NodeStatus};
+use crate::kubelet::images::{Stamp, stamp};
+use crate::types::error::ErrorChain;
 
 /// A line for each image that has come, or one about what is wrong.
 pub(super) fn import_archives(socket: &Path, files: &[String]) -> Result<String, String> {

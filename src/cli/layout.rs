@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::offline::OFFLINE;
+use crate::kubelet::offline::OFFLINE;
 
 /// The two directories that everything is in.
 #[derive(Clone, Debug)]

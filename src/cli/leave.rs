@@ -11,11 +11,11 @@ use super::commands::Leave;
 use super::layout::Layout;
 use super::service::{self, Service};
 use super::{failed, print};
-use crate::apiserver::{Access, Client, Request, Source};
-use crate::certificates::{Store, node_of_kubeconfig};
-use crate::error::ErrorChain;
-use crate::net::Dialer;
-use crate::rt;
+use crate::kubelet::certificates::{Store, node_of_kubeconfig};
+use crate::platform::apiserver::{Access, Client, Request, Source};
+use crate::platform::net::Dialer;
+use crate::platform::rt;
+use crate::types::error::ErrorChain;
 
 pub(super) fn run(command: &Leave) -> ExitCode {
     let layout = Layout { kubernetes_dir: command.kubernetes_dir.clone(), root_dir: command.root_dir.clone() };

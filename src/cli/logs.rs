@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use super::commands::Logs;
 use super::failed;
 use super::find_pod::{container_of, find_pod};
-use crate::api::Pod;
-use crate::error::ErrorChain;
+use crate::types::api::Pod;
+use crate::types::error::ErrorChain;
 
 pub(super) fn run(command: &Logs) -> ExitCode {
     let pod = match find_pod(&command.local_socket, &command.pod, command.namespace.as_deref()) {

@@ -40,7 +40,7 @@ use std::process::ExitCode;
 
 use commands::{Asked, Command, VersionOutput};
 
-use crate::server::systemd;
+use crate::control::server::systemd;
 
 /// Runs what the command line asks for.
 pub fn main() -> ExitCode {

@@ -1,6 +1,6 @@
 //! What a pod is in one line: ready, status, restarts, as `kubectl get pods` words it (printPod). Pure.
 
-use crate::api::{
+use crate::types::api::{
     ConditionStatus, ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodStatus, RestartPolicy, Time,
     conditions,
 };

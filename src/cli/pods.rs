@@ -10,10 +10,10 @@ use super::find_pod::Answer;
 use super::pod_row::PodRow;
 use super::table::table;
 use super::{failed, print};
-use crate::api::{Pod, decode, to_yaml};
-use crate::error::ErrorChain;
-use crate::host::clock;
-use crate::server::PodEntry;
+use crate::control::server::PodEntry;
+use crate::platform::host::clock;
+use crate::types::api::{Pod, decode, to_yaml};
+use crate::types::error::ErrorChain;
 
 pub(super) fn run(command: &Pods) -> ExitCode {
     match ask::<Answer>(&command.local_socket, "/pods") {

@@ -11,8 +11,8 @@ use super::commands::Restart;
 use super::delete::{LOOK_AGAIN, MARGIN};
 use super::find_pod::find_pod;
 use super::{failed, print};
-use crate::api::{ContainerState, Pod};
-use crate::sorted::SortedMap;
+use crate::types::api::{ContainerState, Pod};
+use crate::types::sorted::SortedMap;
 
 pub(super) fn run(command: &Restart) -> ExitCode {
     let pod = match find_pod(&command.local_socket, &command.pod, command.namespace.as_deref()) {
@@ -71,7 +71,7 @@ fn runs_again(pod: &Pod, container: &str, before: Option<i32>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{ContainerStateRunning, ContainerStatus};
+    use crate::types::api::{ContainerStateRunning, ContainerStatus};
 
     #[test]
     fn a_container_runs_again_when_it_was_restarted_and_runs() {

@@ -8,12 +8,12 @@ use super::ask::ask;
 use super::commands::{Status, StatusOutput};
 use super::pod_row::age;
 use super::{failed, print};
-use crate::api::to_yaml;
-use crate::error::ErrorChain;
-use crate::server::{
+use crate::control::server::{
     ApiServerStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus, NodeStatus, OfflineStatus,
     RuntimeStatus, Stall, SyncStatus, WatchdogStatus,
 };
+use crate::types::api::to_yaml;
+use crate::types::error::ErrorChain;
 
 pub(super) fn run(command: &Status) -> ExitCode {
     match ask::<NodeStatus>(&command.local_socket, "/status") {
@@ -234,7 +234,7 @@ fn or_none(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::{
+    use crate::control::server::{
         ArchiveStatus, DeviceStatus, ExchangeStatus, MissingImage, PullStatus, RecentError, SourceStatus, VersionStatus,
     };
 

@@ -9,7 +9,7 @@ use super::ask::change_within;
 use super::commands::Sync;
 use super::status::si_bytes;
 use super::{failed, print};
-use crate::server::{ExchangeStatus, SyncStatus};
+use crate::control::server::{ExchangeStatus, SyncStatus};
 
 /// A little more than the agent's own.
 const PATIENCE: Duration = Duration::from_secs(11 * 60);

@@ -12,7 +12,7 @@ use super::ask::{AskError, ask};
 use super::commands::{Top, TopOutput};
 use super::failed;
 use super::table::table;
-use crate::error::ErrorChain;
+use crate::types::error::ErrorChain;
 
 pub(super) fn run(command: &Top) -> ExitCode {
     loop {

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 
 use super::commands::Validate;
 use super::print;
-use crate::api::yaml::MAX_BYTES;
-use crate::config;
-use crate::pod_sources::static_pod::{ManifestObject, Object, ObjectError, Origin, read_manifest};
-use crate::pods::SourceName;
-use crate::sorted::SortedMap;
+use crate::control::pod_sources::static_pod::{ManifestObject, Object, ObjectError, Origin, read_manifest};
+use crate::platform::config;
+use crate::state::pods::SourceName;
+use crate::types::api::yaml::MAX_BYTES;
+use crate::types::sorted::SortedMap;
 
 pub(super) fn run(command: &Validate) -> ExitCode {
     // Where the host has no name the pods have to get along without it as well.

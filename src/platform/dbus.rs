@@ -19,8 +19,8 @@ use rustix::net::{
     connect, recvmsg, socket_with,
 };
 
-use crate::rt;
-use crate::wire::dbus::{self, Body, Call, FIXED_HEADER, Kind, Message, Value};
+use crate::platform::rt;
+use crate::protocol::dbus::{self, Body, Call, FIXED_HEADER, Kind, Message, Value};
 
 /// Where the bus is if `DBUS_SYSTEM_BUS_ADDRESS` does not say otherwise.
 const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";

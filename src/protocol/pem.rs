@@ -3,7 +3,7 @@
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::api::Bytes;
+use crate::types::api::Bytes;
 
 pub const CERTIFICATE: &str = "CERTIFICATE";
 pub const CERTIFICATE_REQUEST: &str = "CERTIFICATE REQUEST";

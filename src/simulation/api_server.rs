@@ -15,11 +15,11 @@ use super::fake_api::http2::message;
 use super::fake_api::identity::Identity;
 use super::fake_api::in_process::{Following, Lines, Server};
 use super::record::{Record, Rule};
-use crate::host::clock;
-use crate::rpc::{End, Signal, drive};
-use crate::rt::{self, Line, TcpStream, World};
-use crate::wire::hpack::Field;
-use crate::wire::http2::{self, Connection, ErrorCode, Event, StreamId};
+use crate::platform::host::clock;
+use crate::platform::rpc::{End, Signal, drive};
+use crate::platform::rt::{self, Line, TcpStream, World};
+use crate::protocol::hpack::Field;
+use crate::protocol::http2::{self, Connection, ErrorCode, Event, StreamId};
 
 pub(super) const ADDRESS: &str = "10.0.0.254:6443";
 pub(super) const NODE: &str = "node-a";

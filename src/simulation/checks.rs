@@ -11,8 +11,8 @@ use super::fake_cri;
 use super::life::Node;
 use super::record::Rule;
 use super::wanted::{Pod, Wanted, tells_secret};
-use crate::cri::v1;
-use crate::metrics;
+use crate::platform::cri::v1;
+use crate::types::metrics;
 
 impl Node {
     /// Whether everything runs that should, nothing else does, and the API server shows what is.

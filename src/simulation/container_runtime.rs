@@ -10,12 +10,12 @@ use super::device_plugin;
 use super::fake_cri::in_process::{Runtime, Stop, stop_request};
 use super::record::{Record, Rule};
 use super::wanted::{REVISION, Wanted};
-use crate::cri::v1;
-use crate::host::clock;
-use crate::rpc::{Reply, Request, ServerLimits, handler, serve_connection};
-use crate::rt::{self, Line, UnixStream, World};
-use crate::wire::grpc::{Code, Status};
-use crate::wire::protobuf::encode;
+use crate::platform::cri::v1;
+use crate::platform::host::clock;
+use crate::platform::rpc::{Reply, Request, ServerLimits, handler, serve_connection};
+use crate::platform::rt::{self, Line, UnixStream, World};
+use crate::protocol::grpc::{Code, Status};
+use crate::protocol::protobuf::encode;
 
 pub(super) const SOCKET: &str = "/run/simulated/cri.sock";
 
@@ -174,7 +174,7 @@ impl ContainerRuntime {
                 return Ok(Reply::Message(encode(&v1::StopContainerResponse {})));
             }
             "StopPodSandbox" | "RemovePodSandbox" => {
-                let request: v1::StopPodSandboxRequest = crate::wire::protobuf::decode(message).unwrap_or_default();
+                let request: v1::StopPodSandboxRequest = crate::protocol::protobuf::decode(message).unwrap_or_default();
                 let inside: Vec<String> = self.look(|runtime| {
                     let containers = runtime.world.containers.iter();
                     let inside = containers.filter(|one| one.sandbox_id == request.pod_sandbox_id);
@@ -198,7 +198,7 @@ impl ContainerRuntime {
 
     /// What is to run once does.
     fn on_started(&self, message: &[u8]) {
-        let request: v1::StartContainerRequest = crate::wire::protobuf::decode(message).unwrap_or_default();
+        let request: v1::StartContainerRequest = crate::protocol::protobuf::decode(message).unwrap_or_default();
         let started = self.look(|runtime| {
             let container = runtime.world.containers.iter().find(|one| one.id == request.container_id)?;
             let pod = runtime.world.sandboxes.iter().find(|one| one.id == container.sandbox_id)?;
@@ -221,7 +221,7 @@ impl ContainerRuntime {
 
     /// The container or pod that a call is about.
     fn about(&self, method: &str, message: &[u8]) -> String {
-        use crate::wire::protobuf::decode;
+        use crate::protocol::protobuf::decode;
         let container = |id: &str| {
             self.look(|runtime| {
                 let container = runtime.world.containers.iter().find(|one| one.id == id)?;
@@ -340,8 +340,11 @@ impl ContainerRuntime {
 }
 
 /// The revision of the pod that a container is of.
-pub(super) fn revision(labels: &crate::sorted::SortedMap<String, String>, pod: &super::fake_cri::Sandbox) -> String {
-    let of = |labels: &crate::sorted::SortedMap<String, String>| labels.get(REVISION).cloned();
+pub(super) fn revision(
+    labels: &crate::types::sorted::SortedMap<String, String>,
+    pod: &super::fake_cri::Sandbox,
+) -> String {
+    let of = |labels: &crate::types::sorted::SortedMap<String, String>| labels.get(REVISION).cloned();
     of(labels).or_else(|| of(&pod.config.labels)).unwrap_or_default()
 }
 

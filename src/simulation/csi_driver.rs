@@ -12,10 +12,10 @@ use super::container_runtime::ContainerRuntime;
 use super::fake_api::in_process::Server;
 use super::plugin::Service;
 use super::record::{Record, Rule};
-use crate::cri::v1;
-use crate::rpc::Reply;
-use crate::wire::grpc::{Code, Status};
-use crate::wire::protobuf::{Message, decode, encode, message};
+use crate::platform::cri::v1;
+use crate::platform::rpc::Reply;
+use crate::protocol::grpc::{Code, Status};
+use crate::protocol::protobuf::{Message, decode, encode, message};
 
 message! {
     struct NodeInfo {

@@ -7,11 +7,11 @@ use async_channel::Sender;
 use super::container_runtime::ContainerRuntime;
 use super::plugin::{Empty, Service};
 use super::record::{Record, Rule};
-use crate::cri::v1;
-use crate::rpc::Reply;
-use crate::sorted::SortedMap;
-use crate::wire::grpc::{Code, Status};
-use crate::wire::protobuf::{decode, encode, message};
+use crate::platform::cri::v1;
+use crate::platform::rpc::Reply;
+use crate::protocol::grpc::{Code, Status};
+use crate::protocol::protobuf::{decode, encode, message};
+use crate::types::sorted::SortedMap;
 
 pub(super) const RESOURCE: &str = "example.com/camera";
 const VARIABLE: &str = "CAMERA";

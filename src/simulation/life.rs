@@ -20,11 +20,11 @@ use super::plan::{Plan, PluginKind, What};
 use super::plugin::{self, Plugin};
 use super::record::{Lines, Record, Rule, Violation};
 use super::wanted::{Pod, SECRET_DATA, Source, Traits, Wanted, tells_secret};
-use crate::config;
-use crate::cri::v1;
-use crate::log::{self, Level};
 use crate::node_agent;
-use crate::rt::{self, Line, Resolver, World, simulate};
+use crate::platform::config;
+use crate::platform::cri::v1;
+use crate::platform::rt::{self, Line, Resolver, World, simulate};
+use crate::types::log::{self, Level};
 
 /// How a life went.
 #[derive(Debug, Default)]
@@ -633,7 +633,7 @@ impl Node {
         let Some(id) = found else { return };
         self.record.count("sandboxes that died");
         self.runtime.change(|runtime| {
-            let request = crate::wire::protobuf::encode(&v1::StopPodSandboxRequest { pod_sandbox_id: id });
+            let request = crate::protocol::protobuf::encode(&v1::StopPodSandboxRequest { pod_sandbox_id: id });
             // It is there.
             let _ = runtime.answer("StopPodSandbox", &request);
         });

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
-use crate::host::mounts;
-use crate::rt::World;
+use crate::platform::host::mounts;
+use crate::platform::rt::World;
 
 /// Where every simulation has its disk; nobody outside its thread sees it.
 const DISK: &str = "/tmp/coracle-simulation";

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::wanted::Traits;
 use super::{api_server, container_runtime, plugin};
-use crate::rt::Resolver;
+use crate::platform::rt::Resolver;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {

@@ -8,10 +8,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::record::Record;
-use crate::rpc::{Reply, Request, ServerLimits, handler, serve_connection};
-use crate::rt::{self, UnixStream, World};
-use crate::wire::grpc::{Code, Status};
-use crate::wire::protobuf::{encode, message};
+use crate::platform::rpc::{Reply, Request, ServerLimits, handler, serve_connection};
+use crate::platform::rt::{self, UnixStream, World};
+use crate::protocol::grpc::{Code, Status};
+use crate::protocol::protobuf::{encode, message};
 
 message! {
     pub(super) struct Empty {}

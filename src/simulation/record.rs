@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::rt::World;
+use crate::platform::rt::World;
 
 /// Lines that are kept: those before a violation tell why.
 const LINES: usize = 4000;

@@ -145,9 +145,9 @@ fn push_char(line: &mut String, c: char) {
 /// `log!(warn, "pod not started", pod = uid, error = ErrorChain(&error))`
 macro_rules! log {
     ($level:ident, $message:expr $(, $key:ident = $value:expr)* $(,)?) => {{
-        let level = $crate::log::level::$level;
-        if $crate::log::enabled(level) {
-            $crate::log::write(level, $message, &[$((stringify!($key), &$value as &dyn ::std::fmt::Display)),*]);
+        let level = $crate::types::log::level::$level;
+        if $crate::types::log::enabled(level) {
+            $crate::types::log::write(level, $message, &[$((stringify!($key), &$value as &dyn ::std::fmt::Display)),*]);
         }
     }};
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use coracle::cri::v1::RuntimeHandler;
+use coracle::platform::cri::v1::RuntimeHandler;
 use serde_json::{Value, json};
 
 use super::fake_api::world::Network;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use coracle::cri::v1::ContainerState;
+use coracle::platform::cri::v1::ContainerState;
 use serde_json::{Value, json};
 
 use super::fake_api::world::Network;

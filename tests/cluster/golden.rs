@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use coracle::wire::grpc::Code;
+use coracle::protocol::grpc::Code;
 use serde_json::{Value, json};
 
 use super::fake_api::Options;

@@ -4,8 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 
-use coracle::cri::v1::{CheckpointContainerRequest, ExecResponse, ExecSyncRequest};
-use coracle::wire::protobuf::encode;
+use coracle::platform::cri::v1::{CheckpointContainerRequest, ExecResponse, ExecSyncRequest};
+use coracle::protocol::protobuf::encode;
 use serde_json::Value;
 
 use super::door::{Door, get_plain, say_plain};

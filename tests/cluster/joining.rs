@@ -132,7 +132,7 @@ fn signature(content: &str, token: &str) -> String {
 /// The digest of the key in a certificate of an authority.
 fn pin(pem: &str) -> String {
     let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
-    let key = coracle::wire::x509::Certificate::read(&der).unwrap().public_key;
+    let key = coracle::protocol::x509::Certificate::read(&der).unwrap().public_key;
     let digits: Vec<String> =
         digest::digest(&digest::SHA256, &key).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{}", digits.concat())

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use coracle::cri::v1::ContainerState;
+use coracle::platform::cri::v1::ContainerState;
 use jiff::SignedDuration;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -239,7 +239,7 @@ fn of_what_the_cluster_has_changed_meanwhile_exactly_that_happens() {
     };
     joined.node.wait_until("the changed one runs as it is now", |_| is_other(&joined));
     assert_eq!(of(&joined, "kept"), kept);
-    let stops: Vec<_> = joined.node.fake.requests::<coracle::cri::v1::StopContainerRequest>("StopContainer");
+    let stops: Vec<_> = joined.node.fake.requests::<coracle::platform::cri::v1::StopContainerRequest>("StopContainer");
     let stopped = |id: &str| stops.iter().filter(|stop| stop.container_id == id).map(|stop| stop.timeout).max();
     assert_eq!((stopped(&deleted[0]), stopped(&kept[0])), (Some(7), None));
     joined.node.wait_until("the store has followed", |_| {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::fake_api::faults::WatchFault;
 use super::fake_api::world::Network;
 use super::joined::Joined;
-use coracle::cri::v1::ContainerState;
+use coracle::platform::cri::v1::ContainerState;
 
 pub(crate) const PODS: &str = "/api/v1/pods";
 pub(crate) const WEB: &str = "/api/v1/namespaces/default/pods/web";

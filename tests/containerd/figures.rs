@@ -1,6 +1,6 @@
 //! What the node and its pods use, as the runtime tells it where pods have no control groups of their own.
 
-#[path = "../../src/metrics/parsed.rs"]
+#[path = "../../src/types/metrics/parsed.rs"]
 mod parsed;
 
 use std::io::{Read, Write};

@@ -6,8 +6,8 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use coracle::wire::hpack::Field;
-use coracle::wire::http2::{Connection, ErrorCode, Event, StreamId};
+use coracle::protocol::hpack::Field;
+use coracle::protocol::http2::{Connection, ErrorCode, Event, StreamId};
 use rustls::ServerConnection;
 
 use super::connection::{Socket, Wire};

@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 use std::time::Instant;
 
-use coracle::wire::hpack::Field;
-use coracle::wire::http2::{Connection, Ending, ErrorCode, Event, StreamId};
+use coracle::protocol::hpack::Field;
+use coracle::protocol::http2::{Connection, Ending, ErrorCode, Event, StreamId};
 use serde_json::{Value, json};
 
 use super::client::{self, Stream};

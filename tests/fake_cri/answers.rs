@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use coracle::cri::v1::*;
-use coracle::wire::grpc::{Code, Status};
-use coracle::wire::http2::StreamId;
-use coracle::wire::protobuf::{Message, decode, encode};
+use coracle::platform::cri::v1::*;
+use coracle::protocol::grpc::{Code, Status};
+use coracle::protocol::http2::StreamId;
+use coracle::protocol::protobuf::{Message, decode, encode};
 
 use super::connection::Wire;
 use super::{Shared, World, containers};

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use coracle::wire::grpc::{CONTENT_TYPE, MESSAGE_LIMIT, Status, frame_message, read_timeout, take_message};
-use coracle::wire::hpack::Field;
-use coracle::wire::http2::{Connection, Event, StreamId};
+use coracle::protocol::grpc::{CONTENT_TYPE, MESSAGE_LIMIT, Status, frame_message, read_timeout, take_message};
+use coracle::protocol::hpack::Field;
+use coracle::protocol::http2::{Connection, Event, StreamId};
 
 use super::faults::{self, Fault};
 use super::world::{Call, World};

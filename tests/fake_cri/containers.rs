@@ -4,8 +4,8 @@ use std::fs;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use coracle::cri::v1;
-use coracle::wire::grpc::{Code, Status};
+use coracle::platform::cri::v1;
+use coracle::protocol::grpc::{Code, Status};
 
 use super::images::Images;
 use super::world::{POD_UID, World, selects};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use coracle::wire::grpc::{Code, Status};
+use coracle::protocol::grpc::{Code, Status};
 
 use super::FakeCri;
 

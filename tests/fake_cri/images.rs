@@ -1,7 +1,7 @@
 //! Images: those that are there, and those that can be pulled.
 
-use coracle::cri::v1;
-use coracle::wire::grpc::{Code, Status};
+use coracle::platform::cri::v1;
+use coracle::protocol::grpc::{Code, Status};
 
 use super::world::made_up_id;
 

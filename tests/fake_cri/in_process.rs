@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use coracle::cri::v1;
-use coracle::wire::grpc::Status;
-use coracle::wire::protobuf::decode;
+use coracle::platform::cri::v1;
+use coracle::protocol::grpc::Status;
+use coracle::protocol::protobuf::decode;
 
 use super::answers::{self, Answer};
 use super::world::{Listener, World};

@@ -32,8 +32,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use coracle::cri::v1::{CgroupDriver, ContainerStats, ExecSyncResponse, RuntimeHandler};
-use coracle::wire::protobuf::{Message, decode};
+use coracle::platform::cri::v1::{CgroupDriver, ContainerStats, ExecSyncResponse, RuntimeHandler};
+use coracle::protocol::protobuf::{Message, decode};
 
 pub(crate) use containers::Container;
 pub(crate) use sandboxes::Sandbox;

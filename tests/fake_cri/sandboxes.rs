@@ -1,7 +1,7 @@
 //! Sandboxes, as containerd 1.6 keeps them.
 
-use coracle::cri::v1;
-use coracle::wire::grpc::{Code, Status};
+use coracle::platform::cri::v1;
+use coracle::protocol::grpc::{Code, Status};
 
 use super::world::{POD_UID, World, selects};
 

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use coracle::cri::v1;
-use coracle::sorted::SortedMap;
-use coracle::wire::protobuf::encode;
+use coracle::platform::cri::v1;
+use coracle::protocol::protobuf::encode;
+use coracle::types::sorted::SortedMap;
 
 use super::containers::Container;
 use super::faults::Rule;

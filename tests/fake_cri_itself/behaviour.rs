@@ -4,9 +4,9 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use coracle::cri::v1::*;
-use coracle::rt;
-use coracle::wire::grpc::Code;
+use coracle::platform::cri::v1::*;
+use coracle::platform::rt;
+use coracle::protocol::grpc::Code;
 
 use super::fake_cri::{FakeCri, State};
 use super::{Running, TIMEOUT, chain, code, container_config, image, images, running, runtime, sandbox_config, until};

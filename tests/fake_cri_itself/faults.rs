@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use coracle::cri::v1::*;
-use coracle::cri::{Error, RuntimeService};
-use coracle::rpc;
-use coracle::rt;
-use coracle::wire::grpc::Code;
-use coracle::wire::protobuf::encode;
+use coracle::platform::cri::v1::*;
+use coracle::platform::cri::{Error, RuntimeService};
+use coracle::platform::rpc;
+use coracle::platform::rt;
+use coracle::protocol::grpc::Code;
+use coracle::protocol::protobuf::encode;
 
 use super::fake_cri::{FakeCri, State};
 use super::{Running, TIMEOUT, chain, code, container_config, image, images, running, runtime, sandbox_config, until};

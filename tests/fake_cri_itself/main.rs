@@ -17,11 +17,11 @@ use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coracle::cri::v1::*;
-use coracle::cri::{Error, ImageService, RuntimeService};
-use coracle::rpc;
-use coracle::rt;
-use coracle::wire::grpc::Code;
+use coracle::platform::cri::v1::*;
+use coracle::platform::cri::{Error, ImageService, RuntimeService};
+use coracle::platform::rpc;
+use coracle::platform::rt;
+use coracle::protocol::grpc::Code;
 
 use fake_cri::{FakeCri, World};
 

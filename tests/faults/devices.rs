@@ -4,8 +4,8 @@ use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use coracle::cri::v1::{ContainerConfig, CreateContainerRequest, UpdateContainerResourcesRequest};
-use coracle::wire::grpc::Code;
+use coracle::platform::cri::v1::{ContainerConfig, CreateContainerRequest, UpdateContainerResourcesRequest};
+use coracle::protocol::grpc::Code;
 
 use super::device_plugin::messages::*;
 use super::device_plugin::{Plugin, ask};

@@ -1,6 +1,6 @@
 //! What is told of pods that do not come up.
 
-use coracle::wire::grpc::Code;
+use coracle::protocol::grpc::Code;
 
 use crate::node::{BUSYBOX, Events, Manifest, Node, PATIENCE};
 

@@ -1,6 +1,6 @@
 //! How the end of a container is noticed: by the runtime's events, by its process, at last by a relist.
 
-use coracle::wire::grpc::Code;
+use coracle::protocol::grpc::Code;
 
 use crate::node::{Manifest, Node};
 

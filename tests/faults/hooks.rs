@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use coracle::cri::v1::{ContainerState, ExecSyncResponse, StopContainerRequest};
-use coracle::wire::grpc::Code;
-use coracle::wire::protobuf::{decode, encode};
+use coracle::platform::cri::v1::{ContainerState, ExecSyncResponse, StopContainerRequest};
+use coracle::protocol::grpc::Code;
+use coracle::protocol::protobuf::{decode, encode};
 
 use crate::node::{Manifest, Node, Seen};
 

@@ -1,6 +1,6 @@
 //! Images that do not come.
 
-use coracle::wire::grpc::Code;
+use coracle::protocol::grpc::Code;
 
 use crate::node::{BUSYBOX, Manifest, Node};
 

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use coracle::wire::grpc::Code;
+use coracle::protocol::grpc::Code;
 
 use crate::life::{Case, Moment, UID, check_repeated, in_each};
 use crate::node::{Node, Seen};

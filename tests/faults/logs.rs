@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use coracle::wire::grpc::Code;
+use coracle::protocol::grpc::Code;
 
 use crate::node::{Manifest, Node, PATIENCE};
 

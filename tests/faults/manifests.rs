@@ -1,7 +1,7 @@
 //! Pods of one name, one after the other: never beside each other.
 
-use coracle::cri::v1::{RemovePodSandboxRequest, RunPodSandboxRequest};
-use coracle::wire::grpc::Code;
+use coracle::platform::cri::v1::{RemovePodSandboxRequest, RunPodSandboxRequest};
+use coracle::protocol::grpc::Code;
 
 use crate::node::{Manifest, Node, Seen};
 

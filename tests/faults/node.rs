@@ -17,7 +17,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use coracle::cri::v1::ContainerState;
+use coracle::platform::cri::v1::ContainerState;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 

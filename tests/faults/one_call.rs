@@ -1,6 +1,6 @@
 //! One call of a pod's life goes wrong, once: the pod comes to its end all the same, and nothing is made twice.
 
-use coracle::wire::grpc::Code;
+use coracle::protocol::grpc::Code;
 
 use crate::fake_cri::FakeCri;
 use crate::life::{Case, cases, check_repeated, in_each};

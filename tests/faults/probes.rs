@@ -1,8 +1,8 @@
 //! Probes that are asked through the runtime, while the runtime or the container behaves badly.
 
-use coracle::cri::v1::ExecSyncResponse;
-use coracle::wire::grpc::Code;
-use coracle::wire::protobuf::encode;
+use coracle::platform::cri::v1::ExecSyncResponse;
+use coracle::protocol::grpc::Code;
+use coracle::protocol::protobuf::encode;
 
 use crate::node::{Manifest, Node};
 

@@ -1,7 +1,7 @@
 //! A manifest that changes how much of the machine its pod has.
 
-use coracle::cri::v1::UpdateContainerResourcesRequest;
-use coracle::wire::grpc::Code;
+use coracle::platform::cri::v1::UpdateContainerResourcesRequest;
+use coracle::protocol::grpc::Code;
 use serde_json::Value;
 
 use crate::node::{Manifest, Node};

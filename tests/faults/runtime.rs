@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use coracle::cri::v1::CgroupDriver;
-use coracle::wire::grpc::Code;
+use coracle::platform::cri::v1::CgroupDriver;
+use coracle::protocol::grpc::Code;
 
 use crate::fake_cri::State;
 use crate::node::{Manifest, Node};

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use coracle::cri::v1::StopContainerRequest;
-use coracle::wire::protobuf::decode;
+use coracle::platform::cri::v1::StopContainerRequest;
+use coracle::protocol::protobuf::decode;
 use serde_json::Value;
 
 use crate::fake_cri::State;
@@ -60,7 +60,7 @@ fn stops(node: &Node) -> Vec<String> {
             Some(format!("{} {}", name_of(&request.container_id), request.timeout))
         }
         "StopPodSandbox" => {
-            let request: coracle::cri::v1::StopPodSandboxRequest = decode(&call.request).unwrap();
+            let request: coracle::platform::cri::v1::StopPodSandboxRequest = decode(&call.request).unwrap();
             Some(name_of(&request.pod_sandbox_id))
         }
         _ => None,

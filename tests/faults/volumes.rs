@@ -1,7 +1,9 @@
 //! Volumes that the runtime has a hand in.
 
-use coracle::cri::v1::{CreateContainerRequest, Mount, PullImageRequest, RuntimeHandler, RuntimeHandlerFeatures};
-use coracle::wire::grpc::Code;
+use coracle::platform::cri::v1::{
+    CreateContainerRequest, Mount, PullImageRequest, RuntimeHandler, RuntimeHandlerFeatures,
+};
+use coracle::protocol::grpc::Code;
 
 use crate::node::{Manifest, Node};
 

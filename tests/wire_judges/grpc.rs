@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use coracle::rpc::{Client, Error, Handler, Reply, Server, ServerLimits, handler};
-use coracle::rt;
-use coracle::wire::grpc::{Code, Status};
+use coracle::platform::rpc::{Client, Error, Handler, Reply, Server, ServerLimits, handler};
+use coracle::platform::rt;
+use coracle::protocol::grpc::{Code, Status};
 use k8s_cri::v1::image_service_server::{ImageService, ImageServiceServer};
 use k8s_cri::v1::runtime_service_client::RuntimeServiceClient;
 use k8s_cri::v1::*;

@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::apiserver::{Access, ApiError, Client, Kubeconfig, Pem, Request, Source, Token};
-use crate::certificates::discovery::{BootstrapToken, ClusterInfoError, Pin, check_authority, verified_kubeconfig};
-use crate::error::ErrorChain;
-use crate::net::Dialer;
-use crate::rt;
+use crate::kubelet::certificates::discovery::{
+    BootstrapToken, ClusterInfoError, Pin, check_authority, verified_kubeconfig,
+};
+use crate::platform::apiserver::{Access, ApiError, Client, Kubeconfig, Pem, Request, Source, Token};
+use crate::platform::net::Dialer;
+use crate::platform::rt;
+use crate::types::error::ErrorChain;
 
 /// What was asked for.
 #[derive(Debug)]

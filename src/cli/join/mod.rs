@@ -15,11 +15,11 @@ use super::commands::Join;
 use super::layout::Layout;
 use super::service::{self, Service};
 use super::{failed, misused, print};
-use crate::certificates::kubeconfig_of_token;
-use crate::config;
-use crate::error::ErrorChain;
-use crate::host::file_watch::FileWatch;
-use crate::rt;
+use crate::kubelet::certificates::kubeconfig_of_token;
+use crate::platform::config;
+use crate::platform::host::file_watch::FileWatch;
+use crate::platform::rt;
+use crate::types::error::ErrorChain;
 
 /// kubeadm waits so long for the node's own credentials.
 const CREDENTIALS: Duration = Duration::from_secs(300);

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::host::directories;
+use crate::platform::host::directories;
 
 /// Files that stand beside their places, whole and on the disk, until all of them are put there. What was not put there
 /// goes when this is dropped.

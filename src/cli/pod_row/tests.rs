@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::decode;
+use crate::types::api::decode;
 
 const NOW: i64 = 1_800_000_000;
 

@@ -16,7 +16,7 @@ use rustix::io::{Errno, read, write};
 
 use super::session::{CHUNK, Session, SessionError};
 use crate::cli::{complain, print};
-use crate::wire::spdy::{Event, StreamId};
+use crate::protocol::spdy::{Event, StreamId};
 
 /// Ports that are listened on, and the pod's for each.
 pub(super) struct Listeners(Vec<(TcpListener, u16)>);

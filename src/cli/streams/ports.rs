@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
-use crate::api::Pod;
+use crate::types::api::Pod;
 
 /// `8080:80`, `80`, `:80`, `8080:http`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl FromStr for Addresses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Container, ContainerPort};
+    use crate::types::api::{Container, ContainerPort};
 
     #[test]
     fn ports_are_written_as_kubectl_takes_them() {

@@ -9,7 +9,7 @@ use rustix::io::{Errno, read, write};
 use super::outcome::Outcome;
 use super::session::{CHUNK, Session, SessionError};
 use super::terminal::{self, RawTerminal};
-use crate::wire::spdy::{Event, StreamId};
+use crate::protocol::spdy::{Event, StreamId};
 
 /// Which streams there are, beside the output and the one for errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use std::time::Duration;
 use rustix::event::PollFlags;
 
 use crate::cli::ask::AskError;
-use crate::error::ErrorChain;
-use crate::wire::spdy::{self, Event, Incoming, Malformed, Outgoing, StreamId};
+use crate::protocol::spdy::{self, Event, Incoming, Malformed, Outgoing, StreamId};
+use crate::types::error::ErrorChain;
 
 /// SPDY both ways; neither is ever waited for here.
 #[derive(Debug)]
@@ -214,7 +214,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::spdy::LONGEST;
+    use crate::protocol::spdy::LONGEST;
 
     const _: () = assert!(CHUNK > LONGEST, "a frame's head fits in what is read at once");
 

@@ -4,9 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::error::ErrorChain;
-use crate::host::{clock, file};
-use crate::rt;
+use crate::platform::host::{clock, file};
+use crate::platform::rt;
+use crate::types::error::ErrorChain;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// A day's record is written this often, and no more of it can be forgotten.

@@ -4,14 +4,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::api::encode;
-use crate::apiserver::{ApiError, Client, Patch, Rank, Request};
-use crate::config::Reporting;
-use crate::error::ErrorChain;
-use crate::pods::{EventRing, Sent, Unsent, UnsentWhat};
-use crate::rpc::Signal;
-use crate::rt;
-use crate::time::{Backoff, TokenBucket, jitter};
+use crate::platform::apiserver::{ApiError, Client, Patch, Rank, Request};
+use crate::platform::config::Reporting;
+use crate::platform::rpc::Signal;
+use crate::platform::rt;
+use crate::state::pods::{EventRing, Sent, Unsent, UnsentWhat};
+use crate::types::api::encode;
+use crate::types::error::ErrorChain;
+use crate::types::time::{Backoff, TokenBucket, jitter};
 
 /// What is to be told stands in the ring of events; this is the task that takes it from there.
 pub(crate) struct EventSender {

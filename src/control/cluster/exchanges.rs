@@ -12,13 +12,13 @@ use jiff::Timestamp;
 
 use super::byte_day::{ByteDay, DayRecord, next_write};
 use super::sync_times::{Window, first_wait, next_wait, window};
-use crate::apiserver::{Client, Opening, Rank, settle};
-use crate::config::{SyncMode, SyncWindows};
-use crate::host::link_state::{LinkNews, is_up};
-use crate::host::{boot_timer, clock, wall_timer};
-use crate::rpc::Signal;
-use crate::rt;
-use crate::time::Backoff;
+use crate::platform::apiserver::{Client, Opening, Rank, settle};
+use crate::platform::config::{SyncMode, SyncWindows};
+use crate::platform::host::link_state::{LinkNews, is_up};
+use crate::platform::host::{boot_timer, clock, wall_timer};
+use crate::platform::rpc::Signal;
+use crate::platform::rt;
+use crate::types::time::Backoff;
 
 /// A handle on the task; clones share it.
 #[derive(Clone)]

@@ -6,18 +6,18 @@ use std::time::Duration;
 use async_channel::{Receiver, Sender, bounded};
 use serde_json::Value;
 
-use crate::api::{ConfigMap, DecodeError, Secret, decode};
-use crate::apiserver::{ApiError, Change, Client, Collection, Rank, Request, reflect};
-use crate::cluster::tokens::keep_token;
-use crate::objects::{
+use crate::control::cluster::tokens::keep_token;
+use crate::kubelet::offline::{OfflineStore, used_part, without_managed_fields};
+use crate::platform::apiserver::{ApiError, Change, Client, Collection, Rank, Request, reflect};
+use crate::platform::rt;
+use crate::state::objects::{
     Attachment, BundleKey, ClaimOwner, ConfigObject, Content, CsiDriver, ObjectKey, ObjectKind, ObjectNews,
     PersistentVolume, Service, Topic, TrustBundle, bound_volume, is_bound_to, is_controlled_by,
 };
-use crate::offline::{OfflineStore, used_part, without_managed_fields};
-use crate::pods::SyncEvent;
-use crate::rt;
-use crate::sorted::{SortedMap, SortedSet};
-use crate::time::{Backoff, jitter};
+use crate::state::pods::SyncEvent;
+use crate::types::api::{ConfigMap, DecodeError, Secret, decode};
+use crate::types::sorted::{SortedMap, SortedSet};
+use crate::types::time::{Backoff, jitter};
 
 /// Asks for what is wanted, and tells the sync loop what it hears.
 pub(crate) struct Follower {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::api::annotations::{CONFIG_HASH, CONFIG_MIRROR};
-use crate::api::{Pod, encode};
+use crate::types::api::annotations::{CONFIG_HASH, CONFIG_MIRROR};
+use crate::types::api::{Pod, encode};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum MirrorStep {
@@ -80,7 +80,7 @@ fn mirror(pod: &Pod, node: &str, node_uid: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::Time;
+    use crate::types::api::Time;
 
     fn pod(name: &str, hash: &str) -> Arc<Pod> {
         let mut pod = Pod::default();

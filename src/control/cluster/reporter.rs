@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use super::mirrors::{self, MirrorStep};
 use super::reports::{Job, Reports, Target, What};
-use crate::api::{Pod, PodStatus, PodUid, Time};
-use crate::apiserver::{ApiError, Client, Patch, Rank, Request};
-use crate::metrics::{self, Timed};
-use crate::pods::{MirrorDone, ReportDone, ReportOutcome, SourcePod, SyncEvent};
-use crate::rt;
-use crate::sorted::SortedMap;
-use crate::status::reported;
-use crate::time::jitter;
+use crate::kubelet::status::reported;
+use crate::platform::apiserver::{ApiError, Client, Patch, Rank, Request};
+use crate::platform::rt;
+use crate::state::pods::{MirrorDone, ReportDone, ReportOutcome, SourcePod, SyncEvent};
+use crate::types::api::{Pod, PodStatus, PodUid, Time};
+use crate::types::metrics::{self, Timed};
+use crate::types::sorted::SortedMap;
+use crate::types::time::jitter;
 
 /// What the sync loop tells the cluster through.
 pub(crate) struct Reporter {
@@ -168,7 +168,7 @@ impl Reporter {
         });
         for step in mirrors::steps(&self.own, &self.mirrors, self.own_complete, &self.node, &self.node_uid) {
             let (MirrorStep::Delete { namespace, name, .. } | MirrorStep::Create { namespace, name, .. }) = &step;
-            let name = crate::api::full_name(name, namespace);
+            let name = crate::types::api::full_name(name, namespace);
             if self.mirrored.contains_key(&name) {
                 continue;
             }

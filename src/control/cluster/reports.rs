@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::api::{PodStatus, PodUid};
-use crate::pods::ReportOutcome;
-use crate::sorted::SortedMap;
-use crate::status::status_patch;
-use crate::time::Backoff;
+use crate::kubelet::status::status_patch;
+use crate::state::pods::ReportOutcome;
+use crate::types::api::{PodStatus, PodUid};
+use crate::types::sorted::SortedMap;
+use crate::types::time::Backoff;
 
 /// The pod as the API server has it: for a pod of the node's own that is its mirror.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::config::{SyncWindows, TimeWindow};
-use crate::time::jitter;
+use crate::platform::config::{SyncWindows, TimeWindow};
+use crate::types::time::jitter;
 
 /// Minutes of a day.
 const DAY: u16 = 24 * 60;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::api::Bytes;
+use crate::types::api::Bytes;
 
 /// Seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

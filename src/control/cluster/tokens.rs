@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 use super::follower::Way;
 use super::token_dates::{self, Dates, is_worth_keeping};
-use crate::api::{EventKind, PodUid, Reason, Time};
-use crate::apiserver::{ApiError, Client, Rank, Request};
-use crate::host::clock;
-use crate::objects::{Content, ObjectNews, TokenKey, Topic};
-use crate::pods::{PodEvent, SyncEvent};
-use crate::rt;
-use crate::time::{Backoff, jitter};
+use crate::platform::apiserver::{ApiError, Client, Rank, Request};
+use crate::platform::host::clock;
+use crate::platform::rt;
+use crate::state::objects::{Content, ObjectNews, TokenKey, Topic};
+use crate::state::pods::{PodEvent, SyncEvent};
+use crate::types::api::{EventKind, PodUid, Reason, Time};
+use crate::types::time::{Backoff, jitter};
 
 /// A token that could not be had is asked for again after so long, and then twice as long.
 const TOKEN_FIRST: Duration = Duration::from_secs(1);

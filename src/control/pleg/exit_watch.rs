@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use async_channel::Sender;
 
-use crate::api::PodUid;
-use crate::cri;
-use crate::error::ErrorChain;
-use crate::host::pidfd;
-use crate::kuberuntime::{PodRuntime, Process};
-use crate::pods::{Observation, SyncEvent};
-use crate::rt;
-use crate::time::Backoff;
+use crate::kubelet::kuberuntime::{PodRuntime, Process};
+use crate::platform::cri;
+use crate::platform::host::pidfd;
+use crate::platform::rt;
+use crate::state::pods::{Observation, SyncEvent};
+use crate::types::api::PodUid;
+use crate::types::error::ErrorChain;
+use crate::types::time::Backoff;
 
 /// The runtime usually books an exit within some tens of milliseconds: so long it is asked often, with one small call.
 const OFTEN: Duration = Duration::from_millis(3);

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use async_channel::Sender;
 
-use crate::api::PodUid;
-use crate::kuberuntime::{PodRuntime, Process};
-use crate::pods::{ObservedPod, SandboxState, SyncEvent};
-use crate::rt;
-use crate::sorted::SortedMap;
+use crate::kubelet::kuberuntime::{PodRuntime, Process};
+use crate::platform::rt;
+use crate::state::pods::{ObservedPod, SandboxState, SyncEvent};
+use crate::types::api::PodUid;
+use crate::types::sorted::SortedMap;
 
 /// Dropping it ends every watch.
 pub(crate) struct Pleg {

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use async_channel::Sender;
 
-use crate::api::PodUid;
-use crate::error::ErrorChain;
-use crate::kuberuntime::PodRuntime;
-use crate::pods::SyncEvent;
-use crate::rt;
-use crate::sorted::SortedMap;
-use crate::time::Backoff;
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::platform::rt;
+use crate::state::pods::SyncEvent;
+use crate::types::api::PodUid;
+use crate::types::error::ErrorChain;
+use crate::types::sorted::SortedMap;
+use crate::types::time::Backoff;
 
 /// Reads events until the stream ends. Without it the exit watches and the relist see everything too, a little later.
 pub(super) async fn run(runtime: Rc<PodRuntime>, inbox: Sender<SyncEvent>) {

@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
-use crate::cri;
-use crate::error::ErrorChain;
-use crate::host::clock;
-use crate::kuberuntime::PodRuntime;
-use crate::metrics::{self, Timed};
-use crate::pleg::runtime_events;
-use crate::pods::{RuntimeState, SyncEvent};
-use crate::rpc;
-use crate::rt;
-use crate::time::{Backoff, jitter};
+use crate::control::pleg::runtime_events;
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::platform::cri;
+use crate::platform::host::clock;
+use crate::platform::rpc;
+use crate::platform::rt;
+use crate::state::pods::{RuntimeState, SyncEvent};
+use crate::types::error::ErrorChain;
+use crate::types::metrics::{self, Timed};
+use crate::types::time::{Backoff, jitter};
 
 /// As long as the runtime or its network is not ready.
 const NOT_READY: Duration = Duration::from_secs(5);
@@ -150,10 +150,10 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::Config;
-    use crate::cri::{ImageService, RuntimeService};
-    use crate::images::Images;
-    use crate::node::{Facts, NodeSettings};
+    use crate::kubelet::images::Images;
+    use crate::kubelet::node::{Facts, NodeSettings};
+    use crate::platform::config::Config;
+    use crate::platform::cri::{ImageService, RuntimeService};
 
     #[test]
     fn an_absent_runtime_is_not_asked_without_a_pause() {

@@ -5,12 +5,12 @@ use std::rc::Rc;
 use async_channel::{Receiver, Sender, bounded};
 
 use super::api_pods::{ApiPods, Kept};
-use crate::apiserver::{Change, Client, Collection, Rank, reflect};
-use crate::host::clock;
-use crate::node::NodeNews;
-use crate::offline::OfflineStore;
-use crate::pods::SyncEvent;
-use crate::rt;
+use crate::kubelet::node::NodeNews;
+use crate::kubelet::offline::OfflineStore;
+use crate::platform::apiserver::{Change, Client, Collection, Rank, reflect};
+use crate::platform::host::clock;
+use crate::platform::rt;
+use crate::state::pods::SyncEvent;
 
 /// Who is asked, for what, and who is told.
 pub(crate) struct ApiSource {

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::api::annotations::{CONFIG_SEEN, CONFIG_SOURCE};
-use crate::api::{DecodeError, Pod, PodUid, Time, decode};
-use crate::apiserver::Change;
-use crate::offline::{Pace, without_managed_fields};
-use crate::pod_sources::merge::same_content;
-use crate::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
-use crate::sorted::SortedMap;
+use crate::control::pod_sources::merge::same_content;
+use crate::kubelet::offline::{Pace, without_managed_fields};
+use crate::platform::apiserver::Change;
+use crate::state::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
+use crate::types::api::annotations::{CONFIG_SEEN, CONFIG_SOURCE};
+use crate::types::api::{DecodeError, Pod, PodUid, Time, decode};
+use crate::types::sorted::SortedMap;
 
 #[derive(Debug, Default)]
 pub(super) struct ApiPods {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::api::annotations::{CONFIG_HASH, CONFIG_SEEN, CONFIG_SOURCE};
-use crate::api::{Map, Pod, PodUid, Time};
-use crate::objects::SourceObject;
-use crate::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
-use crate::sorted::{SortedMap, SortedSet};
+use crate::state::objects::SourceObject;
+use crate::state::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
+use crate::types::api::annotations::{CONFIG_HASH, CONFIG_SEEN, CONFIG_SOURCE};
+use crate::types::api::{Map, Pod, PodUid, Time};
+use crate::types::sorted::{SortedMap, SortedSet};
 
 /// What every source has said last, and the pods that are wanted for it.
 #[derive(Debug)]

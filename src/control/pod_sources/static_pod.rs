@@ -8,14 +8,14 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use crate::api::validation::{FieldError, validate_config_map, validate_secret, validate_static_pod};
-use crate::api::yaml::{self, DuplicateKey, ParseError};
-use crate::api::{
+use crate::state::objects::ConfigObject;
+use crate::state::pods::SourceName;
+use crate::types::api::validation::{FieldError, validate_config_map, validate_secret, validate_static_pod};
+use crate::types::api::yaml::{self, DuplicateKey, ParseError};
+use crate::types::api::{
     CPU, ConfigMap, Decode, DecodeError, MEMORY, ObjectMeta, Pod, PodPhase, PodStatus, PodUid, QosClass, Quantity,
     Secret, TaintEffect, Toleration, TolerationOperator, annotations, decode, defaults, encode, qos_class,
 };
-use crate::objects::ConfigObject;
-use crate::pods::SourceName;
 
 /// Where a manifest comes from and which node reads it: this goes into the identity of its pods.
 #[derive(Clone, Copy, Debug)]

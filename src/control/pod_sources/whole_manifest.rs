@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::merge::same_content;
 use super::static_pod::{Object, Origin, read_manifest};
-use crate::api::{Pod, Time};
-use crate::objects::SourceObject;
+use crate::state::objects::SourceObject;
+use crate::types::api::{Pod, Time};
 
 /// What a good manifest holds.
 #[derive(Clone, Debug, Default)]

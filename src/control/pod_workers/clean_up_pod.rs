@@ -2,14 +2,14 @@
 
 use std::error::Error;
 
-use crate::container_manager::ContainerManager;
-use crate::csi::Csi;
-use crate::error::ErrorChain;
-use crate::kuberuntime::PodRuntime;
-use crate::logs::remove_dead_links;
-use crate::pods::{Observation, ObservedPod, WorkDone, WorkResult};
-use crate::rt;
-use crate::volumes;
+use crate::kubelet::container_manager::ContainerManager;
+use crate::kubelet::csi::Csi;
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::kubelet::logs::remove_dead_links;
+use crate::kubelet::volumes;
+use crate::platform::rt;
+use crate::state::pods::{Observation, ObservedPod, WorkDone, WorkResult};
+use crate::types::error::ErrorChain;
 
 /// Volumes always go. With `purge` the containers, sandboxes, directories and logs go too: no source wants the pod.
 pub(super) async fn clean_up_pod(

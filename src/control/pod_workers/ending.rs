@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{DEFAULT_GRACE, Entry, PodWorkers};
-use crate::api::{EventKind, PodUid, Reason};
-use crate::pods::{PodEvent, SyncEvent};
-use crate::rt;
+use crate::platform::rt;
+use crate::state::pods::{PodEvent, SyncEvent};
+use crate::types::api::{EventKind, PodUid, Reason};
 
 const OVERDUE: &str = "Container runtime did not kill the pod within specified grace period.";
 /// The shortest time after which it is told of (kubelet: `killPodNow`).

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use crate::api::PodUid;
-use crate::kuberuntime::Cancel;
-use crate::pod_workers::pace::Pace;
-use crate::pod_workers::restart_backoff::Key;
-use crate::pod_workers::worker::{Kind, Worker};
-use crate::rt;
+use crate::control::pod_workers::pace::Pace;
+use crate::control::pod_workers::restart_backoff::Key;
+use crate::control::pod_workers::worker::{Kind, Worker};
+use crate::kubelet::kuberuntime::Cancel;
+use crate::platform::rt;
+use crate::types::api::PodUid;
 
 /// A pod's worker, and what this process knows of it beside that.
 pub(super) struct Entry {

@@ -1,8 +1,8 @@
 //! Looking at a pod again, and removing what of it is kept no longer.
 
-use crate::error::ErrorChain;
-use crate::kuberuntime::{Garbage, PodRuntime};
-use crate::pods::{ObservedPod, WorkDone, WorkResult};
+use crate::kubelet::kuberuntime::{Garbage, PodRuntime};
+use crate::state::pods::{ObservedPod, WorkDone, WorkResult};
+use crate::types::error::ErrorChain;
 
 pub(super) async fn look_at_pod(runtime: &PodRuntime, observed: &ObservedPod) -> WorkDone {
     let uid = observed.uid.clone();

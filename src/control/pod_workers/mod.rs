@@ -1,7 +1,7 @@
 //! One worker per pod: sync, terminating, terminated, finished.
 //!
 //! [`PodWorkers`] holds the workers and starts their work; each piece of work is a task that ends with a
-//! [`SyncEvent::WorkDone`](crate::pods::SyncEvent) to the sync loop. At most one piece of work of a pod is under way;
+//! [`SyncEvent::WorkDone`](crate::state::pods::SyncEvent) to the sync loop. At most one piece of work of a pod is under way;
 //! what arrives meanwhile changes the worker, and so its next piece.
 
 mod clean_up_pod;
@@ -25,19 +25,21 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
-use crate::api::{Container, EventKind, Pod, PodUid, Reason};
-use crate::container_manager::ContainerManager;
-use crate::csi::Csi;
-use crate::devices::Devices;
-use crate::kuberuntime::{Action, Cancel, Plan, PodRuntime, remains};
-use crate::metrics::{self, Count};
-use crate::pod_workers::entry::{Entry, Running};
-use crate::pod_workers::restart_backoff::{Key, RestartBackoff};
-use crate::pod_workers::worker::{Next, Work};
-use crate::pods::{ObservedCache, ObservedContainer, ObservedPod, PodEvent, RuntimeState, SyncEvent, WorkResult};
-use crate::probes::Probes;
-use crate::rt;
-use crate::sorted::{SortedMap, SortedSet};
+use crate::control::pod_workers::entry::{Entry, Running};
+use crate::control::pod_workers::restart_backoff::{Key, RestartBackoff};
+use crate::control::pod_workers::worker::{Next, Work};
+use crate::kubelet::container_manager::ContainerManager;
+use crate::kubelet::csi::Csi;
+use crate::kubelet::devices::Devices;
+use crate::kubelet::kuberuntime::{Action, Cancel, Plan, PodRuntime, remains};
+use crate::kubelet::probes::Probes;
+use crate::platform::rt;
+use crate::state::pods::{
+    ObservedCache, ObservedContainer, ObservedPod, PodEvent, RuntimeState, SyncEvent, WorkResult,
+};
+use crate::types::api::{Container, EventKind, Pod, PodUid, Reason};
+use crate::types::metrics::{self, Count};
+use crate::types::sorted::{SortedMap, SortedSet};
 
 pub(crate) use entry::Resizing;
 pub(crate) use state::State;
@@ -244,7 +246,7 @@ impl PodWorkers {
         entry.task = None;
         entry.hooked.clear();
         let Some(kind) = entry.worker.busy else { return };
-        let stretch = |wait| crate::time::jitter(wait, 0.5, rt::random());
+        let stretch = |wait| crate::types::time::jitter(wait, 0.5, rt::random());
         match result {
             WorkResult::Synced { containers, failure, .. } => {
                 // One that was not come to, because something before it failed, has not been tried.
@@ -489,12 +491,12 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::Config;
-    use crate::cri::{ImageService, RuntimeService};
-    use crate::images::Images;
-    use crate::kuberuntime::golden;
-    use crate::net::Dialer;
-    use crate::rpc::Client;
+    use crate::kubelet::images::Images;
+    use crate::kubelet::kuberuntime::golden;
+    use crate::platform::config::Config;
+    use crate::platform::cri::{ImageService, RuntimeService};
+    use crate::platform::net::Dialer;
+    use crate::platform::rpc::Client;
 
     /// Workers of a runtime that does not answer.
     async fn workers(inbox: Sender<SyncEvent>) -> PodWorkers {

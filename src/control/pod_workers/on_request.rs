@@ -4,7 +4,7 @@
 //! ended it.
 
 use super::{PodWorkers, State};
-use crate::pods::RestartAsked;
+use crate::state::pods::RestartAsked;
 
 impl PodWorkers {
     /// Somebody wants containers of a pod to begin anew. One that has ended meanwhile, or ends, is left to that.

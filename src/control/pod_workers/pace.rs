@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use crate::metrics::{self, Timed};
-use crate::pod_workers::worker::Work;
-use crate::rt;
+use crate::control::pod_workers::worker::Work;
+use crate::platform::rt;
+use crate::types::metrics::{self, Timed};
 
 /// From the moment at which a pod came.
 #[derive(Debug)]

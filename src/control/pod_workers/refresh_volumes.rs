@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use crate::api::Pod;
-use crate::csi::Csi;
-use crate::error::ErrorChain;
-use crate::kuberuntime::{CancelWatch, PodRuntime};
-use crate::pods::{WorkDone, WorkResult};
-use crate::volumes::{self, SetUp};
+use crate::kubelet::csi::Csi;
+use crate::kubelet::kuberuntime::{CancelWatch, PodRuntime};
+use crate::kubelet::volumes::{self, SetUp};
+use crate::state::pods::{WorkDone, WorkResult};
+use crate::types::api::Pod;
+use crate::types::error::ErrorChain;
 
 pub(super) async fn refresh_volumes(runtime: &PodRuntime, csi: &Rc<Csi>, pod: &Pod, watch: CancelWatch) -> WorkDone {
     let refreshed = {

@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::api::PodUid;
-use crate::sorted::SortedMap;
+use crate::types::api::PodUid;
+use crate::types::sorted::SortedMap;
 
 const FIRST: Duration = Duration::from_secs(10);
 /// The longest wait a node may set; what "ran for long" is measured by.

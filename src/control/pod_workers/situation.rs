@@ -3,12 +3,12 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
-use crate::api::{self, Container, Pod};
-use crate::kuberuntime::{self, Action, Health, Plan, Resize, Situation, Wanted};
-use crate::pod_workers::restart_backoff::{Key, RestartBackoff};
-use crate::pods::{ObservedContainer, ObservedPod};
-use crate::probes::Probed;
-use crate::sorted::SortedMap;
+use crate::control::pod_workers::restart_backoff::{Key, RestartBackoff};
+use crate::kubelet::kuberuntime::{self, Action, Health, Plan, Resize, Situation, Wanted};
+use crate::kubelet::probes::Probed;
+use crate::state::pods::{ObservedContainer, ObservedPod};
+use crate::types::api::{self, Container, Pod};
+use crate::types::sorted::SortedMap;
 
 /// What else is known of a pod beside its spec.
 pub(crate) struct Known<'a> {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::api::Pod;
-use crate::cri;
-use crate::error::ErrorChain;
-use crate::kuberuntime::PodRuntime;
-use crate::pods::{Observation, ObservedPod, WorkDone, WorkResult};
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::platform::cri;
+use crate::state::pods::{Observation, ObservedPod, WorkDone, WorkResult};
+use crate::types::api::Pod;
+use crate::types::error::ErrorChain;
 
 /// With `by_lists` the runtime is not asked how the containers ended: it has not told.
 pub(super) async fn stop_pod(

@@ -6,17 +6,19 @@ use std::sync::Arc;
 use async_channel::Sender;
 use serde_json::Value;
 
-use crate::api::{Container, Pod, Reason};
-use crate::cgroups::CgroupError;
-use crate::container_manager::ContainerManager;
-use crate::cri::v1::ContainerConfig;
-use crate::csi::Csi;
-use crate::devices::{Devices, NotGiven};
-use crate::error::ErrorChain;
-use crate::kuberuntime::{CancelWatch, Environment, Executed, FileValue, Made, Mounts, Plan, PodRuntime, VolumesFor};
-use crate::pods::{ObservedPod, SyncEvent, WorkDone, WorkResult};
-use crate::rt;
-use crate::volumes::{self, SetUp};
+use crate::kubelet::container_manager::ContainerManager;
+use crate::kubelet::csi::Csi;
+use crate::kubelet::devices::{Devices, NotGiven};
+use crate::kubelet::kuberuntime::{
+    CancelWatch, Environment, Executed, FileValue, Made, Mounts, Plan, PodRuntime, VolumesFor,
+};
+use crate::kubelet::volumes::{self, SetUp};
+use crate::platform::cgroups::CgroupError;
+use crate::platform::cri::v1::ContainerConfig;
+use crate::platform::rt;
+use crate::state::pods::{ObservedPod, SyncEvent, WorkDone, WorkResult};
+use crate::types::api::{Container, Pod, Reason};
+use crate::types::error::ErrorChain;
 
 /// What a sync works with.
 #[derive(Clone, Copy)]

@@ -1,8 +1,8 @@
 //! Pods that wait until others have ended.
 
 use super::{Entry, Identity, PodWorkers, State};
-use crate::api::PodUid;
-use crate::pods::{ObservedCache, ObservedPod};
+use crate::state::pods::{ObservedCache, ObservedPod};
+use crate::types::api::PodUid;
 
 impl PodWorkers {
     /// Some worker's pod has this pod's name.

@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::api::{Pod, PodUid, Reason};
-use crate::kuberuntime::{Garbage, Plan};
-use crate::objects::volumes_follow;
-use crate::pod_workers::state::{Input, State};
-use crate::pods::{ObservedPod, Waiting};
-use crate::sorted::SortedMap;
-use crate::time::Backoff;
+use crate::control::pod_workers::state::{Input, State};
+use crate::kubelet::kuberuntime::{Garbage, Plan};
+use crate::state::objects::volumes_follow;
+use crate::state::pods::{ObservedPod, Waiting};
+use crate::types::api::{Pod, PodUid, Reason};
+use crate::types::sorted::SortedMap;
+use crate::types::time::Backoff;
 
 /// Whose worker it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

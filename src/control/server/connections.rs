@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use super::http::{After, Response, chunk, stream_head};
 use super::relay::relay;
-use crate::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Task, TcpStream};
-use crate::wire::http1::{MOST_HEAD, Refusal, Request};
+use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Task, TcpStream};
+use crate::protocol::http1::{MOST_HEAD, Refusal, Request};
 
 /// Runs a bounded number of connections. One more displaces the oldest of those who have not shown who they are, so that
 /// idle clients cannot keep others out; then the oldest that has nothing under way.

@@ -8,9 +8,9 @@ use super::connections::{Reply, Text};
 use super::http::{Response, Status};
 use super::local::{LocalApi, LogSource};
 use super::log_query;
-use crate::error::ErrorChain;
-use crate::host::clock;
-use crate::logs::{LogReader, LogRequest};
+use crate::kubelet::logs::{LogReader, LogRequest};
+use crate::platform::host::clock;
+use crate::types::error::ErrorChain;
 
 /// `None`: the path is that of something else.
 pub(super) fn container_logs(path: &str, query: &str, api: &dyn LocalApi) -> Option<Reply> {

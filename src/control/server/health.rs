@@ -10,7 +10,7 @@ use super::connections::{FEW, OneGet, Reply, answer};
 use super::http::{Response, Status};
 use super::pulse::{Doing, Pulse};
 use super::tcp_door::{Meeting, TcpDoor};
-use crate::rt::{self, TcpStream};
+use crate::platform::rt::{self, TcpStream};
 
 /// How the sync loop gets on: the loop itself notes it, the health endpoint and the watchdog look at it.
 #[derive(Clone, Debug)]
@@ -93,7 +93,7 @@ mod tests {
     use std::net;
 
     use super::*;
-    use crate::rt::{self, TcpListener};
+    use crate::platform::rt::{self, TcpListener};
 
     #[test]
     fn a_loop_without_a_round_for_twice_the_sync_frequency_and_five_minutes_is_stalled() {

@@ -1,6 +1,6 @@
 //! The answers of the doors, as HTTP/1.1 has them. Pure.
 
-use crate::wire::http1::Refusal;
+use crate::protocol::http1::Refusal;
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

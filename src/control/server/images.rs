@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::connections::Reply;
 use super::http::{Response, Status};
 use super::local::LocalApi;
-use crate::rt;
-use crate::wire::http1::Request;
+use crate::platform::rt;
+use crate::protocol::http1::Request;
 
 /// One image of `/images`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -45,12 +45,12 @@ use super::pod_changes;
 use super::streaming::{Streaming, stream};
 use super::sync::{SyncStatus, sync};
 use super::watchdog::{Stall, WatchdogStatus};
-use crate::api::{self, Event};
-use crate::error::ErrorChain;
-use crate::pods::{PodAnswer, PodChange};
-use crate::rt;
-use crate::time::Backoff;
-use crate::wire::http1::Request;
+use crate::platform::rt;
+use crate::protocol::http1::Request;
+use crate::state::pods::{PodAnswer, PodChange};
+use crate::types::api::{self, Event};
+use crate::types::error::ErrorChain;
+use crate::types::time::Backoff;
 
 /// What the local door answers; the node agent implements it.
 pub(crate) trait LocalApi {

@@ -10,7 +10,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::geteuid;
 
-use crate::rt::{UnixListener, UnixStream};
+use crate::platform::rt::{UnixListener, UnixStream};
 
 /// The socket, and the lock that says whose it is. Both end with the process, however it ends.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::logs::LogRequest;
+use crate::kubelet::logs::LogRequest;
 
 /// A container's log, as it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

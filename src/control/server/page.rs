@@ -1,6 +1,6 @@
 //! The pages of figures and settings, whichever door they are asked at. Pure.
 
-use crate::metrics;
+use crate::types::metrics;
 
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,8 +13,8 @@
 use serde_json::json;
 
 use super::http::{Response, Status};
-use crate::pods::{PodAnswer, PodChange, PodChangeKind, Put, VersionAsk};
-use crate::wire::http1::Request;
+use crate::protocol::http1::Request;
+use crate::state::pods::{PodAnswer, PodChange, PodChangeKind, Put, VersionAsk};
 
 /// A manifest may have so many bytes, about as many as an object of the API.
 const MOST_MANIFEST: u64 = 1 << 20;

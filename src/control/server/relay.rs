@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use crate::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, TcpStream};
+use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, TcpStream};
 
 /// Until `to` has said all, or the client has gone: one that says no more hears what is still on its way, and no more than
 /// that, as a runtime goes on with what nobody listens to.
@@ -43,7 +43,7 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rt::{TcpListener, UnixStream, block_on};
+    use crate::platform::rt::{TcpListener, UnixStream, block_on};
 
     /// A client at its end, and what it is relayed to.
     async fn joined(first: &'static [u8]) -> (UnixStream, TcpStream, rt::Task<io::Result<()>>) {

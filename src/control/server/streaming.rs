@@ -9,12 +9,12 @@ use std::time::Duration;
 use super::connections::{HandedOn, Handing, Reply};
 use super::http::{Response, Status};
 use super::local::{Absent, LocalApi, PodAsked};
-use crate::api::UriScheme;
-use crate::cri::v1::{AttachRequest, ExecRequest};
-use crate::cri::{self, RuntimeService};
-use crate::error::ErrorChain;
-use crate::net::{Dialer, Url};
-use crate::wire::http1::Request;
+use crate::platform::cri::v1::{AttachRequest, ExecRequest};
+use crate::platform::cri::{self, RuntimeService};
+use crate::platform::net::{Dialer, Url};
+use crate::protocol::http1::Request;
+use crate::types::api::UriScheme;
+use crate::types::error::ErrorChain;
 
 /// What the runtime is asked to stream.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::connections::Reply;
 use super::http::{Response, Status};
 use super::local::{LocalApi, json};
-use crate::wire::http1::Request;
+use crate::protocol::http1::Request;
 
 /// When the cluster is asked and told, and what that costs; the answer of `POST /sync`, too.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

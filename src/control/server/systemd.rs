@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::sys::stat::fstat;
 use sd_notify::NotifyState;
 
-use crate::error::ErrorChain;
+use crate::types::error::ErrorChain;
 
 /// Pods are being looked after.
 pub(crate) fn ready() {

@@ -9,9 +9,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::connections::{Connections, Standing};
-use crate::error::ErrorChain;
-use crate::rt::{self, TcpListener, TcpStream};
-use crate::time::Backoff;
+use crate::platform::rt::{self, TcpListener, TcpStream};
+use crate::types::error::ErrorChain;
+use crate::types::time::Backoff;
 
 pub(super) struct TcpDoor {
     /// For the log.

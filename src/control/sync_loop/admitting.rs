@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::admission::Rejection;
-use crate::api::{EventKind, Pod, PodUid, Reason};
-use crate::metrics::{self, Count};
-use crate::pod_sources::static_pod::is_own_uid;
-use crate::pod_workers::State;
-use crate::pods::PodEvent;
-use crate::status::Failed;
-use crate::sync_loop::SyncLoop;
+use crate::control::pod_sources::static_pod::is_own_uid;
+use crate::control::pod_workers::State;
+use crate::control::sync_loop::SyncLoop;
+use crate::kubelet::admission::Rejection;
+use crate::kubelet::status::Failed;
+use crate::state::pods::PodEvent;
+use crate::types::api::{EventKind, Pod, PodUid, Reason};
+use crate::types::metrics::{self, Count};
 
 /// As upstream tells the pod and whoever looks at its status.
 const PREEMPTED: &str = "Preempted in order to admit critical pod";

@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use super::Books;
 use super::figures::NodeFigures;
-use crate::api::{KUBERNETES_VERSION, Pod, PodUid};
-use crate::apiserver::{Client, Rank};
-use crate::certificates::{CertificateBook, Which};
-use crate::host::clock;
-use crate::host::own_process::OwnProcess;
-use crate::metrics::{self, Exposition, Kind, Labels, Number};
-use crate::offline::OfflineStore;
-use crate::pods::{ContainerState, ObservedCache};
-use crate::sorted::SortedMap;
-use crate::stats::{ClaimSeen, write_claims};
+use crate::kubelet::certificates::{CertificateBook, Which};
+use crate::kubelet::offline::OfflineStore;
+use crate::kubelet::stats::{ClaimSeen, write_claims};
+use crate::platform::apiserver::{Client, Rank};
+use crate::platform::host::clock;
+use crate::platform::host::own_process::OwnProcess;
+use crate::state::pods::{ContainerState, ObservedCache};
+use crate::types::api::{KUBERNETES_VERSION, Pod, PodUid};
+use crate::types::metrics::{self, Exposition, Kind, Labels, Number};
+use crate::types::sorted::SortedMap;
 
 /// What the pods' book says, at one moment.
 pub(super) struct AgentSight<'a> {

@@ -11,33 +11,33 @@ use std::time::Instant;
 use async_channel::Sender;
 use serde_json::{Value, json};
 
-use crate::api::{self, Event, Pod, PodStatus, PodUid, Time};
-use crate::apiserver::Client;
-use crate::certificates::{CertificateBook, CertificateEntry, Standing, Which};
-use crate::cluster::Exchanges;
-use crate::config::Config;
-use crate::images::{ArchiveView, PullUnderWay, PullsUnderWay};
-use crate::kuberuntime::KnownImage;
-use crate::offline::OfflineStore;
-use crate::pod_sources::local_pods::LocalPods;
-use crate::pod_sources::merge::{SourceView, Sources};
-use crate::pod_sources::versions::{VersionView, Versions};
-use crate::pods::{
-    ContainerState, EventRing, NodePressures, ObservedCache, ObservedPod, PodAnswer, PodChange, PodChangeKind, PodDirs,
-    PressureCondition, RestartAsked, RuntimeState, SourcePod, SyncEvent, VersionAsk, VersionAsked,
-};
-use crate::rt;
-use crate::server::{
+use crate::control::cluster::Exchanges;
+use crate::control::pod_sources::local_pods::LocalPods;
+use crate::control::pod_sources::merge::{SourceView, Sources};
+use crate::control::pod_sources::versions::{VersionView, Versions};
+use crate::control::server::{
     Absent, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus,
     Found, ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, OfflineStatus, Page, PodAsked,
     PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus, VersionStatus, Watchdog,
 };
-use crate::sorted::SortedMap;
-use crate::status::{StatusBook, run_to_read};
-use crate::sync_loop::exchanges::sync_status;
-use crate::sync_loop::figures::NodeFigures;
-use crate::sync_loop::followers::Followers;
-use crate::sync_loop::pod_changes::{self, elsewhere, is_taken, name_on_node};
+use crate::control::sync_loop::exchanges::sync_status;
+use crate::control::sync_loop::figures::NodeFigures;
+use crate::control::sync_loop::followers::Followers;
+use crate::control::sync_loop::pod_changes::{self, elsewhere, is_taken, name_on_node};
+use crate::kubelet::certificates::{CertificateBook, CertificateEntry, Standing, Which};
+use crate::kubelet::images::{ArchiveView, PullUnderWay, PullsUnderWay};
+use crate::kubelet::kuberuntime::KnownImage;
+use crate::kubelet::offline::OfflineStore;
+use crate::kubelet::status::{StatusBook, run_to_read};
+use crate::platform::apiserver::Client;
+use crate::platform::config::Config;
+use crate::platform::rt;
+use crate::state::pods::{
+    ContainerState, EventRing, NodePressures, ObservedCache, ObservedPod, PodAnswer, PodChange, PodChangeKind, PodDirs,
+    PressureCondition, RestartAsked, RuntimeState, SourcePod, SyncEvent, VersionAsk, VersionAsked,
+};
+use crate::types::api::{self, Event, Pod, PodStatus, PodUid, Time};
+use crate::types::sorted::SortedMap;
 
 /// Errors that are kept to be shown.
 const ERRORS: usize = 20;

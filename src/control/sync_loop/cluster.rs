@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::api::{Pod, PodStatus, PodUid};
-use crate::host::clock;
-use crate::objects::{Lookup, ObjectNews, Topic};
-use crate::pod_workers::{State, Worker};
-use crate::pods::{MirrorDone, NodeTerms, ReportDone, SourcePod};
-use crate::sorted::SortedSet;
-use crate::status::terminated;
-use crate::sync_loop::SyncLoop;
-use crate::volumes::{self, SetUp};
+use crate::control::pod_workers::{State, Worker};
+use crate::control::sync_loop::SyncLoop;
+use crate::kubelet::status::terminated;
+use crate::kubelet::volumes::{self, SetUp};
+use crate::platform::host::clock;
+use crate::state::objects::{Lookup, ObjectNews, Topic};
+use crate::state::pods::{MirrorDone, NodeTerms, ReportDone, SourcePod};
+use crate::types::api::{Pod, PodStatus, PodUid};
+use crate::types::sorted::SortedSet;
 
 impl SyncLoop {
     pub(super) fn on_reported(&mut self, done: &ReportDone, now: Instant) {

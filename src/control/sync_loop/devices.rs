@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use crate::admission::Rejection;
-use crate::api::{Pod, PodUid, Reason, VolumeSource};
-use crate::metrics::{self, Count, Timed};
-use crate::objects::Topic;
-use crate::pod_workers::State;
-use crate::resource_managers::{Own, Provider, unexpected};
-use crate::rt;
-use crate::sync_loop::SyncLoop;
+use crate::control::pod_workers::State;
+use crate::control::sync_loop::SyncLoop;
+use crate::kubelet::admission::Rejection;
+use crate::kubelet::resource_managers::{Own, Provider, unexpected};
+use crate::platform::rt;
+use crate::state::objects::Topic;
+use crate::types::api::{Pod, PodUid, Reason, VolumeSource};
+use crate::types::metrics::{self, Count, Timed};
 
 impl SyncLoop {
     /// What the pod would have for itself of processors, memory and devices; its devices are chosen then.

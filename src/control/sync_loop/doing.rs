@@ -1,7 +1,7 @@
 //! What the sync loop does with an event, as the watchdog names it. Pure.
 
-use crate::pods::SyncEvent;
-use crate::server::Doing;
+use crate::control::server::Doing;
+use crate::state::pods::SyncEvent;
 
 /// What the watchdog names when the loop does not come back from `event`.
 pub(super) fn doing(event: &SyncEvent) -> Doing {

@@ -11,24 +11,24 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
-use crate::admission::{Rejection, check_pressure};
-use crate::api::{EventKind, Pod, PodUid, Reason};
-use crate::cgroups::CgroupName;
-use crate::config::{Eviction, Threshold};
-use crate::error::ErrorChain;
-use crate::eviction::{
+use crate::control::pod_workers::State;
+use crate::control::sync_loop::SyncLoop;
+use crate::kubelet::admission::{Rejection, check_pressure};
+use crate::kubelet::eviction::{
     self, Candidate, Layout, Measure, Measured, Observations, Places, PodUsage, Starved, ThresholdState, is_close,
     is_resolved, node_was_low, rank,
 };
-use crate::host::clock;
-use crate::host::memory_stalls::{MEMORY_PRESSURE, MemoryStalls};
-use crate::kuberuntime::PodRuntime;
-use crate::metrics::{self, Count};
-use crate::pod_workers::State;
-use crate::pods::{NodeEvent, PodEvent, PodEviction, PressureLook, SyncEvent};
-use crate::rt;
-use crate::status::Failed;
-use crate::sync_loop::SyncLoop;
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::kubelet::status::Failed;
+use crate::platform::cgroups::CgroupName;
+use crate::platform::config::{Eviction, Threshold};
+use crate::platform::host::clock;
+use crate::platform::host::memory_stalls::{MEMORY_PRESSURE, MemoryStalls};
+use crate::platform::rt;
+use crate::state::pods::{NodeEvent, PodEvent, PodEviction, PressureLook, SyncEvent};
+use crate::types::api::{EventKind, Pod, PodUid, Reason};
+use crate::types::error::ErrorChain;
+use crate::types::metrics::{self, Count};
 
 /// As often as upstream looks.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -177,7 +177,7 @@ impl SyncLoop {
     /// The pods that may be ended and that use something.
     pub(super) fn candidates(&self) -> Vec<Candidate> {
         let seen = self.seen.borrow();
-        let candidate = |worker: &crate::pod_workers::Worker| {
+        let candidate = |worker: &crate::control::pod_workers::Worker| {
             let pod = worker.pod.as_ref().filter(|_| worker.state == State::Sync && worker.wanted)?;
             let observed = seen.pod(&pod.metadata.uid).filter(|observed| !observed.is_gone())?;
             (!self.node_watch.is_spared(pod)).then(|| Candidate { pod: Arc::clone(pod), observed: Rc::clone(observed) })

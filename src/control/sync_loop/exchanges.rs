@@ -1,10 +1,10 @@
 //! What is known of the exchanges with the cluster, as the local socket shows it.
 
-use crate::api::Time;
-use crate::cluster::{Exchange, Exchanges};
-use crate::config::{Config, SyncMode, go_duration};
-use crate::server::{ExchangeStatus, SyncStatus};
-use crate::sync_loop::Books;
+use crate::control::cluster::{Exchange, Exchanges};
+use crate::control::server::{ExchangeStatus, SyncStatus};
+use crate::control::sync_loop::Books;
+use crate::platform::config::{Config, SyncMode, go_duration};
+use crate::types::api::Time;
 
 pub(super) fn sync_status(exchanges: &Exchanges, config: &Config, books: &Books) -> SyncStatus {
     let state = exchanges.state();

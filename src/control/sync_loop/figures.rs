@@ -5,12 +5,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::Books;
-use crate::apiserver::Client;
-use crate::certificates::CertificateBook;
-use crate::kuberuntime::PodRuntime;
-use crate::server::Page;
-use crate::sorted::SortedSet;
-use crate::stats::{Question, Stats, Subject, foreign_volumes};
+use crate::control::server::Page;
+use crate::kubelet::certificates::CertificateBook;
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::kubelet::stats::{Question, Stats, Subject, foreign_volumes};
+use crate::platform::apiserver::Client;
+use crate::types::sorted::SortedSet;
 
 pub(crate) struct NodeFigures {
     pub(crate) books: Rc<RefCell<Books>>,
@@ -44,7 +44,7 @@ impl NodeFigures {
         let seen = seen.borrow();
         let wanted = books.sources.pods().map(|source| &source.pod);
         let mut shown = SortedSet::new();
-        let subject = |pod: &Arc<crate::api::Pod>| {
+        let subject = |pod: &Arc<crate::types::api::Pod>| {
             let uid = books.running_uid(&pod.metadata.uid);
             let observed = Rc::clone(seen.pod(uid)?);
             let is_new = shown.insert((pod.metadata.namespace.clone(), pod.metadata.name.clone()));

@@ -2,8 +2,8 @@
 
 use async_channel::{Receiver, Sender, bounded};
 
-use crate::api::PodUid;
-use crate::pods::ObservedPod;
+use crate::state::pods::ObservedPod;
+use crate::types::api::PodUid;
 
 /// One entry for each follower, for as long as the container runs and somebody reads.
 #[derive(Debug, Default)]
@@ -50,7 +50,7 @@ fn runs(pod: &ObservedPod, container: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pods::{ContainerState, ObservedContainer};
+    use crate::state::pods::{ContainerState, ObservedContainer};
 
     /// A pod whose containers `a` and `b` run or have ended.
     fn pod(name: &str, runs: [bool; 2]) -> ObservedPod {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use async_channel::Sender;
 
-use crate::api::{Pod, PodUid};
-use crate::container_manager::ContainerManager;
-use crate::pod_workers::{State, Worker};
-use crate::pods::{SandboxState, SyncEvent};
-use crate::rt;
-use crate::sync_loop::SyncLoop;
+use crate::control::pod_workers::{State, Worker};
+use crate::control::sync_loop::SyncLoop;
+use crate::kubelet::container_manager::ContainerManager;
+use crate::platform::rt;
+use crate::state::pods::{SandboxState, SyncEvent};
+use crate::types::api::{Pod, PodUid};
 
 impl SyncLoop {
     /// The groups above the pods, and those that belong to no pod any more; with each look at everything.

@@ -4,21 +4,21 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::api::{EventKind, ObjectKind, ObjectMeta, Pod, PodUid, Reason};
-use crate::host::clock;
-use crate::logs::{KeptLog, link_name};
-use crate::objects::{ObjectKey, references};
-use crate::pod_workers::{Identity, Kind, State};
-use crate::pods::{
+use crate::control::pod_workers::{Identity, Kind, State};
+use crate::control::server::Doing;
+use crate::control::sync_loop::doing::doing;
+use crate::control::sync_loop::{SyncLoop, strays, takeover};
+use crate::kubelet::logs::{KeptLog, link_name};
+use crate::kubelet::status::{StatusInput, deadline_exceeded, pod_status};
+use crate::platform::host::clock;
+use crate::platform::rt;
+use crate::state::objects::{ObjectKey, references};
+use crate::state::pods::{
     EventObject, Look, NodeEvent, ObservedContainer, ObservedPod, PodDirs, PodEvent, ProbeResult, Relist, RuntimeState,
     SourceName, SourceProblem, SourceUpdate, SyncEvent, Taken, Told, WorkDone, WorkResult,
 };
-use crate::rt;
-use crate::server::Doing;
-use crate::sorted::SortedSet;
-use crate::status::{StatusInput, deadline_exceeded, pod_status};
-use crate::sync_loop::doing::doing;
-use crate::sync_loop::{SyncLoop, strays, takeover};
+use crate::types::api::{EventKind, ObjectKind, ObjectMeta, Pod, PodUid, Reason};
+use crate::types::sorted::SortedSet;
 
 impl SyncLoop {
     pub(super) fn handle(&mut self, event: SyncEvent, now: Instant) {

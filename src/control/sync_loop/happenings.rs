@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use crate::api::{EventKind, PodUid, Reason};
-use crate::pods::PodEvent;
-use crate::sorted::SortedMap;
+use crate::state::pods::PodEvent;
+use crate::types::api::{EventKind, PodUid, Reason};
+use crate::types::sorted::SortedMap;
 
 /// The last warnings of each pod and container. Its size has the bound of the pods' own number.
 #[derive(Debug, Default)]

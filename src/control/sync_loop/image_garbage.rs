@@ -4,9 +4,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::api::Pod;
-use crate::rt;
-use crate::sync_loop::SyncLoop;
+use crate::control::sync_loop::SyncLoop;
+use crate::platform::rt;
+use crate::types::api::Pod;
 
 /// As upstream has it. There is no timer for it: the relists are frequent enough.
 const PERIOD: Duration = Duration::from_secs(5 * 60);

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
-use crate::api::{EventKind, Reason};
-use crate::error::ErrorChain;
-use crate::host::kernel_log::KernelLog;
-use crate::pods::{ContainerState, NodeEvent, ObservedContainer, ObservedPod, OomKill, SyncEvent};
-use crate::rt;
-use crate::sync_loop::SyncLoop;
+use crate::control::sync_loop::SyncLoop;
+use crate::platform::host::kernel_log::KernelLog;
+use crate::platform::rt;
+use crate::state::pods::{ContainerState, NodeEvent, ObservedContainer, ObservedPod, OomKill, SyncEvent};
+use crate::types::api::{EventKind, Reason};
+use crate::types::error::ErrorChain;
 
 /// 128 and the number of SIGKILL.
 const KILLED: i32 = 137;

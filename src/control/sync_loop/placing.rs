@@ -2,14 +2,14 @@
 
 use std::rc::Rc;
 
-use crate::api::PodUid;
-use crate::cgroups::{cpuset_of, mems_of};
-use crate::error::ErrorChain;
-use crate::pod_workers::State;
-use crate::pods::{Placed, SyncEvent};
-use crate::resource_managers::{InUse, Own, ResourceManagers, write_state};
-use crate::rt;
-use crate::sync_loop::SyncLoop;
+use crate::control::pod_workers::State;
+use crate::control::sync_loop::SyncLoop;
+use crate::kubelet::resource_managers::{InUse, Own, ResourceManagers, write_state};
+use crate::platform::cgroups::{cpuset_of, mems_of};
+use crate::platform::rt;
+use crate::state::pods::{Placed, SyncEvent};
+use crate::types::api::PodUid;
+use crate::types::error::ErrorChain;
 
 /// What was decided is carried out here.
 #[derive(Debug)]

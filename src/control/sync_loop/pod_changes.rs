@@ -1,7 +1,7 @@
 //! What somebody asks of one pod: who has it, and which of its containers can begin anew. Pure.
 
-use crate::api::{Pod, PodPhase, RestartPolicy};
-use crate::pods::{ContainerState, ObservedPod, PodAnswer, PodChange, RestartAsked, SourcePod};
+use crate::state::pods::{ContainerState, ObservedPod, PodAnswer, PodChange, RestartAsked, SourcePod};
+use crate::types::api::{Pod, PodPhase, RestartPolicy};
 
 /// The pod of a manifest as the node names it.
 pub(super) fn name_on_node(name: &str, node_name: &str) -> String {

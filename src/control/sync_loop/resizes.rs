@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::api::{CPU, Container, EventKind, MEMORY, Pod, PodUid, QosClass, Reason, qos_class};
-use crate::container_manager::{Verdict, keep_resources, verdict};
-use crate::pod_workers::{Resizing, State};
-use crate::pods::PodEvent;
-use crate::sorted::SortedMap;
-use crate::status::{Resize, ResizeProgress};
-use crate::sync_loop::SyncLoop;
+use crate::control::pod_workers::{Resizing, State};
+use crate::control::sync_loop::SyncLoop;
+use crate::kubelet::container_manager::{Verdict, keep_resources, verdict};
+use crate::kubelet::status::{Resize, ResizeProgress};
+use crate::state::pods::PodEvent;
+use crate::types::api::{CPU, Container, EventKind, MEMORY, Pod, PodUid, QosClass, Reason, qos_class};
+use crate::types::sorted::SortedMap;
 
 /// The pods whose sources ask for other resources than they have been given.
 #[derive(Debug, Default)]

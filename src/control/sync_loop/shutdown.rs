@@ -5,16 +5,16 @@ use std::time::Instant;
 
 use async_channel::Sender;
 
-use crate::admission::Rejection;
-use crate::api::{EventKind, Pod, PodUid, Reason};
-use crate::cluster::Reporter;
-use crate::config::ShutdownPhase;
-use crate::node_shutdown::{End, Inhibitor, Progress, follow};
-use crate::pod_workers::State;
-use crate::pods::{NodeEvent, SyncEvent};
-use crate::rt;
-use crate::status::Failed;
-use crate::sync_loop::SyncLoop;
+use crate::control::cluster::Reporter;
+use crate::control::pod_workers::State;
+use crate::control::sync_loop::SyncLoop;
+use crate::kubelet::admission::Rejection;
+use crate::kubelet::node_shutdown::{End, Inhibitor, Progress, follow};
+use crate::kubelet::status::Failed;
+use crate::platform::config::ShutdownPhase;
+use crate::platform::rt;
+use crate::state::pods::{NodeEvent, SyncEvent};
+use crate::types::api::{EventKind, Pod, PodUid, Reason};
 
 /// As upstream tells the pod and whoever looks at its status.
 const TERMINATED: &str = "Pod was terminated in response to imminent node shutdown.";

@@ -6,13 +6,13 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::api::PodUid;
-use crate::eviction::{Candidate, Layout, PodUsage, exceeded, has_limits};
-use crate::pods::{PodEviction, SyncEvent};
-use crate::rt;
-use crate::sorted::SortedMap;
-use crate::sync_loop::SyncLoop;
-use crate::sync_loop::eviction::{AT_ONCE, measure, observe};
+use crate::control::sync_loop::SyncLoop;
+use crate::control::sync_loop::eviction::{AT_ONCE, measure, observe};
+use crate::kubelet::eviction::{Candidate, Layout, PodUsage, exceeded, has_limits};
+use crate::platform::rt;
+use crate::state::pods::{PodEviction, SyncEvent};
+use crate::types::api::PodUid;
+use crate::types::sorted::SortedMap;
 
 /// For one round of measurements; the next round goes on with the pod after the last one.
 const ROUND: Duration = Duration::from_secs(10);
@@ -123,8 +123,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::api::Pod;
-    use crate::pods::ObservedPod;
+    use crate::state::pods::ObservedPod;
+    use crate::types::api::Pod;
 
     fn candidate(uid: &str) -> Candidate {
         let mut pod = Pod::default();

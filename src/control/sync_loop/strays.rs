@@ -3,14 +3,14 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use crate::api::PodUid;
-use crate::csi::Csi;
-use crate::error::ErrorChain;
-use crate::kuberuntime::PodRuntime;
-use crate::logs::remove_dead_links;
-use crate::rt;
-use crate::sync_loop::books::Books;
-use crate::volumes;
+use crate::control::sync_loop::books::Books;
+use crate::kubelet::csi::Csi;
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::kubelet::logs::remove_dead_links;
+use crate::kubelet::volumes;
+use crate::platform::rt;
+use crate::types::api::PodUid;
+use crate::types::error::ErrorChain;
 
 /// Removes the directories of every pod that is neither in `known` nor wanted by a source, and links to logs that are gone.
 /// Where something could not be removed it says that it `failed`.

@@ -4,8 +4,8 @@
 //! this one must not restart its pods for that: a pod of the same name and namespace, from a manifest, with the same
 //! containers, is the same pod.
 
-use crate::api::{Pod, PodUid, container_hash};
-use crate::pods::ObservedPod;
+use crate::state::pods::ObservedPod;
+use crate::types::api::{Pod, PodUid, container_hash};
 
 /// The uid under which `pod` runs already, if another kubelet started it.
 pub(super) fn running_uid<'a>(pod: &Pod, mut running: impl Iterator<Item = &'a ObservedPod>) -> Option<PodUid> {
@@ -28,5 +28,5 @@ fn is_same(pod: &Pod, observed: &ObservedPod) -> bool {
 
 /// A uid of this kubelet's making: if the manifest gives another one now, the manifest has changed.
 fn is_our_own(uid: &PodUid) -> bool {
-    crate::pod_sources::static_pod::is_own_uid(uid.as_str())
+    crate::control::pod_sources::static_pod::is_own_uid(uid.as_str())
 }

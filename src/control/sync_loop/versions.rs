@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::api::conditions::READY;
-use crate::api::{ConditionStatus, EventKind, PodPhase, PodStatus, Reason};
-use crate::host::clock;
-use crate::pod_sources::versions::{self, Ask, Doing, Verdict};
-use crate::pods::{PodAnswer, PodEvent, SourceUpdate, SyncEvent, VersionAsk, VersionAsked};
-use crate::rt;
-use crate::sync_loop::SyncLoop;
-use crate::sync_loop::books::Books;
+use crate::control::pod_sources::versions::{self, Ask, Doing, Verdict};
+use crate::control::sync_loop::SyncLoop;
+use crate::control::sync_loop::books::Books;
+use crate::platform::host::clock;
+use crate::platform::rt;
+use crate::state::pods::{PodAnswer, PodEvent, SourceUpdate, SyncEvent, VersionAsk, VersionAsked};
+use crate::types::api::conditions::READY;
+use crate::types::api::{ConditionStatus, EventKind, PodPhase, PodStatus, Reason};
 
 impl SyncLoop {
     /// What a source has, with what is to run in the place of what its manifests say.

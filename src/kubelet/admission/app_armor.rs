@@ -1,7 +1,7 @@
 //! Whether the host can confine a pod as it asks for. Pure.
 
 use super::Rejection;
-use crate::api::{Pod, Reason, SecurityProfile, SecurityProfileType};
+use crate::types::api::{Pod, Reason, SecurityProfile, SecurityProfileType};
 
 /// What the host says of AppArmor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(super) fn loaded(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Container, PodSecurityContext, SecurityContext};
+    use crate::types::api::{Container, PodSecurityContext, SecurityContext};
 
     fn profile(kind: SecurityProfileType, name: Option<&str>) -> Option<SecurityProfile> {
         Some(SecurityProfile { kind: Some(kind), localhost_profile: name.map(str::to_owned) })

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::api::{
+use crate::types::api::{
     CPU, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, Pod, Quantity, Reason, ResourceList, is_extended_resource,
     pod_requests,
 };
@@ -97,7 +97,7 @@ impl fmt::Display for Lack {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Container, ResourceRequirements, RestartPolicy};
+    use crate::types::api::{Container, ResourceRequirements, RestartPolicy};
 
     type Asked<'a> = &'a [(&'static str, &'a str)];
 

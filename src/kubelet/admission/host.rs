@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::app_armor::{AppArmor, loaded};
-use crate::api::{KernelVersion, kernel_version};
+use crate::types::api::{KernelVersion, kernel_version};
 
 pub(super) fn kernel() -> KernelVersion {
     kernel_version(&fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default())

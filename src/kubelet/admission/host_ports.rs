@@ -2,7 +2,7 @@
 //!
 //! `HostPortInfo` in pkg/scheduler/framework.
 
-use crate::api::{Pod, Protocol};
+use crate::types::api::{Pod, Protocol};
 
 /// Some port that `pod` wants is taken by one of `others`.
 pub(super) fn conflict(pod: &Pod, others: &[&Pod]) -> bool {
@@ -41,7 +41,7 @@ impl HostPort<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Container, ContainerPort, RestartPolicy};
+    use crate::types::api::{Container, ContainerPort, RestartPolicy};
 
     fn container(ip: &str, protocol: Protocol, port: i32) -> Container {
         let port = ContainerPort { host_port: port, protocol, host_ip: ip.to_owned(), ..ContainerPort::default() };

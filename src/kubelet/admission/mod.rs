@@ -10,9 +10,9 @@ mod pressure;
 mod sysctls;
 mod this_node;
 
-use crate::api::{HUGE_PAGES_PREFIX, Pod, PodUid, Quantity, Reason, ResourceList, SupplementalGroupsPolicy};
-use crate::config::Config;
-use crate::pods::NodeTerms;
+use crate::platform::config::Config;
+use crate::state::pods::NodeTerms;
+use crate::types::api::{HUGE_PAGES_PREFIX, Pod, PodUid, Quantity, Reason, ResourceList, SupplementalGroupsPolicy};
 
 pub(crate) use pressure::check_pressure;
 
@@ -133,7 +133,7 @@ fn check_groups(pod: &Pod, strict_groups: bool) -> Result<(), Rejection> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{CPU, Container, ContainerPort, MEMORY, PodSecurityContext};
+    use crate::types::api::{CPU, Container, ContainerPort, MEMORY, PodSecurityContext};
 
     #[test]
     fn a_pod_that_needs_its_groups_and_no_others_is_taken_only_where_that_can_be_kept() {

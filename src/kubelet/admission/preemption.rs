@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use super::fit::{Lack, takes};
-use crate::api::{CPU, MEMORY, Pod, PodUid, QosClass, qos_class};
+use crate::types::api::{CPU, MEMORY, Pod, PodUid, QosClass, qos_class};
 
 /// The pods that have to end for `pod` to fit; `None` if that would not be enough. Upstream counts every static pod as
 /// critical; with `static_pods_count` its priority decides.
@@ -84,7 +84,7 @@ fn smaller(one: &Pod, other: &Pod) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Container, ResourceList};
+    use crate::types::api::{Container, ResourceList};
 
     fn list(cpu: &str, memory: &str) -> ResourceList {
         [(CPU, cpu), (MEMORY, memory)].into_iter().map(|(name, value)| (name, value.parse().unwrap())).collect()

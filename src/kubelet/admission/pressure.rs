@@ -1,9 +1,9 @@
 //! Whether a node that is short of something takes one more pod. Pure.
 
 use super::Rejection;
-use crate::api::{Pod, QosClass, Reason, TaintEffect, Toleration, qos_class};
-use crate::pods::Pressure;
-use crate::sorted::SortedSet;
+use crate::state::pods::Pressure;
+use crate::types::api::{Pod, QosClass, Reason, TaintEffect, Toleration, qos_class};
+use crate::types::sorted::SortedSet;
 
 /// The taint of a node under memory pressure.
 const MEMORY_PRESSURE: &str = "node.kubernetes.io/memory-pressure";
@@ -30,7 +30,7 @@ fn tolerates_memory_pressure(toleration: &Toleration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Container, MEMORY, TolerationOperator};
+    use crate::types::api::{Container, MEMORY, TolerationOperator};
 
     fn pod(request: bool, tolerations: Vec<Toleration>) -> Pod {
         let mut container = Container::default();

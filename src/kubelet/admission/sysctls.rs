@@ -1,7 +1,7 @@
 //! The kernel parameters that pods may set. Pure.
 
 use super::Rejection;
-use crate::api::{KernelVersion, Pod, Reason, SysctlNamespace, dotted_sysctl, is_safe_sysctl};
+use crate::types::api::{KernelVersion, Pod, Reason, SysctlNamespace, dotted_sysctl, is_safe_sysctl};
 
 /// The safe ones, and those that the configuration adds: names, and beginnings of names that end in `*`.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ fn of_host(name: &str, namespace: SysctlNamespace) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{PodSecurityContext, Sysctl};
+    use crate::types::api::{PodSecurityContext, Sysctl};
 
     fn pod(names: &[&str]) -> Pod {
         let sysctl = |name: &&str| Sysctl { name: (*name).to_owned(), value: "1".to_owned() };

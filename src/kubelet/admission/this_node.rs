@@ -1,8 +1,8 @@
 //! Whether a pod is meant for this node: by its operating system, by the node's name and labels. Pure.
 
 use super::Rejection;
-use crate::api::{Map, Pod, Reason, Taint, TaintEffect};
-use crate::pods::NodeTerms;
+use crate::state::pods::NodeTerms;
+use crate::types::api::{Map, Pod, Reason, Taint, TaintEffect};
 
 /// What pods may ask of a node.
 #[derive(Clone, Debug, Default)]
@@ -89,7 +89,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::api::decode;
+    use crate::types::api::decode;
 
     fn node() -> ThisNode {
         let given = [("zone", "a"), ("beta.kubernetes.io/arch", "own"), ("kubernetes.io/os", "plan9")];
@@ -149,7 +149,7 @@ mod tests {
             node.in_cluster(NodeTerms { taints, ..NodeTerms::default() });
             let mut pod = pod(json!({"tolerations": tolerations}));
             assert_eq!(node.is_tolerated(&pod), expected, "{tolerations}");
-            pod.metadata.annotations.insert(crate::api::annotations::CONFIG_SOURCE, "file".to_owned());
+            pod.metadata.annotations.insert(crate::types::api::annotations::CONFIG_SOURCE, "file".to_owned());
             assert!(node.is_tolerated(&pod), "the node's own pods stay");
         }
     }

@@ -10,8 +10,8 @@ use super::pair::{Pair, PairError};
 use super::request::{Names, certification_request};
 use super::rotation::{Failure, REQUEST_WAIT};
 use super::signing_request::{Outcome, Purpose, SigningRequest};
-use crate::apiserver::{ApiError, Change, Client, Collection, Rank, Request, reflect};
-use crate::rt;
+use crate::platform::apiserver::{ApiError, Change, Client, Collection, Rank, Request, reflect};
+use crate::platform::rt;
 
 const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 

@@ -17,13 +17,13 @@ use super::situation::{Own, OwnCertificate, Situation, Step};
 use super::store::StoreError;
 use super::teller::Teller;
 use super::waits::{changed, clock_set, due};
-use crate::apiserver::{Client, Request, Source};
-use crate::host::clock;
-use crate::host::file_watch::FileWatch;
-use crate::net::Dialer;
-use crate::pods::SyncEvent;
-use crate::rt;
-use crate::wire::x509::Certificate;
+use crate::platform::apiserver::{Client, Request, Source};
+use crate::platform::host::clock;
+use crate::platform::host::file_watch::FileWatch;
+use crate::platform::net::Dialer;
+use crate::platform::rt;
+use crate::protocol::x509::Certificate;
+use crate::state::pods::SyncEvent;
 
 /// What it takes to keep a client certificate.
 #[derive(Debug)]

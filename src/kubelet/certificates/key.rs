@@ -10,7 +10,7 @@ use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::{AlgorithmIdentifier, PrivateKeyDer, PrivatePkcs8KeyDer, alg_id};
 use rustls::sign::{Signer, SigningKey};
 
-use crate::wire::pem::{self, NoPem};
+use crate::protocol::pem::{self, NoPem};
 
 /// A private key. Nothing of it is ever shown.
 #[derive(Clone)]
@@ -131,11 +131,11 @@ mod tests {
 
     #[test]
     fn a_key_as_upstream_writes_it_is_taken_and_kept_as_it_is() {
-        let text = include_str!("../../tests/data/certificates/leaf.key");
+        let text = include_str!("../../../tests/data/certificates/leaf.key");
         let key = Key::from_pem(text.as_bytes()).unwrap();
         assert_eq!(key.to_pem(), text);
-        let leaf = pem::certificates(include_bytes!("../../tests/data/certificates/leaf.crt")).unwrap();
-        let leaf = crate::wire::x509::Certificate::read(&leaf[0]).unwrap();
+        let leaf = pem::certificates(include_bytes!("../../../tests/data/certificates/leaf.crt")).unwrap();
+        let leaf = crate::protocol::x509::Certificate::read(&leaf[0]).unwrap();
         assert_eq!(key.public_key(), Ok(leaf.public_key));
     }
 

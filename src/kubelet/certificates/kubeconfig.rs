@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::api::{Bytes, to_yaml};
-use crate::apiserver::{Kubeconfig, Pem};
+use crate::platform::apiserver::{Kubeconfig, Pem};
+use crate::types::api::{Bytes, to_yaml};
 
 /// The text of a kubeconfig for the cluster of `cluster`, with certificate and key in the file `pair`.
 pub(super) fn of_pair(cluster: &Kubeconfig, pair: &Path) -> String {
@@ -69,7 +69,7 @@ fn text(from: &Kubeconfig, naming: &Naming, user: Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apiserver::Token;
+    use crate::platform::apiserver::Token;
 
     fn cluster() -> Kubeconfig {
         Kubeconfig {

@@ -8,13 +8,13 @@ use super::pair::Pair;
 use super::request::Names;
 use super::rotation::{Held, Present, Seconds, Standing};
 use super::store::{Store, StoreError};
-use crate::api::Time;
-use crate::apiserver::{Kubeconfig, Pem};
-use crate::error::ErrorChain;
-use crate::host::directories::set_aside;
-use crate::host::{clock, file};
-use crate::wire::pem;
-use crate::wire::x509::Certificate;
+use crate::platform::apiserver::{Kubeconfig, Pem};
+use crate::platform::host::directories::set_aside;
+use crate::platform::host::{clock, file};
+use crate::protocol::pem;
+use crate::protocol::x509::Certificate;
+use crate::types::api::Time;
+use crate::types::error::ErrorChain;
 
 /// Where everything is.
 #[derive(Clone, Debug)]

@@ -7,8 +7,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::sign::CertifiedKey;
 
 use super::key::{Key, KeyError};
-use crate::wire::pem::{self, NoPem};
-use crate::wire::x509::Certificate;
+use crate::protocol::pem::{self, NoPem};
+use crate::protocol::x509::Certificate;
 
 /// What a connection proves with who this node is.
 #[derive(Clone, Debug)]
@@ -79,8 +79,8 @@ impl std::error::Error for PairError {}
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::api::Time;
-    use crate::certificates::request::{Names, self_signed};
+    use crate::kubelet::certificates::request::{Names, self_signed};
+    use crate::types::api::Time;
 
     /// A pair of this node that is good between two moments, in seconds.
     pub(crate) fn pair(node: &str, from: i64, until: i64) -> Pair {
@@ -100,8 +100,8 @@ pub(super) mod tests {
 
     #[test]
     fn a_pair_that_upstream_has_written_is_taken() {
-        let certificate = include_bytes!("../../tests/data/certificates/leaf.crt");
-        let key = include_bytes!("../../tests/data/certificates/leaf.key");
+        let certificate = include_bytes!("../../../tests/data/certificates/leaf.crt");
+        let key = include_bytes!("../../../tests/data/certificates/leaf.key");
         let pair = Pair::from_pem(certificate, key).unwrap();
         assert_eq!(pair.to_pem().as_bytes(), [&certificate[..], &key[..]].concat());
     }

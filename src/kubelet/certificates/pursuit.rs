@@ -7,9 +7,9 @@ use super::request::Names;
 use super::rotation::{Failure, Held, Present, Standing};
 use super::signing_request::Purpose;
 use super::store::{Store, StoreError};
-use crate::apiserver::Client;
-use crate::error::ErrorChain;
-use crate::rt;
+use crate::platform::apiserver::Client;
+use crate::platform::rt;
+use crate::types::error::ErrorChain;
 
 /// Asks as each of these clients, until one is not refused; the number of the one that was not.
 pub(super) async fn pursue(

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::key::{Key, KeyError};
-use crate::api::Time;
-use crate::wire::der::{bit_string, element, sequence, tag};
-use crate::wire::x509::{Certificate, DNS_NAME, IP_ADDRESS, encode_time, oid};
+use crate::protocol::der::{bit_string, element, sequence, tag};
+use crate::protocol::x509::{Certificate, DNS_NAME, IP_ADDRESS, encode_time, oid};
+use crate::types::api::Time;
 
 /// For whom a certificate is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

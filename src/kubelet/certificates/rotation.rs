@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::wire::x509::Certificate;
+use crate::protocol::x509::Certificate;
 
 /// A moment, in seconds since 1970.
 pub(crate) type Seconds = i64;

@@ -4,8 +4,8 @@ use ring::digest;
 use serde_json::{Value, json};
 
 use super::request::Names;
-use crate::api::Bytes;
-use crate::wire::pem;
+use crate::protocol::pem;
+use crate::types::api::Bytes;
 
 /// Which of the node's two certificates is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

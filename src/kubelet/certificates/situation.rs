@@ -78,8 +78,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::certificates::rotation::Seconds;
-    use crate::wire::x509::Certificate;
+    use crate::kubelet::certificates::rotation::Seconds;
+    use crate::protocol::x509::Certificate;
 
     const MADE: Seconds = 1_767_225_600;
     const YEAR: Seconds = 365 * 24 * 3600;

@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 
 use super::key::{Key, KeyError};
 use super::pair::{Pair, PairError};
-use crate::api::Time;
-use crate::host::directories::set_aside;
-use crate::host::file;
+use crate::platform::host::directories::set_aside;
+use crate::platform::host::file;
+use crate::types::api::Time;
 
 /// The files of one of the node's certificates.
 #[derive(Clone, Debug)]

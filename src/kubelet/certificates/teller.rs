@@ -8,10 +8,10 @@ use async_channel::Sender;
 use super::book::{CertificateBook, CertificateEntry, Which};
 use super::pursuit::Fault;
 use super::rotation::{Present, Seconds, Standing, nearness, wait};
-use crate::api::{EventKind, Reason, Time};
-use crate::pods::{NodeEvent, SyncEvent};
-use crate::rt;
-use crate::wire::x509::Certificate;
+use crate::platform::rt;
+use crate::protocol::x509::Certificate;
+use crate::state::pods::{NodeEvent, SyncEvent};
+use crate::types::api::{EventKind, Reason, Time};
 
 #[derive(Debug)]
 pub(super) struct Teller {

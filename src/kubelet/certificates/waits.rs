@@ -4,9 +4,9 @@ use std::io;
 use std::time::Duration;
 
 use super::rotation::{Seconds, Until};
-use crate::host::file_watch::FileWatch;
-use crate::host::wall_timer;
-use crate::rt;
+use crate::platform::host::file_watch::FileWatch;
+use crate::platform::host::wall_timer;
+use crate::platform::rt;
 
 /// Where the kernel cannot tell of changes.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use super::node_values::{self, BEST_EFFORT_SHARES, burstable_shares};
 use super::pod_values::pod_values;
 use super::settings::{Reserved, Settings};
-use crate::api::{EventKind, Pod, PodUid, QosClass, Reason, qos_class};
-use crate::cgroups::{CgroupError, CgroupName, CpuMax, Groups, Limit, Values, is_pod, oom_kills};
-use crate::config::CgroupDriver;
-use crate::error::ErrorChain;
-use crate::pods::{NodeEvent, Placements};
-use crate::rt;
-use crate::sorted::{SortedMap, SortedSet};
+use crate::platform::cgroups::{CgroupError, CgroupName, CpuMax, Groups, Limit, Values, is_pod, oom_kills};
+use crate::platform::config::CgroupDriver;
+use crate::platform::rt;
+use crate::state::pods::{NodeEvent, Placements};
+use crate::types::api::{EventKind, Pod, PodUid, QosClass, Reason, qos_class};
+use crate::types::error::ErrorChain;
+use crate::types::sorted::{SortedMap, SortedSet};
 
 /// One for the whole process.
 #[derive(Debug)]
@@ -265,7 +265,7 @@ mod tests {
 
     use super::super::settings::tests::settings;
     use super::*;
-    use crate::api::Container;
+    use crate::types::api::Container;
 
     /// Folders that look like groups, with the files that a kernel makes in each.
     struct Hierarchy(PathBuf);

@@ -1,8 +1,8 @@
 //! What the groups above the pods are set to, and those of what is no pod. Pure.
 
 use super::settings::{Amounts, Reserved, Settings};
-use crate::api::{CPU, Pod, QosClass, Quantity, pod_requests, qos_class};
-use crate::cgroups::{LEAST_SHARES, Limit, Values, cpu_shares, cpu_weight};
+use crate::platform::cgroups::{LEAST_SHARES, Limit, Values, cpu_shares, cpu_weight};
+use crate::types::api::{CPU, Pod, QosClass, Quantity, pod_requests, qos_class};
 
 /// The group of all pods. Where the node's allocatable is not enforced, the machine's whole capacity bounds it.
 pub(crate) fn kubepods(settings: &Settings) -> Values {
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn burstable_pods_weigh_what_they_ask_for_together() {
         let pod = |cpu: &str, limit: bool| {
-            let mut container = crate::api::Container::default();
+            let mut container = crate::types::api::Container::default();
             container.resources.requests.insert(CPU, cpu.parse().unwrap());
             if limit {
                 container.resources.requests.insert("memory", "1Mi".parse().unwrap());

@@ -3,10 +3,10 @@
 //! `ResourceConfigForPod` in pkg/kubelet/cm/helpers_linux.go.
 
 use super::settings::Settings;
-use crate::api::{
+use crate::platform::cgroups::{CpuMax, LEAST_SHARES, Limit, Values, cpu_quota, cpu_shares, cpu_weight};
+use crate::types::api::{
     CPU, MEMORY, Pod, PodSpec, QosClass, Quantity, ResourceList, huge_pages, pod_limits, pod_requests, qos_class,
 };
-use crate::cgroups::{CpuMax, LEAST_SHARES, Limit, Values, cpu_quota, cpu_shares, cpu_weight};
 
 pub(crate) fn pod_values(pod: &Pod, settings: &Settings) -> Values {
     let spec = &pod.spec;
@@ -62,7 +62,7 @@ const KERNELS_PERIOD: u64 = 100_000;
 mod tests {
     use super::super::settings::tests::settings;
     use super::*;
-    use crate::api::{Container, ResourceRequirements};
+    use crate::types::api::{Container, ResourceRequirements};
 
     type Given<'a> = &'a [(&'static str, &'a str)];
 

@@ -2,7 +2,7 @@
 //!
 //! `canResizePod` in pkg/kubelet/allocation. What a pod has been given stays until the new resources fit.
 
-use crate::api::{CPU, Container, MEMORY, Pod, ResourceList, pod_requests, qos_class};
+use crate::types::api::{CPU, Container, MEMORY, Pod, ResourceList, pod_requests, qos_class};
 
 /// What becomes of the wish for other resources.
 #[derive(Clone, Debug, PartialEq, Eq)]

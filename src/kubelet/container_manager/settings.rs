@@ -1,8 +1,8 @@
 //! What the configuration and the machine say of control groups. Pure.
 
-use crate::api::{CPU, MEMORY, Quantity, ResourceList};
-use crate::config::{CgroupDriver, Config, Enforced};
-use crate::node::Facts;
+use crate::kubelet::node::Facts;
+use crate::platform::config::{CgroupDriver, Config, Enforced};
+use crate::types::api::{CPU, MEMORY, Quantity, ResourceList};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {

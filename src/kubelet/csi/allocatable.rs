@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::Csi;
-use crate::rt;
+use crate::platform::rt;
 
 /// A driver that is asked again and again.
 pub(super) struct Recurrence {

@@ -7,11 +7,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::Csi;
-use crate::api::PodUid;
-use crate::apiserver::Request;
-use crate::objects::{attachment_name, is_out_of_room};
-use crate::pods::SyncEvent;
-use crate::rt;
+use crate::platform::apiserver::Request;
+use crate::platform::rt;
+use crate::state::objects::{attachment_name, is_out_of_room};
+use crate::state::pods::SyncEvent;
+use crate::types::api::PodUid;
 
 /// A volume that is not attached to the node.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::Csi;
 use super::v1::{Empty, NodeGetCapabilitiesResponse, NodeGetInfoResponse};
-use crate::error::ErrorChain;
-use crate::plugin_registry::{PluginInfo, Taker};
-use crate::pods::SyncEvent;
-use crate::rpc::{self, Client};
-use crate::sorted::SortedMap;
-use crate::wire::grpc::{Code, Status};
-use crate::wire::protobuf::{Message, decode_into, encode};
+use crate::platform::plugin_manager::{PluginInfo, Taker};
+use crate::platform::rpc::{self, Client};
+use crate::protocol::grpc::{Code, Status};
+use crate::protocol::protobuf::{Message, decode_into, encode};
+use crate::state::pods::SyncEvent;
+use crate::types::error::ErrorChain;
+use crate::types::sorted::SortedMap;
 
 /// A driver that has registered.
 pub(super) struct Driver {

@@ -11,19 +11,19 @@ use super::drivers::{Driver, Refusal, method};
 use super::v1::{CapacityRange, EXPAND_VOLUME, NodeExpandVolumeRequest, NodeExpandVolumeResponse};
 use super::volume::{capability, is_published};
 use super::{Csi, CsiVolume, places};
-use crate::api::{EventKind, Reason, Secret, decode};
-use crate::apiserver::{ApiError, Patch, Request};
-use crate::host::clock;
-use crate::objects::{
+use crate::platform::apiserver::{ApiError, Patch, Request};
+use crate::platform::host::clock;
+use crate::platform::rt;
+use crate::protocol::grpc::Code;
+use crate::protocol::protobuf::encode;
+use crate::state::objects::{
     ConfigObject, GrowthDue, ObjectKey, Target, begun_patch, capacity, done_patch, failed_patch, growth_due,
     size_in_bytes,
 };
-use crate::pods::{PodEvent, SyncEvent};
-use crate::rt;
-use crate::sorted::SortedMap;
-use crate::time::jitter;
-use crate::wire::grpc::Code;
-use crate::wire::protobuf::encode;
+use crate::state::pods::{PodEvent, SyncEvent};
+use crate::types::api::{EventKind, Reason, Secret, decode};
+use crate::types::sorted::SortedMap;
+use crate::types::time::jitter;
 
 /// A volume of a pod whose claim is looked at again and again.
 pub(super) struct Growth {

@@ -20,12 +20,12 @@ use std::rc::{Rc, Weak};
 
 use async_channel::Sender;
 
-use crate::apiserver::Client;
-use crate::objects::unique_name;
-use crate::pods::SyncEvent;
-use crate::rpc::Signal;
-use crate::rt::{self, Semaphore};
-use crate::sorted::{SortedMap, SortedSet};
+use crate::platform::apiserver::Client;
+use crate::platform::rpc::Signal;
+use crate::platform::rt::{self, Semaphore};
+use crate::state::objects::unique_name;
+use crate::state::pods::SyncEvent;
+use crate::types::sorted::{SortedMap, SortedSet};
 
 use allocatable::Recurrence;
 pub(crate) use attaching::Unattached;

@@ -7,12 +7,12 @@ use serde_json::{Map, Value, json};
 
 use super::Csi;
 use super::drivers::Driver;
-use crate::apiserver::{ApiError, Client, Patch, Rank, Request};
-use crate::error::ErrorChain;
-use crate::node::NodeNews;
-use crate::rt;
-use crate::sorted::SortedMap;
-use crate::time::{Backoff, jitter};
+use crate::kubelet::node::NodeNews;
+use crate::platform::apiserver::{ApiError, Client, Patch, Rank, Request};
+use crate::platform::rt;
+use crate::types::error::ErrorChain;
+use crate::types::sorted::SortedMap;
+use crate::types::time::{Backoff, jitter};
 
 /// Who is told, and of what.
 pub(crate) struct CsiNodeKeeper {

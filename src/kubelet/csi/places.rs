@@ -6,7 +6,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use crate::api::PodUid;
+use crate::types::api::PodUid;
 
 /// Of a pod's directory: where its devices are.
 pub(super) const DEVICES: &str = "volumeDevices";

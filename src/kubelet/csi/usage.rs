@@ -5,9 +5,9 @@ use std::path::Path;
 use super::Csi;
 use super::drivers::method;
 use super::v1::{GET_VOLUME_STATS, NodeGetVolumeStatsRequest, NodeGetVolumeStatsResponse, VolumeUsage};
-use crate::host::disk_usage::Found;
-use crate::host::file_system::FileSystem;
-use crate::wire::protobuf::encode;
+use crate::platform::host::disk_usage::Found;
+use crate::platform::host::file_system::FileSystem;
+use crate::protocol::protobuf::encode;
 
 impl Csi {
     /// What is in the volume that the driver has published there, and how much there can be; `None` if it is none of those

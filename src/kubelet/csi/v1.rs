@@ -1,7 +1,7 @@
 //! The messages of `csi.v1.Node`, as far as they are used. Pure.
 
-use crate::sorted::SortedMap;
-use crate::wire::protobuf::message;
+use crate::protocol::protobuf::message;
+use crate::types::sorted::SortedMap;
 
 /// What a driver can do (`NodeServiceCapability.RPC.Type`).
 pub(super) const STAGE_UNSTAGE_VOLUME: i32 = 1;

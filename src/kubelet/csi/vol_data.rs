@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::places;
-use crate::host::file;
+use crate::platform::host::file;
 
 /// Of a volume on the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,14 +16,14 @@ use super::v1::{
 };
 use super::vol_data::{self, VolData};
 use super::{Csi, places};
-use crate::host::directories;
-use crate::host::mounts::{mounted_at, unmount_below};
-use crate::host::remove_tree::remove_tree;
-use crate::objects::{ObjectKey, attachment_name, unique_name};
-use crate::rt::{self, Semaphore};
-use crate::sorted::SortedMap;
-use crate::wire::protobuf::encode;
-use crate::wire::sha256::sha256;
+use crate::platform::host::directories;
+use crate::platform::host::mounts::{mounted_at, unmount_below};
+use crate::platform::host::remove_tree::remove_tree;
+use crate::platform::rt::{self, Semaphore};
+use crate::protocol::protobuf::encode;
+use crate::protocol::sha256::sha256;
+use crate::state::objects::{ObjectKey, attachment_name, unique_name};
+use crate::types::sorted::SortedMap;
 
 type Texts = SortedMap<String, String>;
 

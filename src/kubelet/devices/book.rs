@@ -7,10 +7,10 @@ mod choice;
 use std::time::{Duration, Instant};
 
 use super::v1beta1::{self, ContainerAllocateResponse, DevicePluginOptions, HEALTHY};
-use crate::api::{Container, Format, Pod, PodUid, Quantity, ResourceList, is_extended_resource};
-use crate::pods::GivenDevices;
-use crate::resource_managers::Nodes;
-use crate::sorted::{SortedMap, SortedSet};
+use crate::kubelet::resource_managers::Nodes;
+use crate::state::pods::GivenDevices;
+use crate::types::api::{Container, Format, Pod, PodUid, Quantity, ResourceList, is_extended_resource};
+use crate::types::sorted::{SortedMap, SortedSet};
 
 #[derive(Debug, Default)]
 pub(super) struct DeviceBook {

@@ -2,9 +2,9 @@ use std::time::{Duration, Instant};
 
 use super::book::{DeviceBook, Given, Lacks, Left, Registration};
 use super::v1beta1::{ContainerAllocateResponse, Device, DevicePluginOptions, HEALTHY, NumaNode, TopologyInfo};
-use crate::api::{Container, Pod, RestartPolicy, annotations};
-use crate::cpu_set::CpuSet;
-use crate::resource_managers::Nodes;
+use crate::kubelet::resource_managers::Nodes;
+use crate::types::api::{Container, Pod, RestartPolicy, annotations};
+use crate::types::cpu_set::CpuSet;
 
 const CAM: &str = "example.com/cam";
 

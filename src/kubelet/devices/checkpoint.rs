@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::book::{DeviceBook, Given};
 use super::v1beta1::ContainerAllocateResponse;
-use crate::api::{Bytes, PodUid};
-use crate::sorted::SortedMap;
-use crate::wire::protobuf::{decode, encode};
+use crate::protocol::protobuf::{decode, encode};
+use crate::types::api::{Bytes, PodUid};
+use crate::types::sorted::SortedMap;
 
 /// What a file tells.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@ use std::time::Instant;
 use super::book::DeviceBook;
 use super::checkpoint::{Kept, read, write};
 use super::v1beta1::{ContainerAllocateResponse, Device, DevicePluginOptions, HEALTHY};
-use crate::api::{Container, Pod};
+use crate::types::api::{Container, Pod};
 
 /// As the upstream kubelet's own code writes them: no pods; nothing at all; names with quotes and line ends, several NUMA
 /// nodes, empty and missing lists; a longer answer.

@@ -2,8 +2,8 @@
 
 use super::Devices;
 use super::book::{Lacks, Left};
-use crate::api::{Container, Pod};
-use crate::resource_managers::{Hints, Nodes, Provider, Refused, unexpected};
+use crate::kubelet::resource_managers::{Hints, Nodes, Provider, Refused, unexpected};
+use crate::types::api::{Container, Pod};
 
 pub(crate) struct Choosing<'a> {
     devices: &'a Devices,

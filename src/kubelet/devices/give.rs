@@ -6,12 +6,12 @@ use super::book::Given;
 use super::plugins::{call, method};
 use super::v1beta1::*;
 use super::{Devices, checkpoint};
-use crate::api::{Container, Pod, PodUid, annotations};
-use crate::cri::v1;
-use crate::error::ErrorChain;
-use crate::metrics::{self, Timed};
-use crate::rpc;
-use crate::rt;
+use crate::platform::cri::v1;
+use crate::platform::rpc;
+use crate::platform::rt;
+use crate::types::api::{Container, Pod, PodUid, annotations};
+use crate::types::error::ErrorChain;
+use crate::types::metrics::{self, Timed};
 
 /// Why a pod cannot begin.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use super::Devices;
 use super::checkpoint::{self, Kept};
-use crate::host::{directories, file};
-use crate::rt;
+use crate::platform::host::{directories, file};
+use crate::platform::rt;
 
 /// The upstream kubelet's name for it.
 pub(super) const NAME: &str = "kubelet_internal_checkpoint";
@@ -70,7 +70,7 @@ mod tests {
 
     use super::super::book::{DeviceBook, Given};
     use super::*;
-    use crate::api::PodUid;
+    use crate::types::api::PodUid;
 
     #[test]
     fn a_checkpoint_that_cannot_be_read_at_the_start_is_not_overwritten_and_counts_when_it_can_be_read() {

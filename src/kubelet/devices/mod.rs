@@ -24,13 +24,13 @@ use std::time::Duration;
 
 use async_channel::Sender;
 
-use crate::api::{Pod, PodUid, ResourceList};
-use crate::config::DeviceRule;
-use crate::pods::{GivenDevices, SyncEvent};
-use crate::rpc::Signal;
-use crate::rt;
-use crate::sorted::SortedMap;
-use crate::time::Backoff;
+use crate::platform::config::DeviceRule;
+use crate::platform::rpc::Signal;
+use crate::platform::rt;
+use crate::state::pods::{GivenDevices, SyncEvent};
+use crate::types::api::{Pod, PodUid, ResourceList};
+use crate::types::sorted::SortedMap;
+use crate::types::time::Backoff;
 
 use book::DeviceBook;
 use plugins::Plugin;

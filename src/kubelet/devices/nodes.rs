@@ -10,10 +10,10 @@ use std::time::Duration;
 use super::Devices;
 use super::book::Given;
 use super::v1beta1::{ContainerAllocateResponse, Device, DeviceSpec, HEALTHY};
-use crate::config::DeviceRule;
-use crate::host::file_watch::FileWatch;
-use crate::rt;
-use crate::sorted::{SortedMap, SortedSet};
+use crate::platform::config::DeviceRule;
+use crate::platform::host::file_watch::FileWatch;
+use crate::platform::rt;
+use crate::types::sorted::{SortedMap, SortedSet};
 
 /// Of one resource.
 const MOST: usize = 256;

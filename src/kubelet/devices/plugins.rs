@@ -10,15 +10,15 @@ use std::time::Duration;
 use super::Devices;
 use super::book::Registration;
 use super::v1beta1::{DevicePluginOptions, Empty, ListAndWatchResponse, RegisterRequest, VERSION};
-use crate::api::is_extended_resource;
-use crate::error::ErrorChain;
-use crate::host::directories;
-use crate::metrics::{self, Count};
-use crate::plugin_registry::Taker;
-use crate::rpc::{self, Client, Reply, Request, Server, handler};
-use crate::rt;
-use crate::wire::grpc::{Code, Status};
-use crate::wire::protobuf::{Message, decode, encode};
+use crate::platform::host::directories;
+use crate::platform::plugin_manager::Taker;
+use crate::platform::rpc::{self, Client, Reply, Request, Server, handler};
+use crate::platform::rt;
+use crate::protocol::grpc::{Code, Status};
+use crate::protocol::protobuf::{Message, decode, encode};
+use crate::types::api::is_extended_resource;
+use crate::types::error::ErrorChain;
+use crate::types::metrics::{self, Count};
 
 /// Who is asked about the devices of a resource.
 pub(super) struct Plugin {

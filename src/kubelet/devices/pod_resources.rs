@@ -8,17 +8,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::Devices;
-use crate::api::{Container, Pod, PodUid};
-use crate::cpu_set::CpuSet;
-use crate::host::directories;
-use crate::metrics::{self, Count};
-use crate::pods::{MemoryBlock, Placements};
-use crate::rpc::{Reply, Request, Server, handler};
-use crate::rt;
-use crate::sorted::SortedMap;
-use crate::time::TokenBucket;
-use crate::wire::grpc::{Code, Status};
-use crate::wire::protobuf::{decode, encode, message, put_message};
+use crate::platform::host::directories;
+use crate::platform::rpc::{Reply, Request, Server, handler};
+use crate::platform::rt;
+use crate::protocol::grpc::{Code, Status};
+use crate::protocol::protobuf::{decode, encode, message, put_message};
+use crate::state::pods::{MemoryBlock, Placements};
+use crate::types::api::{Container, Pod, PodUid};
+use crate::types::cpu_set::CpuSet;
+use crate::types::metrics::{self, Count};
+use crate::types::sorted::SortedMap;
+use crate::types::time::TokenBucket;
 
 message! {
     struct PodResources {

@@ -1,7 +1,7 @@
 //! The messages of deviceplugin v1beta1. Pure.
 
-use crate::sorted::SortedMap;
-use crate::wire::protobuf::message;
+use crate::protocol::protobuf::message;
+use crate::types::sorted::SortedMap;
 
 /// The one version of the API.
 pub(super) const VERSION: &str = "v1beta1";

@@ -2,7 +2,7 @@
 //!
 //! As the upstream kubelet has it (pkg/kubelet/eviction/helpers.go, `buildSignalToRankFunc` and its neighbours).
 
-use crate::config::{Signal, Threshold};
+use crate::platform::config::{Signal, Threshold};
 
 /// Where the runtime keeps what it has, as seen from the node's own file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,7 +81,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::Amount;
+    use crate::platform::config::Amount;
 
     fn threshold(signal: Signal, percent: f32) -> Threshold {
         Threshold { signal, value: Amount::Share(percent), grace: Duration::ZERO, min_reclaim: None }

@@ -1,7 +1,7 @@
 //! Limits on what a pod writes to the node's disk. Pure.
 
 use super::usage::{Disk, PodUsage};
-use crate::api::{EPHEMERAL_STORAGE, Pod, Quantity, VolumeSource, pod_limits};
+use crate::types::api::{EPHEMERAL_STORAGE, Pod, Quantity, VolumeSource, pod_limits};
 
 /// Whether anything of the pod has such a limit: all others are never measured for it.
 pub(crate) fn has_limits(pod: &Pod) -> bool {
@@ -67,7 +67,7 @@ fn is_positive(limit: Quantity) -> bool {
 mod tests {
     use super::super::usage::{ContainerUsage, VolumeUsage};
     use super::*;
-    use crate::api::{Container, EmptyDirVolumeSource, Volume};
+    use crate::types::api::{Container, EmptyDirVolumeSource, Volume};
 
     fn container(name: &str, limit: Option<&str>) -> Container {
         let mut container = Container { name: name.to_owned(), ..Container::default() };

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use super::local_storage::has_storage_limit;
 use super::usage::{ContainerUsage, Disk, PodUsage, VolumeUsage};
-use crate::api::{Pod, qos_class};
-use crate::cgroups::{CgroupName, Depth, HIERARCHY, UsageReader};
-use crate::config::CgroupDriver;
-use crate::cri::RuntimeService;
-use crate::host::disk_usage::disk_usage;
-use crate::pods::volume_places::{CONFIG_MAP, EMPTY_DIR};
-use crate::pods::{ObservedPod, PodDirs, VolumePlace, volume_places};
-use crate::rt;
+use crate::platform::cgroups::{CgroupName, Depth, HIERARCHY, UsageReader};
+use crate::platform::config::CgroupDriver;
+use crate::platform::cri::RuntimeService;
+use crate::platform::host::disk_usage::disk_usage;
+use crate::platform::rt;
+use crate::state::pods::volume_places::{CONFIG_MAP, EMPTY_DIR};
+use crate::state::pods::{ObservedPod, PodDirs, VolumePlace, volume_places};
+use crate::types::api::{Pod, qos_class};
 
 /// A pod that may be ended.
 #[derive(Clone, Debug)]
@@ -112,7 +112,7 @@ fn memory_of_group(group: &str, running: Vec<(String, String)>) -> Option<PodUsa
 }
 
 /// The containers that run.
-fn running(observed: &ObservedPod) -> impl Iterator<Item = &crate::pods::ObservedContainer> {
+fn running(observed: &ObservedPod) -> impl Iterator<Item = &crate::state::pods::ObservedContainer> {
     observed.containers.iter().filter(|container| container.is_running())
 }
 

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::signals::{Observations, Starved};
 use super::usage::Measured;
-use crate::api::{Container, MEMORY, Quantity};
-use crate::config::Threshold;
+use crate::platform::config::Threshold;
+use crate::types::api::{Container, MEMORY, Quantity};
 
 /// Why the node ends this pod: what it has too little of, and who in the pod uses more than was asked for.
 pub(crate) fn node_was_low(
@@ -55,8 +55,8 @@ mod tests {
     use super::super::signals::Observation;
     use super::super::usage::{ContainerUsage, Disk, PodUsage};
     use super::*;
-    use crate::api::{EPHEMERAL_STORAGE, Pod};
-    use crate::config::{Amount, Signal};
+    use crate::platform::config::{Amount, Signal};
+    use crate::types::api::{EPHEMERAL_STORAGE, Pod};
 
     fn threshold(signal: Signal, text: &str) -> Threshold {
         let value = Amount::Quantity(text.parse().unwrap());

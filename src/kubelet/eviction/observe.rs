@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::layout::Layout;
 use super::signals::{MemInfo, Observation, Observations};
-use crate::cgroups::{Depth, HIERARCHY, UsageReader};
-use crate::config::Signal;
-use crate::host::file_system::{inodes, room};
-use crate::host::process::tasks;
+use crate::platform::cgroups::{Depth, HIERARCHY, UsageReader};
+use crate::platform::config::Signal;
+use crate::platform::host::file_system::{inodes, room};
+use crate::platform::host::process::tasks;
 
 /// Where what is observed is found.
 #[derive(Clone, Debug, Default)]

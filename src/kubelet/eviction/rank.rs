@@ -8,7 +8,7 @@ use std::cmp::{Ordering, Reverse};
 use super::layout::Parts;
 use super::signals::Starved;
 use super::usage::{Disk, Measured, PodUsage};
-use crate::api::{EPHEMERAL_STORAGE, MEMORY, Pod, pod_requests};
+use crate::types::api::{EPHEMERAL_STORAGE, MEMORY, Pod, pod_requests};
 
 /// Sorts the pods, the first to go in front. `parts` tells what counts where a disk is full.
 pub(crate) fn rank(pods: &mut [Measured<'_>], starved: Starved, parts: Parts) {
@@ -80,7 +80,7 @@ fn priority(pod: &Pod) -> i32 {
 mod tests {
     use super::super::usage::{ContainerUsage, VolumeUsage};
     use super::*;
-    use crate::api::Container;
+    use crate::types::api::Container;
 
     const ALL: Parts = Parts { layers: true, local: true };
 

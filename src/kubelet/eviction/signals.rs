@@ -1,9 +1,9 @@
 //! What each signal is about, and what was observed of it. Pure.
 
-use crate::api::{EPHEMERAL_STORAGE, Format, MEMORY, Quantity};
-use crate::config::Signal;
-use crate::pods::Pressure;
-use crate::sorted::SortedMap;
+use crate::platform::config::Signal;
+use crate::state::pods::Pressure;
+use crate::types::api::{EPHEMERAL_STORAGE, Format, MEMORY, Quantity};
+use crate::types::sorted::SortedMap;
 
 /// What there is of something, and what is left of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

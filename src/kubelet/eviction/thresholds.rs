@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::signals::{Observation, Observations, Starved};
-use crate::config::Threshold;
-use crate::pods::Pressure;
-use crate::sorted::{SortedMap, SortedSet};
+use crate::platform::config::Threshold;
+use crate::state::pods::Pressure;
+use crate::types::sorted::{SortedMap, SortedSet};
 
 /// What earlier looks have found.
 #[derive(Debug, Default)]
@@ -84,7 +84,7 @@ pub(crate) fn is_close(thresholds: &[Threshold], observed: &Observations) -> boo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Amount, Signal};
+    use crate::platform::config::{Amount, Signal};
 
     const MINUTE: Duration = Duration::from_secs(60);
 

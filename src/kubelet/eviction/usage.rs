@@ -1,6 +1,6 @@
 //! What a pod uses of the node. Pure.
 
-use crate::api::Pod;
+use crate::types::api::Pod;
 
 /// What was measured; `None` is what nobody could tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,12 +6,12 @@ use super::credentials::{Credential, PullSecrets};
 use super::service::Service;
 use super::verification::{Pulled, Verdict, recorded, verdict};
 use super::{Images, PresentImage, Wanted, image_name, pull_policy, unreachable};
-use crate::api::{EventKind, Pod, PullPolicy, Reason};
-use crate::config::CredentialsVerification;
-use crate::cri::v1::{ImageSpec, PodSandboxConfig};
-use crate::host::clock;
-use crate::pods::Waiting;
-use crate::rt;
+use crate::platform::config::CredentialsVerification;
+use crate::platform::cri::v1::{ImageSpec, PodSandboxConfig};
+use crate::platform::host::clock;
+use crate::platform::rt;
+use crate::state::pods::Waiting;
+use crate::types::api::{EventKind, Pod, PullPolicy, Reason};
 
 /// An image that is wanted, and everything that it may take to bring it.
 pub(super) struct Order<'a> {

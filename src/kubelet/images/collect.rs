@@ -7,10 +7,10 @@ use std::time::Instant;
 use super::Images;
 use super::garbage::{InUse, Unused, not_enough, to_free};
 use super::service::Service;
-use crate::cri::v1::{FilesystemUsage, Image, ImageSpec};
-use crate::host::file_system::{Room, room};
-use crate::metrics::{self, Count};
-use crate::rt;
+use crate::platform::cri::v1::{FilesystemUsage, Image, ImageSpec};
+use crate::platform::host::file_system::{Room, room};
+use crate::platform::rt;
+use crate::types::metrics::{self, Count};
 
 /// What keeps the garbage collection of images from doing its part.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::config::ImageGc;
-use crate::cri::v1::Image;
-use crate::host::file_system::Room;
-use crate::sorted::{SortedMap, SortedSet};
+use crate::platform::config::ImageGc;
+use crate::platform::cri::v1::Image;
+use crate::platform::host::file_system::Room;
+use crate::types::sorted::{SortedMap, SortedSet};
 
 /// What is remembered of the images that there are. Only of this process' time, as upstream does it.
 #[derive(Debug)]

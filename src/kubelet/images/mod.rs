@@ -26,13 +26,13 @@ use std::time::Instant;
 
 use async_channel::Sender;
 
-use crate::api::{Container, EventKind, Pod, PodUid, PullPolicy, Reason};
-use crate::config::{Config, CredentialsVerification, ImageGc};
-use crate::cri::ImageService;
-use crate::cri::v1::{Image, PodSandboxConfig};
-use crate::pods::{PodEvent, SyncEvent, Waiting};
-use crate::rt;
-use crate::time::TokenBucket;
+use crate::platform::config::{Config, CredentialsVerification, ImageGc};
+use crate::platform::cri::ImageService;
+use crate::platform::cri::v1::{Image, PodSandboxConfig};
+use crate::platform::rt;
+use crate::state::pods::{PodEvent, SyncEvent, Waiting};
+use crate::types::api::{Container, EventKind, Pod, PodUid, PullPolicy, Reason};
+use crate::types::time::TokenBucket;
 
 pub(crate) use archives::{ArchiveView, ImageArchives, Importer, Stamp, stamp};
 pub(crate) use collect::CollectError;

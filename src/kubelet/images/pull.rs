@@ -6,13 +6,13 @@ use super::bring::Order;
 use super::credentials::{Credential, Owner};
 use super::service::Service;
 use super::{Images, PresentImage, pull_error, pull_policy, unreachable};
-use crate::api::{EventKind, Reason};
-use crate::config::{CredentialsVerification, go_duration};
-use crate::cri::v1::ImageSpec;
-use crate::metrics::{self, Timed};
-use crate::pods::Waiting;
-use crate::rt;
-use crate::time::Backoff;
+use crate::platform::config::{CredentialsVerification, go_duration};
+use crate::platform::cri::v1::ImageSpec;
+use crate::platform::rt;
+use crate::state::pods::Waiting;
+use crate::types::api::{EventKind, Reason};
+use crate::types::metrics::{self, Timed};
+use crate::types::time::Backoff;
 
 /// What the wait for a turn comes to.
 enum Turn<'a> {

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::api::PodUid;
-use crate::sorted::SortedMap;
-use crate::time::Backoff;
+use crate::types::api::PodUid;
+use crate::types::sorted::SortedMap;
+use crate::types::time::Backoff;
 
 const FIRST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(300);

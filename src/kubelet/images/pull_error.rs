@@ -1,7 +1,7 @@
 //! From what the runtime says of a failed pull to what is shown of the container. Pure.
 
-use crate::api::Reason;
-use crate::pods::Waiting;
+use crate::state::pods::Waiting;
+use crate::types::api::Reason;
 
 /// `image` as the pod has it; `error` is the runtime's own text. A runtime marks two kinds of errors by the text's
 /// beginning (k8s.io/cri-api/pkg/errors).

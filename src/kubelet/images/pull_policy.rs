@@ -1,6 +1,6 @@
 //! When an image is looked for, and when it is pulled. Pure.
 
-use crate::api::PullPolicy;
+use crate::types::api::PullPolicy;
 
 /// Whether the runtime is asked for the image before anything else. `Always` asks the registry in any case.
 pub(super) fn looks_first(policy: PullPolicy) -> bool {

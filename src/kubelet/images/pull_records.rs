@@ -5,9 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::verification::intent;
-use crate::host::file::{read_all, replace};
-use crate::rt;
-use crate::wire::sha256::sha256;
+use crate::platform::host::file::{read_all, replace};
+use crate::platform::rt;
+use crate::protocol::sha256::sha256;
 use serde_json::Value;
 
 #[derive(Clone, Debug)]

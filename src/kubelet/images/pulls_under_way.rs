@@ -1,6 +1,6 @@
 //! The pulls under way, for who asks what this node is doing. Pure: the moment is an argument.
 
-use crate::sorted::SortedMap;
+use crate::types::sorted::SortedMap;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::cri::v1::{AuthConfig, Image, ImageFsInfoResponse, ImageSpec, PodSandboxConfig};
-use crate::cri::{self, ImageService};
-use crate::error::ErrorChain;
-use crate::wire::grpc::Code;
+use crate::platform::cri::v1::{AuthConfig, Image, ImageFsInfoResponse, ImageSpec, PodSandboxConfig};
+use crate::platform::cri::{self, ImageService};
+use crate::protocol::grpc::Code;
+use crate::types::error::ErrorChain;
 
 /// A pull may take long: a board's line is slow, and the next try goes on from what is there. A transfer that stands
 /// still is ended by the runtime, much sooner.

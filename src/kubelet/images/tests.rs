@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_channel::{Receiver, Sender};
 
 use super::*;
-use crate::cri::v1::{AuthConfig, FilesystemIdentifier, FilesystemUsage, ImageFsInfoResponse, ImageSpec};
+use crate::platform::cri::v1::{AuthConfig, FilesystemIdentifier, FilesystemUsage, ImageFsInfoResponse, ImageSpec};
 
 const IMAGE: &str = "registry.invalid/none/such:1";
 
@@ -366,15 +366,15 @@ fn secrets(users: &[(&str, &str)]) -> PullSecrets {
         "metadata": {"namespace": "ns", "name": "s"}, "type": "kubernetes.io/dockerconfigjson",
         "stringData": {".dockerconfigjson": serde_json::json!({"auths": auths}).to_string()}
     });
-    let mut secret = crate::api::decode::<crate::api::Secret>(secret).unwrap().value;
+    let mut secret = crate::types::api::decode::<crate::types::api::Secret>(secret).unwrap().value;
     secret.merge_string_data();
-    let since = crate::api::Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH);
-    let mut objects = crate::objects::Objects::default();
+    let since = crate::types::api::Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH);
+    let mut objects = crate::state::objects::Objects::default();
     let object = std::sync::Arc::new(secret.into());
-    objects.replace(&[crate::objects::SourceObject { object, origin: "m".into(), since }]);
+    objects.replace(&[crate::state::objects::SourceObject { object, origin: "m".into(), since }]);
     let mut pod = pod("u");
     pod.metadata.namespace = "ns".to_owned();
-    pod.spec.image_pull_secrets = vec![crate::api::LocalObjectReference { name: "s".to_owned() }];
+    pod.spec.image_pull_secrets = vec![crate::types::api::LocalObjectReference { name: "s".to_owned() }];
     PullSecrets::of(&pod, &objects)
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::sorted::SortedMap;
-use crate::time::Backoff;
+use crate::types::sorted::SortedMap;
+use crate::types::time::Backoff;
 
 /// Whether a pull failed because nobody answered, or nobody who could: the image itself, and the right to it, were not
 /// looked at. The texts are those of Go's network stack, of containerd and of CRI-O.

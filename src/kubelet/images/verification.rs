@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::credentials::{Credential, Owner};
-use crate::config::CredentialsVerification;
+use crate::platform::config::CredentialsVerification;
 
 /// What is known of how an image came here.
 #[derive(Clone, Copy, Debug)]

@@ -46,7 +46,7 @@ impl CancelWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rt;
+    use crate::platform::rt;
 
     #[test]
     fn a_watch_sees_the_request_to_end_whenever_it_looks() {

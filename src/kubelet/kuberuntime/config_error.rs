@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::api::{Container, FieldProblem, Pod, Reason};
-use crate::objects::{ObjectKey, ObjectKind};
+use crate::state::objects::{ObjectKey, ObjectKind};
+use crate::types::api::{Container, FieldProblem, Pod, Reason};
 
 /// A pod that cannot run as it is. The words are those that `kubectl describe` shows, as upstream has them.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,9 +5,11 @@ use super::environment::Environment;
 use super::labels::{container_annotations, container_labels};
 use super::resources::container_resources;
 use super::security_context::{ImageUser, container_security_context};
-use crate::api::{Container, Pod};
-use crate::cri::v1::{ContainerConfig, ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig, Mount, Signal};
-use crate::node::NodeSettings;
+use crate::kubelet::node::NodeSettings;
+use crate::platform::cri::v1::{
+    ContainerConfig, ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig, Mount, Signal,
+};
+use crate::types::api::{Container, Pod};
 
 /// Everything that a container's configuration is made of.
 #[derive(Debug)]

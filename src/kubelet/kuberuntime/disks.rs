@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::api::Pod;
-use crate::images::CollectError;
-use crate::kuberuntime::PodRuntime;
+use crate::kubelet::images::CollectError;
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::types::api::Pod;
 
 impl PodRuntime {
     /// Where the runtime has its images, and where it has writable layers if it tells that they are elsewhere.

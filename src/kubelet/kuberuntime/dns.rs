@@ -2,9 +2,9 @@
 
 use core::net::IpAddr;
 
-use crate::api::{DnsPolicy, Pod, PodDnsConfig, Reason};
-use crate::cri::v1::DnsConfig;
-use crate::node::NodeSettings;
+use crate::kubelet::node::NodeSettings;
+use crate::platform::cri::v1::DnsConfig;
+use crate::types::api::{DnsPolicy, Pod, PodDnsConfig, Reason};
 
 /// The resolver settings of one pod, and what its owner should know of them.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::rt;
+use crate::platform::rt;
 
 /// The restart count that goes on from the logs in `logs`, the log directory of one container; 0 where there are none.
 ///

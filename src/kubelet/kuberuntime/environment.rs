@@ -4,13 +4,13 @@ use core::net::IpAddr;
 
 use super::config_error::ConfigError;
 use super::service_links::service_variables;
-use crate::api::{
+use crate::kubelet::node::NodeSettings;
+use crate::state::objects::{ConfigObject, Lookup, ObjectKey, ObjectKind, Objects};
+use crate::types::api::{
     Container, EnvFromRef, EnvVarSource, FileKeySelector, KeySelector, LONGEST_STRING, Pod, expand_bytes,
     metadata_field, resource_field,
 };
-use crate::node::NodeSettings;
-use crate::objects::{ConfigObject, Lookup, ObjectKey, ObjectKind, Objects};
-use crate::sorted::{SortedMap, SortedSet};
+use crate::types::sorted::{SortedMap, SortedSet};
 
 /// What variables come from besides the container's own words.
 #[derive(Clone, Copy, Debug)]

@@ -3,29 +3,29 @@
 use std::net::IpAddr;
 use std::pin::Pin;
 
-use crate::api::{Container, EventKind, Pod, Reason, VolumeSource, qos_class};
-use crate::cgroups::CgroupName;
-use crate::cpu_set::CpuSet;
-use crate::cri::{self, v1};
-use crate::error::ErrorChain;
-use crate::images::{PresentImage, PullSecrets, Wanted};
-use crate::kuberuntime::config_error::ConfigError;
-use crate::kuberuntime::container_config::{ContainerInput, container_config};
-use crate::kuberuntime::dns::{PodDns, needs_host_dns, pod_dns};
-use crate::kuberuntime::earlier_runs;
-use crate::kuberuntime::environment::{Environment, FileValue, Given};
-use crate::kuberuntime::grace::grace_of_kill;
-use crate::kuberuntime::kill::{Kill, gone_is_fine};
-use crate::kuberuntime::own_files::{host_dns, make_own_files};
-use crate::kuberuntime::placing::{lift_quota, put};
-use crate::kuberuntime::sandbox_config::sandbox_config;
-use crate::kuberuntime::security_context::ImageUser;
-use crate::kuberuntime::tell::{words, words_with_code};
-use crate::kuberuntime::user_namespace::share_users;
-use crate::kuberuntime::{Action, CancelWatch, Place, Plan, PodRuntime};
-use crate::metrics::{self, Count, Timed};
-use crate::pods::{ObservedPod, Waiting};
-use crate::rt;
+use crate::kubelet::images::{PresentImage, PullSecrets, Wanted};
+use crate::kubelet::kuberuntime::config_error::ConfigError;
+use crate::kubelet::kuberuntime::container_config::{ContainerInput, container_config};
+use crate::kubelet::kuberuntime::dns::{PodDns, needs_host_dns, pod_dns};
+use crate::kubelet::kuberuntime::earlier_runs;
+use crate::kubelet::kuberuntime::environment::{Environment, FileValue, Given};
+use crate::kubelet::kuberuntime::grace::grace_of_kill;
+use crate::kubelet::kuberuntime::kill::{Kill, gone_is_fine};
+use crate::kubelet::kuberuntime::own_files::{host_dns, make_own_files};
+use crate::kubelet::kuberuntime::placing::{lift_quota, put};
+use crate::kubelet::kuberuntime::sandbox_config::sandbox_config;
+use crate::kubelet::kuberuntime::security_context::ImageUser;
+use crate::kubelet::kuberuntime::tell::{words, words_with_code};
+use crate::kubelet::kuberuntime::user_namespace::share_users;
+use crate::kubelet::kuberuntime::{Action, CancelWatch, Place, Plan, PodRuntime};
+use crate::platform::cgroups::CgroupName;
+use crate::platform::cri::{self, v1};
+use crate::platform::rt;
+use crate::state::pods::{ObservedPod, Waiting};
+use crate::types::api::{Container, EventKind, Pod, Reason, VolumeSource, qos_class};
+use crate::types::cpu_set::CpuSet;
+use crate::types::error::ErrorChain;
+use crate::types::metrics::{self, Count, Timed};
 
 /// What came of a plan.
 #[derive(Debug, Default)]

@@ -1,8 +1,8 @@
 //! What a living pod needs no longer: dead containers, and sandboxes that nothing is in. Pure.
 
-use crate::kuberuntime::container_config::log_path;
-use crate::pods::{ContainerState, ObservedContainer, ObservedPod, ObservedSandbox, SandboxState};
-use crate::sorted::SortedSet;
+use crate::kubelet::kuberuntime::container_config::log_path;
+use crate::state::pods::{ContainerState, ObservedContainer, ObservedPod, ObservedSandbox, SandboxState};
+use crate::types::sorted::SortedSet;
 
 /// Dead instances of a container that are kept, for its last state and its previous log (kubelet:
 /// `maxPerPodContainerCount`).
@@ -64,7 +64,7 @@ fn old_sandboxes(pod: &ObservedPod) -> Vec<&ObservedSandbox> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::PodUid;
+    use crate::types::api::PodUid;
 
     fn container(id: &str, name: &str, state: ContainerState) -> ObservedContainer {
         ObservedContainer::seen(id, name, "s1", state)

@@ -11,13 +11,13 @@ use super::dns::pod_dns;
 use super::environment::{Environment, Given};
 use super::sandbox_config::sandbox_config;
 use super::security_context::ImageUser;
-use crate::api::{Format, MEMORY, Pod, Quantity, ResourceList, Time, decode};
-use crate::cri::v1::{DnsConfig, Mount};
-use crate::node::NodeSettings;
-use crate::objects::{Content, ObjectNews, Objects, SourceObject, Topic};
-use crate::pod_sources::static_pod::{Object, Origin, read_manifest};
-use crate::pods::SourceName;
-use crate::wire::protobuf::Message as _;
+use crate::control::pod_sources::static_pod::{Object, Origin, read_manifest};
+use crate::kubelet::node::NodeSettings;
+use crate::platform::cri::v1::{DnsConfig, Mount};
+use crate::protocol::protobuf::Message as _;
+use crate::state::objects::{Content, ObjectNews, Objects, SourceObject, Topic};
+use crate::state::pods::SourceName;
+use crate::types::api::{Format, MEMORY, Pod, Quantity, ResourceList, Time, decode};
 
 /// The node of the recordings: control groups of v1, two processors, no quality-of-service groups.
 pub(crate) fn node() -> NodeSettings {
@@ -65,7 +65,7 @@ pub(crate) fn tell_everything(pod: &Pod) {
     let _ = sandbox_config(pod, 0, &node, &dns.config);
     let ips = ["10.0.0.2".parse().unwrap()];
     let _ = super::hosts::hosts_file(pod, &ips, &node.cluster_domain, "");
-    let _ = crate::api::qos_class(pod);
+    let _ = crate::types::api::qos_class(pod);
     for container in pod.spec.all_containers() {
         let given = Given { pod, pod_ips: &ips, node: &node, objects: &objects, from_files: &[] };
         let Ok(environment) = Environment::new(container, given) else { continue };

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::api::{Container, Pod, grace_of_seconds};
-use crate::kuberuntime::Place;
-use crate::kuberuntime::pod_actions::KillReason;
-use crate::pods::ProbeKind;
+use crate::kubelet::kuberuntime::Place;
+use crate::kubelet::kuberuntime::pod_actions::KillReason;
+use crate::state::pods::ProbeKind;
+use crate::types::api::{Container, Pod, grace_of_seconds};
 
 /// What a container is given that is ended while its pod goes on: what the probe says that it failed, else what the pod
 /// says. A pod that is being deleted has its own time.
@@ -46,7 +46,7 @@ impl KillReason {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{ExecAction, Probe, ProbeHandler};
+    use crate::types::api::{ExecAction, Probe, ProbeHandler};
 
     fn probe(grace: Option<i64>) -> Option<Box<Probe>> {
         Some(Box::new(Probe {

@@ -4,17 +4,17 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
-use crate::api::{
+use crate::kubelet::kuberuntime::execute::Started;
+use crate::kubelet::kuberuntime::kill::{Kill, Turn};
+use crate::kubelet::kuberuntime::{CancelWatch, PodRuntime};
+use crate::platform::net::{GetError, Headers, Purpose, TlsError, Url};
+use crate::platform::rt;
+use crate::protocol::grpc::Code;
+use crate::state::pods::{ObservedContainer, ObservedPod, Waiting};
+use crate::types::api::{
     Container, EventKind, ExecAction, HttpGetAction, LifecycleAction, LifecycleHandler, PodUid, Reason, UriScheme,
 };
-use crate::error::ErrorChain;
-use crate::kuberuntime::execute::Started;
-use crate::kuberuntime::kill::{Kill, Turn};
-use crate::kuberuntime::{CancelWatch, PodRuntime};
-use crate::net::{GetError, Headers, Purpose, TlsError, Url};
-use crate::pods::{ObservedContainer, ObservedPod, Waiting};
-use crate::rt;
-use crate::wire::grpc::Code;
+use crate::types::error::ErrorChain;
 
 /// A hook of a running container.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! The host name of a pod. Pure.
 
 use super::config_error::ConfigError;
-use crate::api::Pod;
+use crate::types::api::Pod;
 
 /// A pod's name for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

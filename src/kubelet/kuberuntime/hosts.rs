@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use std::fmt::Write as _;
 
 use super::hostname::hostname;
-use crate::api::{HostAlias, Pod};
+use crate::types::api::{HostAlias, Pod};
 
 /// The file of `pod`; `host_file` is the node's own, which counts for a pod on the node's network.
 pub(crate) fn hosts_file(pod: &Pod, pod_ips: &[IpAddr], cluster_domain: &str, host_file: &str) -> String {
@@ -62,11 +62,11 @@ mod tests {
 
     #[test]
     fn the_file_is_as_recorded() {
-        let recorded = include_str!("../../tests/data/golden/inside/running-hosts.txt");
+        let recorded = include_str!("../../../tests/data/golden/inside/running-hosts.txt");
         let ips = ["10.88.1.87".parse().unwrap()];
         assert_eq!(hosts_file(&pod("running"), &ips, "cluster.local", ""), recorded);
 
-        let recorded = include_str!("../../tests/data/golden/inside/dns-hosts-hosts.txt");
+        let recorded = include_str!("../../../tests/data/golden/inside/dns-hosts-hosts.txt");
         let mut pod = pod("dns-hosts");
         pod.spec.hostname = "little".to_owned();
         pod.spec.subdomain = "boat".to_owned();

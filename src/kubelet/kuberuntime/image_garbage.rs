@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::api::{EventKind, Pod, Reason, VolumeSource};
-use crate::error::ErrorChain;
-use crate::images::{CollectError, InUse};
-use crate::kuberuntime::PodRuntime;
-use crate::pods::{NodeEvent, SyncEvent};
-use crate::sorted::SortedSet;
+use crate::kubelet::images::{CollectError, InUse};
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::state::pods::{NodeEvent, SyncEvent};
+use crate::types::api::{EventKind, Pod, Reason, VolumeSource};
+use crate::types::error::ErrorChain;
+use crate::types::sorted::SortedSet;
 
 impl PodRuntime {
     /// Whether images are ever removed.
@@ -55,7 +55,7 @@ impl PodRuntime {
     /// Everything that a container is made from or a known pod names, and what sandboxes are made from. When any of it
     /// cannot be told, nothing is known to be of no use.
     pub(super) async fn images_in_use(&self, pods: &[Arc<Pod>]) -> Result<InUse, CollectError> {
-        let failed = |error: &crate::cri::Error| CollectError::Failed(ErrorChain(error).to_string());
+        let failed = |error: &crate::platform::cri::Error| CollectError::Failed(ErrorChain(error).to_string());
         let mut in_use = InUse::default();
         for container in self.cri.list_containers(None).await.map_err(|error| failed(&error))? {
             in_use.add(container.image_ref);

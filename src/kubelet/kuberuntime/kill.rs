@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
 
-use crate::api::{Container, EventKind, Pod, Reason};
-use crate::cri;
-use crate::kuberuntime::hooks::{Hook, HookFailure, PodName};
-use crate::kuberuntime::stop_order::waits_for;
-use crate::kuberuntime::{CancelWatch, PodRuntime, labels};
-use crate::pods::{ObservedContainer, ObservedPod, SandboxState};
-use crate::rt;
+use crate::kubelet::kuberuntime::hooks::{Hook, HookFailure, PodName};
+use crate::kubelet::kuberuntime::stop_order::waits_for;
+use crate::kubelet::kuberuntime::{CancelWatch, PodRuntime, labels};
+use crate::platform::cri;
+use crate::platform::rt;
+use crate::state::pods::{ObservedContainer, ObservedPod, SandboxState};
+use crate::types::api::{Container, EventKind, Pod, Reason};
 
 /// What is always left for a container to end by itself (kubelet: `minimumGracePeriodInSeconds`).
 const LEAST: Duration = Duration::from_secs(2);

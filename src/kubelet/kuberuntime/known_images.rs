@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::image_garbage::images_of;
 use super::labels::pod_of;
-use crate::api::Pod;
-use crate::cri::v1::Image;
-use crate::error::ErrorChain;
-use crate::images::{CollectError, ImageArchives};
-use crate::kuberuntime::PodRuntime;
-use crate::sorted::{SortedMap, SortedSet};
+use crate::kubelet::images::{CollectError, ImageArchives};
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::platform::cri::v1::Image;
+use crate::types::api::Pod;
+use crate::types::error::ErrorChain;
+use crate::types::sorted::{SortedMap, SortedSet};
 
 /// An image, and who would miss it.
 #[derive(Debug, PartialEq)]
@@ -25,7 +25,7 @@ const SANDBOXES: &str = "(every pod)";
 impl PodRuntime {
     /// All images. `pods` are all that any source has: what they name is theirs, whether they run or not.
     pub(crate) async fn known_images(&self, pods: &[Arc<Pod>]) -> Result<Vec<KnownImage>, CollectError> {
-        let failed = |error: crate::cri::Error| CollectError::Failed(ErrorChain(&error).to_string());
+        let failed = |error: crate::platform::cri::Error| CollectError::Failed(ErrorChain(&error).to_string());
         let mut users = Users::default();
         for container in self.cri.list_containers(None).await.map_err(failed)? {
             let user = pod_of(&container.labels).unwrap_or_else(|| container.id.clone());

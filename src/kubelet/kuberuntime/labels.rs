@@ -1,10 +1,10 @@
 //! What is written on sandboxes and containers, so that any kubelet knows them again. Pure.
 
-use crate::api::{
+use crate::types::api::{
     Container, Decode, Encode, Lifecycle, LifecycleHandler, Pod, PodUid, TerminationMessagePolicy, container_hash_text,
     decode, encode_text,
 };
-use crate::sorted::SortedMap;
+use crate::types::sorted::SortedMap;
 
 /// Labels or annotations, as the runtime keeps them.
 pub(crate) type Written = SortedMap<String, String>;
@@ -166,7 +166,7 @@ impl<'a> ContainerMark<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{ContainerPort, ExecAction, LifecycleAction, Protocol};
+    use crate::types::api::{ContainerPort, ExecAction, LifecycleAction, Protocol};
 
     fn written() -> (Pod, Container) {
         let mut pod = Pod::default();

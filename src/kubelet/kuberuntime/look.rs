@@ -5,16 +5,16 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::api::{NodeFeatures, NodeRuntimeHandler, NodeRuntimeHandlerFeatures, PodUid};
-use crate::config::CgroupDriver;
-use crate::cri::{self, v1};
-use crate::error::ErrorChain;
-use crate::kuberuntime::labels::{POD_UID, PodMark};
-use crate::kuberuntime::termination_message::last_words;
-use crate::kuberuntime::{PodRuntime, observe};
-use crate::pods::{Observation, ObservedContainer, ObservedPod, ObservedSandbox, Relist, RuntimeState};
-use crate::rt;
-use crate::sorted::SortedSet;
+use crate::kubelet::kuberuntime::labels::{POD_UID, PodMark};
+use crate::kubelet::kuberuntime::termination_message::last_words;
+use crate::kubelet::kuberuntime::{PodRuntime, observe};
+use crate::platform::config::CgroupDriver;
+use crate::platform::cri::{self, v1};
+use crate::platform::rt;
+use crate::state::pods::{Observation, ObservedContainer, ObservedPod, ObservedSandbox, Relist, RuntimeState};
+use crate::types::api::{NodeFeatures, NodeRuntimeHandler, NodeRuntimeHandlerFeatures, PodUid};
+use crate::types::error::ErrorChain;
+use crate::types::sorted::SortedSet;
 
 /// How long the statuses of all pods may take, when all are asked for.
 const RELIST: Duration = Duration::from_secs(5);

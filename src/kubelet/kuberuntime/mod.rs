@@ -43,18 +43,18 @@ use std::rc::Rc;
 
 use async_channel::Sender;
 
-use crate::api::Pod;
-use crate::config::CgroupDriver;
-use crate::cpu_set::CpuSet;
-use crate::cri::RuntimeService;
-use crate::images::{Images, PullsUnderWay};
-use crate::net::Dialer;
-use crate::node::NodeSettings;
-use crate::objects::{Lookup, Objects};
-use crate::pods::{ObservedCache, Placements, PodDirs, SyncEvent};
-use crate::rpc;
-use crate::rt;
-use crate::sorted::SortedMap;
+use crate::kubelet::images::{Images, PullsUnderWay};
+use crate::kubelet::node::NodeSettings;
+use crate::platform::config::CgroupDriver;
+use crate::platform::cri::RuntimeService;
+use crate::platform::net::Dialer;
+use crate::platform::rpc;
+use crate::platform::rt;
+use crate::state::objects::{Lookup, Objects};
+use crate::state::pods::{ObservedCache, Placements, PodDirs, SyncEvent};
+use crate::types::api::Pod;
+use crate::types::cpu_set::CpuSet;
+use crate::types::sorted::SortedMap;
 
 pub(crate) use cancel::{Cancel, CancelWatch};
 pub(crate) use environment::{Environment, FileValue};

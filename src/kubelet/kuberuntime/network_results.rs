@@ -9,11 +9,11 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::cri;
-use crate::error::ErrorChain;
-use crate::kuberuntime::PodRuntime;
-use crate::kuberuntime::kill::gone_is_fine;
-use crate::rt;
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::kubelet::kuberuntime::kill::gone_is_fine;
+use crate::platform::cri;
+use crate::platform::rt;
+use crate::types::error::ErrorChain;
 
 impl PodRuntime {
     pub(super) async fn stop_sandbox(&self, id: &str) -> Result<(), cri::Error> {

@@ -3,12 +3,14 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::api::annotations::{CONFIG_SOURCE, DEVICES};
-use crate::api::{PodUid, grace_of_seconds};
-use crate::cri::v1;
-use crate::kuberuntime::labels::{ContainerMark, PodMark};
-use crate::pods::{ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, ObservedUser, SandboxState};
-use crate::sorted::SortedMap;
+use crate::kubelet::kuberuntime::labels::{ContainerMark, PodMark};
+use crate::platform::cri::v1;
+use crate::state::pods::{
+    ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, ObservedUser, SandboxState,
+};
+use crate::types::api::annotations::{CONFIG_SOURCE, DEVICES};
+use crate::types::api::{PodUid, grace_of_seconds};
+use crate::types::sorted::SortedMap;
 
 /// Sandboxes and containers by pod. What carries no pod's uid was not made by a kubelet and is left alone.
 pub(super) fn by_pod(

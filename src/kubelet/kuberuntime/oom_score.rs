@@ -1,7 +1,7 @@
 //! Who the kernel kills first when memory runs out. Pure.
 
 use super::resources::{List, of_containers, pod_level};
-use crate::api::{Container, MEMORY, Pod, PodSpec, QosClass, Quantity, qos_class};
+use crate::types::api::{Container, MEMORY, Pod, PodSpec, QosClass, Quantity, qos_class};
 
 /// `oom_score_adj` of a container: the more of the node's memory it has asked for, the longer it lives.
 pub(crate) fn oom_score_adj(pod: &Pod, container: &Container, is_init: bool, memory_capacity: u64) -> i64 {
@@ -47,7 +47,7 @@ const BEST_EFFORT: i64 = 1000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{RestartPolicy, annotations};
+    use crate::types::api::{RestartPolicy, annotations};
 
     const GIB: u64 = 1 << 30;
 

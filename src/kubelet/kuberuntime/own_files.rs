@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use super::dns::parse_resolv_conf;
 use super::hosts::hosts_file;
-use crate::api::{Container, Pod};
-use crate::cri::v1::{DnsConfig, Mount};
-use crate::host::directories;
-use crate::node::NodeSettings;
-use crate::pods::PodDirs;
-use crate::rt;
+use crate::kubelet::node::NodeSettings;
+use crate::platform::cri::v1::{DnsConfig, Mount};
+use crate::platform::host::directories;
+use crate::platform::rt;
+use crate::state::pods::PodDirs;
+use crate::types::api::{Container, Pod};
 
 /// A file of a container that could not be made, or one of the host that could not be read.
 #[derive(Debug)]
@@ -153,7 +153,7 @@ const LARGEST_HOST_FILE: u64 = 1 << 20;
 mod tests {
     use super::super::golden;
     use super::*;
-    use crate::rt::block_on;
+    use crate::platform::rt::block_on;
 
     struct Scratch(PathBuf);
 

@@ -1,12 +1,12 @@
 //! Which processors a container is held to: told to the runtime when it is made, and again when that changes.
 
-use crate::api::PodUid;
-use crate::cgroups::cpuset_of;
-use crate::cpu_set::CpuSet;
-use crate::cri::{self, v1};
-use crate::kuberuntime::PodRuntime;
-use crate::kuberuntime::kill::gone_is_fine;
-use crate::pods::Placements;
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::kubelet::kuberuntime::kill::gone_is_fine;
+use crate::platform::cgroups::cpuset_of;
+use crate::platform::cri::{self, v1};
+use crate::state::pods::Placements;
+use crate::types::api::PodUid;
+use crate::types::cpu_set::CpuSet;
 
 /// A container that runs and is held to others than it should be.
 #[derive(Clone, Debug)]

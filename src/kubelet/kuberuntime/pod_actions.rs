@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use crate::api::{AfterExit, ContainerRestartRule, RestartPolicy};
-use crate::kuberuntime::garbage::{Garbage, garbage};
-use crate::kuberuntime::resize::Resize;
-use crate::pods::{ContainerState, ObservedContainer, ObservedPod, ObservedSandbox, ProbeKind, SandboxState};
+use crate::kubelet::kuberuntime::garbage::{Garbage, garbage};
+use crate::kubelet::kuberuntime::resize::Resize;
+use crate::state::pods::{ContainerState, ObservedContainer, ObservedPod, ObservedSandbox, ProbeKind, SandboxState};
+use crate::types::api::{AfterExit, ContainerRestartRule, RestartPolicy};
 
 /// What the decision needs to know of a pod.
 #[derive(Debug)]

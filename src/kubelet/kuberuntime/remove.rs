@@ -1,13 +1,13 @@
 //! Removing from the runtime what has ended.
 
-use crate::api::{EventKind, Reason};
-use crate::cri;
-use crate::error::ErrorChain;
-use crate::kuberuntime::kill::gone_is_fine;
-use crate::kuberuntime::{Garbage, PodRuntime};
-use crate::logs::{remove_dead_links, remove_log};
-use crate::pods::{NodeEvent, ObservedContainer, ObservedPod, SyncEvent};
-use crate::rt;
+use crate::kubelet::kuberuntime::kill::gone_is_fine;
+use crate::kubelet::kuberuntime::{Garbage, PodRuntime};
+use crate::kubelet::logs::{remove_dead_links, remove_log};
+use crate::platform::cri;
+use crate::platform::rt;
+use crate::state::pods::{NodeEvent, ObservedContainer, ObservedPod, SyncEvent};
+use crate::types::api::{EventKind, Reason};
+use crate::types::error::ErrorChain;
 
 impl PodRuntime {
     /// Removes what a living pod needs no longer; true if all of it is gone.

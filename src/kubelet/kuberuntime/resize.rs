@@ -3,13 +3,13 @@
 use std::io;
 use std::path::Path;
 
-use crate::api::{CPU, Container, MEMORY, Pod, ResizeRestartPolicy};
-use crate::cgroups::{CpuMax, HIERARCHY, Limit, Tree, is_weight_of, own_group};
-use crate::cri::v1::LinuxContainerResources;
-use crate::kuberuntime::PodRuntime;
-use crate::kuberuntime::placing::put;
-use crate::kuberuntime::resources::container_resources;
-use crate::pods::ObservedContainer;
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::kubelet::kuberuntime::placing::put;
+use crate::kubelet::kuberuntime::resources::container_resources;
+use crate::platform::cgroups::{CpuMax, HIERARCHY, Limit, Tree, is_weight_of, own_group};
+use crate::platform::cri::v1::LinuxContainerResources;
+use crate::state::pods::ObservedContainer;
+use crate::types::api::{CPU, Container, MEMORY, Pod, ResizeRestartPolicy};
 
 /// How a container that runs has to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +147,7 @@ impl PodRuntime {
             }
         }
         let updated = self.cri.update_container_resources(&running.id, &request).await;
-        updated.map_err(|error| crate::error::ErrorChain(&error).to_string())?;
+        updated.map_err(|error| crate::types::error::ErrorChain(&error).to_string())?;
         self.note_told(&running.id, &resources);
         Ok(())
     }
@@ -177,7 +177,7 @@ fn group_of(pid: u32) -> Option<(Tree, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::ContainerResizePolicy;
+    use crate::types::api::ContainerResizePolicy;
 
     const WANTED: Told = Told { shares: 102, quota: 25_000, period: 100_000, memory: 33_554_433 };
 

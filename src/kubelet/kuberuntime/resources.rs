@@ -1,12 +1,12 @@
 //! From requests and limits to what the kernel is told. Pure.
 
 use super::oom_score::oom_score_adj;
-use crate::api::{
+use crate::kubelet::node::NodeSettings;
+use crate::platform::cgroups::{cpu_quota, cpu_shares, page_size_name};
+use crate::platform::cri::v1::{HugepageLimit, LinuxContainerResources};
+use crate::types::api::{
     CPU, Container, MEMORY, Pod, PodSpec, QosClass, Quantity, ResourceRequirements, huge_pages, qos_class,
 };
-use crate::cgroups::{cpu_quota, cpu_shares, page_size_name};
-use crate::cri::v1::{HugepageLimit, LinuxContainerResources};
-use crate::node::NodeSettings;
 
 /// What a container gets; `is_init` tells a sidecar from a main container that restarts always.
 pub(crate) fn container_resources(
@@ -136,7 +136,7 @@ mod tests {
     use super::super::golden;
     use super::*;
 
-    fn list(entries: &[(&str, &str)]) -> crate::api::ResourceList {
+    fn list(entries: &[(&str, &str)]) -> crate::types::api::ResourceList {
         entries.iter().map(|(resource, quantity)| (*resource, quantity.parse().unwrap())).collect()
     }
 
@@ -208,7 +208,7 @@ mod tests {
     fn a_pods_resources_are_those_of_its_hungriest_moment() {
         let mut pod = pod(vec![container(&[("cpu", "100m")], &[("memory", "1Mi")])]);
         let mut sidecar = container(&[("cpu", "50m")], &[("memory", "2Mi")]);
-        sidecar.restart_policy = Some(crate::api::RestartPolicy::Always);
+        sidecar.restart_policy = Some(crate::types::api::RestartPolicy::Always);
         pod.spec.init_containers = vec![sidecar, container(&[("cpu", "1")], &[])];
         pod.spec.overhead = list(&[("cpu", "250m"), ("memory", "8Mi")]);
         let resources = sandbox_resources(&pod.spec, &golden::node());

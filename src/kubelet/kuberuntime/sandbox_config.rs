@@ -5,12 +5,14 @@ use super::hostname::kernel_hostname;
 use super::labels::{Written, sandbox_annotations, sandbox_labels};
 use super::resources::{overhead, sandbox_resources};
 use super::security_context::sandbox_security_context;
-use crate::api::{Container, ContainerPort, Pod, PodSpec, Protocol, dotted_sysctl, qos_class};
-use crate::cgroups::CgroupName;
-use crate::cri::v1::{self, DnsConfig, LinuxPodSandboxConfig, PodSandboxConfig, PodSandboxMetadata, PortMapping};
-use crate::node::NodeSettings;
-use crate::pods::PodDirs;
-use crate::sorted::SortedSet;
+use crate::kubelet::node::NodeSettings;
+use crate::platform::cgroups::CgroupName;
+use crate::platform::cri::v1::{
+    self, DnsConfig, LinuxPodSandboxConfig, PodSandboxConfig, PodSandboxMetadata, PortMapping,
+};
+use crate::state::pods::PodDirs;
+use crate::types::api::{Container, ContainerPort, Pod, PodSpec, Protocol, dotted_sysctl, qos_class};
+use crate::types::sorted::SortedSet;
 
 /// The sandbox of `pod`, made for the `attempt`th time, counted from 0.
 pub(crate) fn sandbox_config(
@@ -79,9 +81,9 @@ fn sysctls(spec: &PodSpec) -> Written {
 mod tests {
     use super::super::golden;
     use super::*;
-    use crate::api::{PodSecurityContext, Sysctl};
-    use crate::config::CgroupDriver;
-    use crate::node::PodCgroups;
+    use crate::kubelet::node::PodCgroups;
+    use crate::platform::config::CgroupDriver;
+    use crate::types::api::{PodSecurityContext, Sysctl};
 
     #[test]
     fn sysctls_are_written_with_dots() {

@@ -1,12 +1,12 @@
 //! As whom a container runs and what it must not see or do. Pure.
 
 use super::config_error::{ConfigError, ContainerName};
-use crate::api::{
+use crate::kubelet::node::NodeSettings;
+use crate::platform::cri::v1;
+use crate::types::api::{
     Capabilities, Container, Pod, PodSpec, ProcMount, SeLinuxOptions, SecurityContext, SecurityProfile,
     SecurityProfileType, SupplementalGroupsPolicy,
 };
-use crate::cri::v1;
-use crate::node::NodeSettings;
 
 /// The user that an image names for its processes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 
 use std::net::IpAddr;
 
-use crate::objects::Service;
-use crate::sorted::SortedMap;
+use crate::state::objects::Service;
+use crate::types::sorted::SortedMap;
 
 /// Names and values, in the order of the services' names.
 pub(super) fn service_variables<'a>(
@@ -64,8 +64,8 @@ const API_SERVER: &str = "kubernetes";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::Protocol;
-    use crate::objects::ServicePort;
+    use crate::state::objects::ServicePort;
+    use crate::types::api::Protocol;
 
     fn service(namespace: &str, name: &str, ip: &str, ports: &[(&str, i32, Protocol)]) -> Service {
         let port = |(name, port, protocol): &(&str, i32, Protocol)| ServicePort {

@@ -1,6 +1,6 @@
 //! Which containers of a pod end before which others. Pure.
 
-use crate::api::PodSpec;
+use crate::types::api::PodSpec;
 
 /// For each of the containers that run, by their places in `running`: those that must have ended before it is stopped.
 ///
@@ -24,7 +24,7 @@ fn rank(spec: &PodSpec, name: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Container, RestartPolicy};
+    use crate::types::api::{Container, RestartPolicy};
 
     #[test]
     fn sidecars_end_after_the_main_containers_the_last_one_first() {

@@ -1,10 +1,10 @@
 //! Telling the sync loop what happens to pods, in upstream's words.
 
-use crate::api::{EventKind, PodUid, Reason};
-use crate::cri;
-use crate::error::ErrorChain;
-use crate::kuberuntime::PodRuntime;
-use crate::pods::{NodeEvent, PodEvent, SyncEvent, Waiting};
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::platform::cri;
+use crate::state::pods::{NodeEvent, PodEvent, SyncEvent, Waiting};
+use crate::types::api::{EventKind, PodUid, Reason};
+use crate::types::error::ErrorChain;
 
 impl PodRuntime {
     pub(super) fn tell(&self, pod: &PodUid, container: &str, kind: EventKind, reason: Reason, message: &str) {

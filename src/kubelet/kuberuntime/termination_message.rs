@@ -3,11 +3,11 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use crate::api::TerminationMessagePolicy;
-use crate::cri::v1;
-use crate::host::file;
-use crate::kuberuntime::labels::ContainerMark;
-use crate::rt;
+use crate::kubelet::kuberuntime::labels::ContainerMark;
+use crate::platform::cri::v1;
+use crate::platform::host::file;
+use crate::platform::rt;
+use crate::types::api::TerminationMessagePolicy;
 
 /// The most of a termination log that is kept of one container: its end.
 const LOG_BYTES: u64 = 4096;
@@ -100,8 +100,8 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::rt::block_on;
-    use crate::sorted::SortedMap;
+    use crate::platform::rt::block_on;
+    use crate::types::sorted::SortedMap;
 
     const AT: &str = "2026-11-20T20:28:11.512009866Z";
 

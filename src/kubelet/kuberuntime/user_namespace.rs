@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::cri::v1;
+use crate::platform::cri::v1;
 
 /// The users of one pod: so many of the host, from the first on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

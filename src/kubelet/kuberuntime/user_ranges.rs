@@ -5,12 +5,12 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::api::Pod;
-use crate::cri::v1;
-use crate::host::{directories, file};
-use crate::kuberuntime::PodRuntime;
-use crate::kuberuntime::user_namespace::{UserRange, UserRanges, unsupported};
-use crate::rt;
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::kubelet::kuberuntime::user_namespace::{UserRange, UserRanges, unsupported};
+use crate::platform::cri::v1;
+use crate::platform::host::{directories, file};
+use crate::platform::rt;
+use crate::types::api::Pod;
 
 /// The file in a pod's directory.
 const FILE: &str = "userns";

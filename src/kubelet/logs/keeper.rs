@@ -21,11 +21,11 @@ use super::links::link;
 use super::rotate::{RotateError, Standing, see_to};
 use super::sizes::LogLimits;
 use super::watch::Watch;
-use crate::api::PodUid;
-use crate::cri::RuntimeService;
-use crate::error::ErrorChain;
-use crate::rt;
-use crate::sorted::SortedMap;
+use crate::platform::cri::RuntimeService;
+use crate::platform::rt;
+use crate::types::api::PodUid;
+use crate::types::error::ErrorChain;
+use crate::types::sorted::SortedMap;
 
 /// The log of one container, and where the link to it belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use super::files::{self, LogFile};
 use super::stamps::is_compressed;
 use super::tail::start_of_tail;
 use super::watch::Watch;
-use crate::rt;
+use crate::platform::rt;
 
 /// What is wanted of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use std::{error, fmt};
 use super::files;
 use super::sizes::LogLimits;
 use super::stamps::next_stamp;
-use crate::cri::{self, RuntimeService};
-use crate::host::clock;
-use crate::rt;
+use crate::platform::cri::{self, RuntimeService};
+use crate::platform::host::clock;
+use crate::platform::rt;
 
 /// How a log stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
-use crate::rt;
+use crate::platform::rt;
 
 pub(super) struct Watch(rt::Async<Inotify>);
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
-use crate::api::{CPU, EPHEMERAL_STORAGE, Format, HUGE_PAGES_PREFIX, MEMORY, Quantity, ResourceList};
-use crate::host::file_system;
+use crate::platform::host::file_system;
+use crate::types::api::{CPU, EPHEMERAL_STORAGE, Format, HUGE_PAGES_PREFIX, MEMORY, Quantity, ResourceList};
 
 /// What was found; a fact that could not be read is empty, zero or false.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,14 +10,14 @@ use super::lease_task;
 use super::own_node::{Outcome, OwnNode, Step};
 use super::shown_images::shown_images;
 use super::{Facts, NodeNews, NodeProfile, NodeSight};
-use crate::api::{ContainerImage, Node, decode};
-use crate::apiserver::{ApiError, Change, Client, Collection, Patch, Rank, Request, reflect};
-use crate::config::Reporting;
-use crate::cri::ImageService;
-use crate::error::ErrorChain;
-use crate::host::clock;
-use crate::pods::{NodeTerms, SyncEvent};
-use crate::rt;
+use crate::platform::apiserver::{ApiError, Change, Client, Collection, Patch, Rank, Request, reflect};
+use crate::platform::config::Reporting;
+use crate::platform::cri::ImageService;
+use crate::platform::host::clock;
+use crate::platform::rt;
+use crate::state::pods::{NodeTerms, SyncEvent};
+use crate::types::api::{ContainerImage, Node, decode};
+use crate::types::error::ErrorChain;
 
 /// Who is told, of what, and how it is heard of.
 pub(crate) struct NodeKeeper {

@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use super::NodeNews;
 use super::lease::{Lease, LeaseOutcome, LeaseStep, NAMESPACE};
-use crate::apiserver::{ApiError, Client, History, Patch, Rank, Request};
-use crate::error::ErrorChain;
-use crate::host::clock;
-use crate::rt;
-use crate::time::{Backoff, jitter};
+use crate::platform::apiserver::{ApiError, Client, History, Patch, Rank, Request};
+use crate::platform::host::clock;
+use crate::platform::rt;
+use crate::types::error::ErrorChain;
+use crate::types::time::{Backoff, jitter};
 
 /// Of an interval; a fleet that has started together does not stay together.
 const JITTER: f64 = 0.04;

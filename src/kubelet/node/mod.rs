@@ -18,8 +18,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::api::{MEMORY, ResourceList};
-use crate::config::{CgroupDriver, Config, SwapBehavior};
+use crate::platform::config::{CgroupDriver, Config, SwapBehavior};
+use crate::types::api::{MEMORY, ResourceList};
 
 pub(crate) use facts::{Facts, default_interface};
 pub(crate) use keep::NodeKeeper;

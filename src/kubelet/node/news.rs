@@ -4,9 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
 use super::RuntimeHealth;
-use crate::api::{NodeAddress, ResourceList};
-use crate::pods::{PressureCondition, RuntimeState};
-use crate::rpc::Signal;
+use crate::platform::rpc::Signal;
+use crate::state::pods::{PressureCondition, RuntimeState};
+use crate::types::api::{NodeAddress, ResourceList};
 
 /// Shared by the sync loop, which tells, and the tasks that pass it on.
 #[derive(Debug, Default)]

@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::api::{EventKind, Map, Node, NodeAddress, NodeStatus, Reason, encode, is_extended_resource};
-use crate::node::patch::{Occasion, StatusPatch};
-use crate::node::report_times::ReportTimes;
-use crate::node::status::READY;
-use crate::node::{NodeProfile, NodeSight};
-use crate::pods::{NodeEvent, NodeTerms};
-use crate::time::{Backoff, TokenBucket};
+use crate::kubelet::node::patch::{Occasion, StatusPatch};
+use crate::kubelet::node::report_times::ReportTimes;
+use crate::kubelet::node::status::READY;
+use crate::kubelet::node::{NodeProfile, NodeSight};
+use crate::state::pods::{NodeEvent, NodeTerms};
+use crate::types::api::{EventKind, Map, Node, NodeAddress, NodeStatus, Reason, encode, is_extended_resource};
+use crate::types::time::{Backoff, TokenBucket};
 
 #[derive(Debug)]
 pub(crate) struct OwnNode {

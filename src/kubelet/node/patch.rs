@@ -6,9 +6,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::api::{Map as Names, Node, NodeCondition, NodeStatus, encode};
-use crate::node::NodeProfile;
-use crate::node::profile::{ATTACHED_BY_CONTROLLER, DEFAULT_LABELS, PROVIDED_IP, STANDING_LABELS};
+use crate::kubelet::node::NodeProfile;
+use crate::kubelet::node::profile::{ATTACHED_BY_CONTROLLER, DEFAULT_LABELS, PROVIDED_IP, STANDING_LABELS};
+use crate::types::api::{Map as Names, Node, NodeCondition, NodeStatus, encode};
 
 /// A patch of the node's status.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use crate::api::{
+use crate::kubelet::node::{Facts, Machine, NodeSettings};
+use crate::platform::config::{Config, Reporting};
+use crate::types::api::{
     DaemonEndpoint, EPHEMERAL_STORAGE, Format, KUBERNETES_VERSION, Map, Node, NodeDaemonEndpoints, NodeSpec,
     NodeStatus, NodeSwapStatus, NodeSystemInfo, ObjectMeta, PODS, Quantity, ResourceList, Taint,
 };
-use crate::config::{Config, Reporting};
-use crate::node::{Facts, Machine, NodeSettings};
 
 /// What an API server is told of this node, whatever happens on it.
 #[derive(Clone, Debug)]
@@ -172,7 +172,7 @@ pub(super) mod tests {
     use super::*;
 
     /// The profile of a node of one processor, changed as a test wants it.
-    pub(in crate::node) fn profile(change: impl FnOnce(&mut Config, &mut Facts)) -> NodeProfile {
+    pub(in crate::kubelet::node) fn profile(change: impl FnOnce(&mut Config, &mut Facts)) -> NodeProfile {
         let mut config = Config { node_name: "n".to_owned(), ..Config::default() };
         let mut facts = Facts { cpus: 1, memory_bytes: 1 << 30, storage_bytes: 1 << 30, ..Facts::default() };
         change(&mut config, &mut facts);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::time::jitter;
+use crate::types::time::jitter;
 
 /// The status is told a period after it was told last, and after news somewhere between half of one and one and a half:
 /// all nodes of a cluster may have had theirs at once.

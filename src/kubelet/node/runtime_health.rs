@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::pods::RuntimeState;
+use crate::state::pods::RuntimeState;
 
 /// `maxWaitForContainerRuntime`.
 const PATIENCE: Duration = Duration::from_secs(30);

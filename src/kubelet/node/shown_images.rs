@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use crate::api::ContainerImage;
-use crate::cri::v1::Image;
+use crate::platform::cri::v1::Image;
+use crate::types::api::ContainerImage;
 
 /// `MaxNamesPerImageInNodeStatus`.
 const NAMES: usize = 5;

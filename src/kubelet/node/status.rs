@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
-use crate::api::{
+use crate::kubelet::node::profile::specified;
+use crate::kubelet::node::{NodeProfile, RuntimeHealth};
+use crate::state::pods::{Pressure, PressureCondition};
+use crate::types::api::{
     CPU, ContainerImage, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, NodeAddress, NodeCondition, NodeStatus, PODS,
     Quantity, Reason, ResourceList, Time,
 };
-use crate::node::profile::specified;
-use crate::node::{NodeProfile, RuntimeHealth};
-use crate::pods::{Pressure, PressureCondition};
 
 /// What of the node may be another the next moment.
 #[derive(Debug)]

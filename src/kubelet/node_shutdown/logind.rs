@@ -12,12 +12,12 @@ use std::time::Duration;
 use async_channel::Sender;
 
 use super::Inhibitor;
-use crate::dbus::{Answer, CallError, Connection};
-use crate::error::ErrorChain;
-use crate::pods::SyncEvent;
-use crate::rt;
-use crate::time::Backoff;
-use crate::wire::dbus::{Body, Call, Value};
+use crate::platform::dbus::{Answer, CallError, Connection};
+use crate::platform::rt;
+use crate::protocol::dbus::{Body, Call, Value};
+use crate::state::pods::SyncEvent;
+use crate::types::error::ErrorChain;
+use crate::types::time::Backoff;
 
 /// Both answer within milliseconds; logind may have to be started first.
 const PATIENCE: Duration = Duration::from_secs(10);

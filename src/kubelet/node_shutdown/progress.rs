@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::config::ShutdownPhase;
+use crate::platform::config::ShutdownPhase;
 
 #[derive(Debug)]
 pub(crate) struct Progress {

@@ -6,8 +6,8 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use crate::api::Time;
-use crate::host::file;
+use crate::platform::host::file;
+use crate::types::api::Time;
 
 /// One folder. What has been appended or renamed may be lost until it was synced; all of these block.
 pub(super) trait Files: Send {
@@ -38,7 +38,7 @@ pub(super) struct Folder(pub(super) PathBuf);
 impl Files for Folder {
     fn read(&mut self, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
         #[cfg(test)]
-        crate::rt::disk_access()?;
+        crate::platform::rt::disk_access()?;
         let file = match File::open(self.0.join(name)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -54,7 +54,7 @@ impl Files for Folder {
 
     fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         #[cfg(test)]
-        crate::rt::disk_access()?;
+        crate::platform::rt::disk_access()?;
         DirBuilder::new().recursive(true).mode(0o700).create(&self.0)?;
         let mut file =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(self.0.join(name))?;
@@ -64,7 +64,7 @@ impl Files for Folder {
     fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let mut file = OpenOptions::new().append(true).open(self.0.join(name))?;
         #[cfg(test)]
-        if let Err(error) = crate::rt::disk_access() {
+        if let Err(error) = crate::platform::rt::disk_access() {
             // A part of it may be there.
             file.write_all(bytes.get(..bytes.len() / 2).unwrap_or_default())?;
             return Err(error);
@@ -74,16 +74,16 @@ impl Files for Folder {
 
     fn sync(&mut self, name: &str) -> io::Result<()> {
         #[cfg(test)]
-        crate::rt::disk_access()?;
+        crate::platform::rt::disk_access()?;
         File::open(self.0.join(name))?.sync_data()?;
         #[cfg(test)]
-        crate::rt::synced_file(&self.0.join(name));
+        crate::platform::rt::synced_file(&self.0.join(name));
         Ok(())
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
         #[cfg(test)]
-        crate::rt::disk_access()?;
+        crate::platform::rt::disk_access()?;
         fs::rename(self.0.join(from), self.0.join(to))
     }
 

@@ -8,7 +8,7 @@ use std::io;
 use super::files::Files;
 use super::record::{BadRecord, Record, Said, lines};
 use super::seal::Seal;
-use crate::sorted::SortedMap;
+use crate::types::sorted::SortedMap;
 
 /// What is to be remembered of each name; `None`: nothing any more.
 pub(super) type Batch = SortedMap<String, Option<Vec<u8>>>;

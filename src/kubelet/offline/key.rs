@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::seal::{Key, SHORTEST, Seal};
-use crate::host::file::{read_all, replace};
+use crate::platform::host::file::{read_all, replace};
 
 /// Where a key may be, and what is done without one.
 #[derive(Clone, Debug, PartialEq, Eq)]

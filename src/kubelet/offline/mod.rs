@@ -18,15 +18,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::api::{Pod, Time};
-use crate::error::ErrorChain;
-use crate::host::clock;
-use crate::objects::Topic;
-use crate::pods::NodeTerms;
-use crate::rpc::Signal;
-use crate::rt;
-use crate::sorted::SortedMap;
-use crate::time::Backoff;
+use crate::platform::host::clock;
+use crate::platform::rpc::Signal;
+use crate::platform::rt;
+use crate::state::objects::Topic;
+use crate::state::pods::NodeTerms;
+use crate::types::api::{Pod, Time};
+use crate::types::error::ErrorChain;
+use crate::types::sorted::SortedMap;
+use crate::types::time::Backoff;
 
 use files::Folder;
 use journal::{Batch, Committed, Faults, Journal};

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::record::name;
-use crate::api::{Pod, decode, encode};
-use crate::objects::{BundleKey, TokenKey, Topic};
-use crate::pods::NodeTerms;
+use crate::state::objects::{BundleKey, TokenKey, Topic};
+use crate::state::pods::NodeTerms;
+use crate::types::api::{Pod, decode, encode};
 
 /// All names of pods begin so.
 pub(super) const PODS: &str = "pod/";
@@ -114,7 +114,7 @@ pub(super) fn read_terms(content: Value) -> Option<NodeTerms> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::{ClaimOwner, ObjectKey, ObjectKind};
+    use crate::state::objects::{ClaimOwner, ObjectKey, ObjectKind};
 
     #[test]
     fn each_topic_has_a_name_of_its_own() {

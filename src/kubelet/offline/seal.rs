@@ -11,7 +11,7 @@ use ring::hmac;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::key::KeyPlaces;
-use crate::api::Bytes;
+use crate::types::api::Bytes;
 
 /// What becomes of secrets and tokens.
 #[derive(Debug)]

@@ -11,9 +11,9 @@
 
 use std::time::Duration;
 
-use crate::api::{Container, PodSpec, Probe};
-use crate::pods::{ObservedContainer, ObservedPod, ProbeKind, ProbeResult};
-use crate::sorted::SortedMap;
+use crate::state::pods::{ObservedContainer, ObservedPod, ProbeKind, ProbeResult};
+use crate::types::api::{Container, PodSpec, Probe};
+use crate::types::sorted::SortedMap;
 
 /// What is known of a running container that has probes.
 #[derive(Clone, Debug, PartialEq, Eq)]

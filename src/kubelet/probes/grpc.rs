@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::net::{Dialer, KUBERNETES};
-use crate::probes::outcome::Outcome;
-use crate::rpc::{self, call_once};
-use crate::rt::{self, TcpStream};
-use crate::wire::grpc::Code;
-use crate::wire::protobuf::{decode, encode, message, open_enum};
+use crate::kubelet::probes::outcome::Outcome;
+use crate::platform::net::{Dialer, KUBERNETES};
+use crate::platform::rpc::{self, call_once};
+use crate::platform::rt::{self, TcpStream};
+use crate::protocol::grpc::Code;
+use crate::protocol::protobuf::{decode, encode, message, open_enum};
 
 message! {
     struct HealthCheckRequest {
@@ -106,9 +106,9 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::wire::grpc::{CONTENT_TYPE, Status, frame_message};
-    use crate::wire::hpack::Field;
-    use crate::wire::http2::{Connection, Event};
+    use crate::protocol::grpc::{CONTENT_TYPE, Status, frame_message};
+    use crate::protocol::hpack::Field;
+    use crate::protocol::http2::{Connection, Event};
 
     /// Answers one call, and tells what was asked: path, authority, message.
     fn answer_once(listener: &TcpListener, status: ServingStatus) -> (String, String, Vec<u8>) {

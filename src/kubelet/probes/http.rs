@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::api::{Container, HttpGetAction};
-use crate::net::{Answer, Dialer, GetError, Headers, Purpose, Url};
-use crate::probes::outcome::{Outcome, Undecided};
+use crate::kubelet::probes::outcome::{Outcome, Undecided};
+use crate::platform::net::{Answer, Dialer, GetError, Headers, Purpose, Url};
+use crate::types::api::{Container, HttpGetAction};
 
 pub(super) async fn probe(
     dialer: &Dialer,
@@ -41,7 +41,7 @@ fn outcome(url: &Url, answer: Result<Answer, GetError>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::UriScheme;
+    use crate::types::api::UriScheme;
 
     #[test]
     fn a_status_below_400_passes_and_a_redirect_that_was_not_followed_is_told() {

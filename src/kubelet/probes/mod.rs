@@ -20,17 +20,17 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
-use crate::api::{Container, Pod, PodUid};
-use crate::cri::RuntimeService;
-use crate::host::{clock, process};
-use crate::metrics;
-use crate::net::Dialer;
-use crate::pods::{ContainerState, ObservedContainer, ObservedPod, ProbeKind, ProbeResult, SyncEvent};
-use crate::probes::book::{Book, Found, container_at, probe_of, with_probes};
-use crate::probes::prober::Prober;
-use crate::probes::task::Assignment;
-use crate::rt;
-use crate::sorted::SortedMap;
+use crate::kubelet::probes::book::{Book, Found, container_at, probe_of, with_probes};
+use crate::kubelet::probes::prober::Prober;
+use crate::kubelet::probes::task::Assignment;
+use crate::platform::cri::RuntimeService;
+use crate::platform::host::{clock, process};
+use crate::platform::net::Dialer;
+use crate::platform::rt;
+use crate::state::pods::{ContainerState, ObservedContainer, ObservedPod, ProbeKind, ProbeResult, SyncEvent};
+use crate::types::api::{Container, Pod, PodUid};
+use crate::types::metrics;
+use crate::types::sorted::SortedMap;
 
 pub(crate) use book::Probed;
 

@@ -1,7 +1,7 @@
 //! What one question came to, and the event that tells of it. Pure.
 
-use crate::api::Reason;
-use crate::pods::ProbeKind;
+use crate::state::pods::ProbeKind;
+use crate::types::api::Reason;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {

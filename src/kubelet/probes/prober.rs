@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use async_channel::Sender;
 
-use crate::api::{Container, ExecAction, IntOrString, Probe, ProbeHandler, expand};
-use crate::cri::{self, RuntimeService};
-use crate::error::ErrorChain;
-use crate::net::Dialer;
-use crate::pods::SyncEvent;
-use crate::probes::book::seconds;
-use crate::probes::outcome::Outcome;
-use crate::probes::{grpc, host, http, tcp};
-use crate::wire::grpc::Code;
+use crate::kubelet::probes::book::seconds;
+use crate::kubelet::probes::outcome::Outcome;
+use crate::kubelet::probes::{grpc, host, http, tcp};
+use crate::platform::cri::{self, RuntimeService};
+use crate::platform::net::Dialer;
+use crate::protocol::grpc::Code;
+use crate::state::pods::SyncEvent;
+use crate::types::api::{Container, ExecAction, IntOrString, Probe, ProbeHandler, expand};
+use crate::types::error::ErrorChain;
 
 /// What all probes share.
 pub(super) struct Prober {

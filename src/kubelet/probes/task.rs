@@ -5,14 +5,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::api::{EventKind, Pod};
-use crate::metrics::{self, Count, Timed};
-use crate::pods::{PodEvent, ProbeKind, ProbeResult, SyncEvent};
-use crate::probes::book::{container_at, probe_of};
-use crate::probes::outcome::Outcome;
-use crate::probes::prober::Prober;
-use crate::probes::timing::{self, Tally};
-use crate::rt;
+use crate::kubelet::probes::book::{container_at, probe_of};
+use crate::kubelet::probes::outcome::Outcome;
+use crate::kubelet::probes::prober::Prober;
+use crate::kubelet::probes::timing::{self, Tally};
+use crate::platform::rt;
+use crate::state::pods::{PodEvent, ProbeKind, ProbeResult, SyncEvent};
+use crate::types::api::{EventKind, Pod};
+use crate::types::metrics::{self, Count, Timed};
 
 /// Which probe of which instance.
 #[derive(Debug)]

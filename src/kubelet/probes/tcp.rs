@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::net::Dialer;
-use crate::probes::outcome::Outcome;
+use crate::kubelet::probes::outcome::Outcome;
+use crate::platform::net::Dialer;
 
 /// A connection that comes about is all that is asked for.
 pub(super) async fn probe(dialer: &Dialer, host: &str, port: u16, limit: Duration) -> Outcome {

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::api::Probe;
-use crate::probes::book::seconds;
+use crate::kubelet::probes::book::seconds;
+use crate::types::api::Probe;
 
 /// Answers in a row against the thresholds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,7 +50,7 @@ pub(super) fn next_tick(last: Instant, period: Duration, now: Instant) -> Instan
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{ExecAction, ProbeHandler};
+    use crate::types::api::{ExecAction, ProbeHandler};
 
     fn probe(success_threshold: i32, failure_threshold: i32) -> Probe {
         Probe {

@@ -3,8 +3,8 @@
 //! pkg/kubelet/cm/topologymanager. Who has resources to give tells, for each of them, from which sets of nodes it could; of
 //! all combinations the one counts whose sets have the most in common.
 
-use crate::config::TopologyPolicy;
-use crate::cpu_set::CpuSet;
+use crate::platform::config::TopologyPolicy;
+use crate::types::cpu_set::CpuSet;
 
 /// One set of nodes that a resource could come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,10 +5,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::api::{PodUid, fnv_32a};
-use crate::cpu_set::CpuSet;
-use crate::pods::Assigned;
-use crate::sorted::SortedMap;
+use crate::state::pods::Assigned;
+use crate::types::api::{PodUid, fnv_32a};
+use crate::types::cpu_set::CpuSet;
+use crate::types::sorted::SortedMap;
 
 /// What a file says.
 #[derive(Debug, PartialEq, Eq)]

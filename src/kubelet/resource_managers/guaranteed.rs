@@ -1,6 +1,6 @@
 //! Guaranteed pods for tests.
 
-use crate::api::{CPU, Container, MEMORY, Pod};
+use crate::types::api::{CPU, Container, MEMORY, Pod};
 
 pub(super) fn container(name: &str, cpu: &str, memory: &str) -> Container {
     let mut container = Container { name: name.to_owned(), ..Container::default() };

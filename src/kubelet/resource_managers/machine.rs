@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use super::topology::{Cpu, Topology};
-use crate::api::{Format, HUGE_PAGES_PREFIX, MEMORY, Quantity};
-use crate::cpu_set::CpuSet;
+use crate::types::api::{Format, HUGE_PAGES_PREFIX, MEMORY, Quantity};
+use crate::types::cpu_set::CpuSet;
 
 impl Topology {
     /// Reads `sys` below `root`. Where the kernel tells nothing, as that of a small board may, each processor is a core
@@ -75,7 +75,7 @@ fn list(path: &Path) -> Option<CpuSet> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::resource_managers::topology::Level;
+    use crate::kubelet::resource_managers::topology::Level;
 
     /// What a made tree comes to; each file with its text.
     fn read(name: &str, files: &[(&str, &str)]) -> Topology {

@@ -6,8 +6,8 @@
 use super::affinity::{self, Hint, Hints, Nodes};
 use super::static_cpus::{Refused, unexpected};
 use super::{MemoryNodes, Provider};
-use crate::api::{Container, HUGE_PAGES_PREFIX, MEMORY, Pod, PodUid, QosClass, qos_class};
-use crate::sorted::SortedMap;
+use crate::types::api::{Container, HUGE_PAGES_PREFIX, MEMORY, Pod, PodUid, QosClass, qos_class};
+use crate::types::sorted::SortedMap;
 
 /// So much of a kind of memory, from these nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -355,8 +355,8 @@ impl Planning<'_> {
 mod tests {
     use super::super::guaranteed::{self, pod};
     use super::*;
-    use crate::api::RestartPolicy;
-    use crate::cpu_set::CpuSet;
+    use crate::types::api::RestartPolicy;
+    use crate::types::cpu_set::CpuSet;
 
     const GIB: u64 = 1 << 30;
 
@@ -415,7 +415,7 @@ mod tests {
         check(&Blocks::new(), &large, None, "a:0-1:6144");
         check(&Blocks::new(), &large, Some("0"), "a:0-1:6144");
         let mut burstable = one.clone();
-        burstable.spec.containers[0].resources.limits = crate::api::ResourceList::default();
+        burstable.spec.containers[0].resources.limits = crate::types::api::ResourceList::default();
         check(&Blocks::new(), &burstable, None, "");
     }
 

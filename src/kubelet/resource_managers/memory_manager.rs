@@ -4,10 +4,10 @@ use super::affinity::Nodes;
 use super::memory::{Block, Blocks, OwnMemory, Planning, StaticMemory};
 use super::state_files::State;
 use super::{InUse, MemoryNodes, memory_state};
-use crate::api::{MEMORY, Pod, PodUid};
-use crate::config::Config;
-use crate::pods::{MemoryBlock, PlacedMemory};
-use crate::sorted::SortedMap;
+use crate::platform::config::Config;
+use crate::state::pods::{MemoryBlock, PlacedMemory};
+use crate::types::api::{MEMORY, Pod, PodUid};
+use crate::types::sorted::SortedMap;
 
 #[derive(Debug, Default)]
 pub(super) struct MemoryManager {

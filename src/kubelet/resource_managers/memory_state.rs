@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::affinity::Nodes;
 use super::memory::{Block, Blocks, NodeState, OwnMemory};
-use crate::api::{PodUid, fnv_32a};
-use crate::cpu_set::CpuSet;
+use crate::types::api::{PodUid, fnv_32a};
+use crate::types::cpu_set::CpuSet;
 
 /// The text for a policy; both without anything under `None`.
 pub(super) fn text(policy: &str, state: &[NodeState], blocks: &Blocks) -> String {

@@ -26,12 +26,12 @@ use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use crate::api::{CPU, Container, Pod, PodUid, Quantity, Reason};
-use crate::config::{Config, TopologyManager};
-use crate::cpu_set::CpuSet;
-use crate::metrics::{self, Count};
-use crate::pods::{MemoryBlock, Placements};
-use crate::sorted::SortedMap;
+use crate::platform::config::{Config, TopologyManager};
+use crate::state::pods::{MemoryBlock, Placements};
+use crate::types::api::{CPU, Container, Pod, PodUid, Quantity, Reason};
+use crate::types::cpu_set::CpuSet;
+use crate::types::metrics::{self, Count};
+use crate::types::sorted::SortedMap;
 
 pub(crate) use affinity::{Hints, Nodes, hints};
 pub(crate) use machine::{MemoryNodes, read_memory};
@@ -384,8 +384,8 @@ const STATIC: &str = "static";
 mod tests {
     use super::topology::tests::board;
     use super::*;
-    use crate::config::{CpuOptions, TopologyPolicy};
-    use crate::pods::Assigned;
+    use crate::platform::config::{CpuOptions, TopologyPolicy};
+    use crate::state::pods::Assigned;
 
     fn set(text: &str) -> CpuSet {
         CpuSet::parse(text).unwrap()

@@ -6,8 +6,8 @@ use std::path::Path;
 use super::cpu_state::{self, Saved};
 use super::memory::Blocks;
 use super::memory_state;
-use crate::host::directories::set_aside;
-use crate::host::file;
+use crate::platform::host::directories::set_aside;
+use crate::platform::host::file;
 
 pub(super) const CPU_STATE: &str = "cpu_manager_state";
 pub(super) const MEMORY_STATE: &str = "memory_manager_state";
@@ -69,8 +69,8 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::cpu_set::CpuSet;
-    use crate::pods::Assigned;
+    use crate::state::pods::Assigned;
+    use crate::types::cpu_set::CpuSet;
 
     #[test]
     fn a_damaged_file_is_set_aside_and_one_that_says_it_already_is_not_written() {

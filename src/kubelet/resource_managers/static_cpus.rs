@@ -5,11 +5,11 @@
 use super::affinity::{self, Hints, Nodes};
 use super::take::{take_distributed, take_packed};
 use super::topology::{Level, Topology};
-use crate::api::{CPU, Container, Pod, PodUid, QosClass, Reason, qos_class};
-use crate::config::CpuOptions;
-use crate::cpu_set::CpuSet;
-use crate::pods::Assigned;
-use crate::sorted::SortedMap;
+use crate::platform::config::CpuOptions;
+use crate::state::pods::Assigned;
+use crate::types::api::{CPU, Container, Pod, PodUid, QosClass, Reason, qos_class};
+use crate::types::cpu_set::CpuSet;
+use crate::types::sorted::SortedMap;
 
 /// Why a pod is not taken: the reason, and upstream's words.
 pub(crate) type Refused = (Reason, String);
@@ -236,7 +236,7 @@ mod tests {
     use super::super::guaranteed::{self, pod};
     use super::super::topology::tests::{board, single_socket, two_nodes};
     use super::*;
-    use crate::api::RestartPolicy;
+    use crate::types::api::RestartPolicy;
 
     fn set(text: &str) -> CpuSet {
         CpuSet::parse(text).unwrap()
@@ -285,7 +285,7 @@ mod tests {
         check(&board, &none, &pod("p", vec![], vec![container("a", "1"), container("b", "2")]), "a:1 b:2-3");
         check(&board, &none, &pod("p", vec![], vec![container("a", "1500m"), container("b", "1")]), "b:1");
         let mut burstable = pod("p", vec![], vec![container("a", "1")]);
-        burstable.spec.containers[0].resources.limits = crate::api::ResourceList::default();
+        burstable.spec.containers[0].resources.limits = crate::types::api::ResourceList::default();
         check(&board, &none, &burstable, "");
         let mut whole = pod("p", vec![], vec![container("a", "1")]);
         whole.spec.resources = Some(Box::new(whole.spec.containers[0].resources.clone()));

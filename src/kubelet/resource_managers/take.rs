@@ -4,7 +4,7 @@
 //! cores, then threads, and of each the ones of which the least is left, so that what is whole stays whole.
 
 use super::topology::{Level, Topology};
-use crate::cpu_set::CpuSet;
+use crate::types::cpu_set::CpuSet;
 
 /// `None` if there are not as many.
 pub(super) fn take_packed(topology: &Topology, free: &CpuSet, wanted: usize) -> Option<CpuSet> {
@@ -241,7 +241,7 @@ fn combinations(all: usize, size: usize) -> Vec<Vec<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resource_managers::topology::tests::{board, dual_socket, four_nodes, single_socket};
+    use crate::kubelet::resource_managers::topology::tests::{board, dual_socket, four_nodes, single_socket};
 
     fn set(text: &str) -> CpuSet {
         CpuSet::parse(text).unwrap()

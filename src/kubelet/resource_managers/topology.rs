@@ -3,7 +3,7 @@
 //! `Discover` in pkg/kubelet/cm/cpumanager/topology. A core is known by the lowest number of its threads, as the kernel's
 //! own numbers of cores repeat from package to package.
 
-use crate::cpu_set::CpuSet;
+use crate::types::cpu_set::CpuSet;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Topology {
@@ -75,7 +75,10 @@ pub(super) mod tests {
     use super::*;
 
     /// A machine by what each of its processors is in: node, package, core.
-    pub(in crate::resource_managers) fn machine(cpus: u32, place: impl Fn(u32) -> (u32, u32, u32)) -> Topology {
+    pub(in crate::kubelet::resource_managers) fn machine(
+        cpus: u32,
+        place: impl Fn(u32) -> (u32, u32, u32),
+    ) -> Topology {
         let cpu = |number| {
             let (node, package, core) = place(number);
             Cpu { number, node, package, core }
@@ -83,27 +86,27 @@ pub(super) mod tests {
         Topology { cpus: (0..cpus).map(cpu).collect(), isolated: CpuSet::EMPTY }
     }
 
-    pub(in crate::resource_managers) fn board(cpus: u32) -> Topology {
+    pub(in crate::kubelet::resource_managers) fn board(cpus: u32) -> Topology {
         machine(cpus, |cpu| (0, 0, cpu))
     }
 
     /// Four cores of two threads.
-    pub(in crate::resource_managers) fn single_socket() -> Topology {
+    pub(in crate::kubelet::resource_managers) fn single_socket() -> Topology {
         machine(8, |cpu| (0, 0, cpu % 4))
     }
 
     /// Two packages, each a node of three cores of two threads.
-    pub(in crate::resource_managers) fn dual_socket() -> Topology {
+    pub(in crate::kubelet::resource_managers) fn dual_socket() -> Topology {
         machine(12, |cpu| (cpu % 2, cpu % 2, cpu % 6))
     }
 
     /// Two packages of two nodes with ten cores of two threads each.
-    pub(in crate::resource_managers) fn four_nodes() -> Topology {
+    pub(in crate::kubelet::resource_managers) fn four_nodes() -> Topology {
         machine(80, |cpu| (cpu % 40 / 10, cpu % 40 / 20, cpu % 40))
     }
 
     /// Two nodes of two processors.
-    pub(in crate::resource_managers) fn two_nodes() -> Topology {
+    pub(in crate::kubelet::resource_managers) fn two_nodes() -> Topology {
         machine(4, |cpu| (cpu / 2, 0, cpu))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::procfs::{Counts, Interface};
 use super::seen::{Figures, Found, Memory, PodSeen};
-use crate::cri::v1::{
+use crate::platform::cri::v1::{
     ContainerStats, CpuUsage, FilesystemUsage, MemoryUsage, NetworkInterfaceUsage, PodSandboxStats, SwapUsage,
 };
 
@@ -86,8 +86,8 @@ fn interface(usage: &NetworkInterfaceUsage) -> Interface {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cri::v1::{ContainerAttributes, LinuxPodSandboxStats, NetworkUsage, PodSandboxAttributes};
-    use crate::stats::seen::ContainerSeen;
+    use crate::kubelet::stats::seen::ContainerSeen;
+    use crate::platform::cri::v1::{ContainerAttributes, LinuxPodSandboxStats, NetworkUsage, PodSandboxAttributes};
 
     fn pod(group: Option<&str>, figures_at: i64) -> PodSeen {
         let figures = Figures { at: figures_at, cpu_nanos: Some(1), ..Figures::default() };

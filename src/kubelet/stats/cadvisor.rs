@@ -3,9 +3,9 @@
 use super::cadvisor_families::{DISK, FAMILIES, NETWORK};
 use super::procfs::{Interface, MemInfo};
 use super::seen::{Figures, Found, Look, NodeSeen, PodSeen, Processes};
-use crate::cgroups::{CpuStat, MemoryStat, Usage};
-use crate::metrics::{Exposition, Kind, Labels, Number};
-use crate::node::Machine;
+use crate::kubelet::node::Machine;
+use crate::platform::cgroups::{CpuStat, MemoryStat, Usage};
+use crate::types::metrics::{Exposition, Kind, Labels, Number};
 
 /// Whose figures a sample shows.
 pub(super) struct Owner<'a> {

@@ -3,7 +3,7 @@
 use super::cadvisor::{Owner, micros, millis, shares, whole};
 use super::procfs::{DiskIo, Interface};
 use super::seen::FileSystem;
-use crate::metrics::{Kind, Number};
+use crate::types::metrics::{Kind, Number};
 
 /// A figure of whoever uses something; `None` where it has none.
 pub(super) struct Family {

@@ -2,7 +2,7 @@
 
 use super::foreign::ForeignVolume;
 use super::seen::VolumeSeen;
-use crate::metrics::{Exposition, Kind, Labels, Number};
+use crate::types::metrics::{Exposition, Kind, Labels, Number};
 
 /// A claim, and what was seen of its volume.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ const FAMILIES: [Family; 6] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::disk_usage::Found;
+    use crate::platform::host::disk_usage::Found;
 
     #[test]
     fn a_claim_of_several_pods_is_told_once_and_without_claims_nothing_is() {

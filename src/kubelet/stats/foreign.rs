@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use crate::api::{Pod, PodUid, Volume, VolumeSource};
-use crate::csi::{handle_of_inline, target};
-use crate::objects::{Lookup, Objects, PersistentSource, Topic};
-use crate::pods::PodDirs;
-use crate::pods::volume_places::{CSI, LOCAL, NFS};
+use crate::kubelet::csi::{handle_of_inline, target};
+use crate::state::objects::{Lookup, Objects, PersistentSource, Topic};
+use crate::state::pods::PodDirs;
+use crate::state::pods::volume_places::{CSI, LOCAL, NFS};
+use crate::types::api::{Pod, PodUid, Volume, VolumeSource};
 
 /// A volume of a CSI driver, a file server, or of the cluster's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,8 +75,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::api::decode;
-    use crate::objects::{Content, ObjectNews, PersistentVolume};
+    use crate::state::objects::{Content, ObjectNews, PersistentVolume};
+    use crate::types::api::decode;
 
     fn bound(objects: &mut Objects, claim: &str, spec: &Value) {
         let volume = PersistentVolume::read(&json!({"metadata": {"name": format!("pv-{claim}")}, "spec": spec}));

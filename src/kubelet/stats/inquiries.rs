@@ -12,11 +12,11 @@ use async_channel::Receiver;
 
 use super::foreign::{ForeignVolume, Teller};
 use super::seen::{FileSystem, Found, VolumeSeen};
-use crate::csi::Csi;
-use crate::host::clock;
-use crate::host::file_system::file_system;
-use crate::host::mounts::mounted_at;
-use crate::rt;
+use crate::kubelet::csi::Csi;
+use crate::platform::host::clock;
+use crate::platform::host::file_system::file_system;
+use crate::platform::host::mounts::mounted_at;
+use crate::platform::rt;
 
 /// One for each volume that was asked about: it begins with a question, and no sooner than a minute after the one before.
 pub(super) struct Inquiries {

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use super::procfs::{self, CpuTimes, MemInfo};
 use super::seen::{ContainerSeen, Figures, Look, Memory, NodeSeen, PodSeen, Processes};
-use crate::cgroups::{Depth, HIERARCHY, Pressure, UsageReader};
-use crate::host::clock;
-use crate::host::disk_usage::{Found, disk_usage};
-use crate::host::file_system::file_system;
-use crate::host::process;
-use crate::node::default_interface;
+use crate::kubelet::node::default_interface;
+use crate::platform::cgroups::{Depth, HIERARCHY, Pressure, UsageReader};
+use crate::platform::host::clock;
+use crate::platform::host::disk_usage::{Found, disk_usage};
+use crate::platform::host::file_system::file_system;
+use crate::platform::host::process;
 
 /// What is looked at.
 #[derive(Clone, Debug)]

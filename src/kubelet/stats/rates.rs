@@ -1,6 +1,6 @@
 //! How much of a processor somebody uses, from this look and the one before. Pure: the moment is an argument.
 
-use crate::sorted::SortedMap;
+use crate::types::sorted::SortedMap;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 

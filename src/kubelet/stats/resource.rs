@@ -1,7 +1,7 @@
 //! The answer of `/metrics/resource`, which a metrics-server reads. Pure.
 
 use super::seen::{ContainerSeen, Figures, Look, PodSeen};
-use crate::metrics::{Exposition, Kind, Labels, Number};
+use crate::types::metrics::{Exposition, Kind, Labels, Number};
 
 /// Upstream's families, with upstream's words.
 pub(super) fn resource(look: &Look) -> Vec<u8> {

@@ -5,10 +5,10 @@
 use std::path::PathBuf;
 
 use super::procfs::{DiskIo, Interface, MemInfo};
-use crate::cgroups::{Pressure, Usage};
+use crate::platform::cgroups::{Pressure, Usage};
 
-pub(crate) use crate::host::disk_usage::Found;
-pub(crate) use crate::host::file_system::FileSystem;
+pub(crate) use crate::platform::host::disk_usage::Found;
+pub(crate) use crate::platform::host::file_system::FileSystem;
 
 /// All of it.
 #[derive(Clone, Debug, Default)]
@@ -213,7 +213,7 @@ impl PodSeen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cgroups::Bound;
+    use crate::platform::cgroups::Bound;
 
     #[test]
     fn what_a_machine_without_swap_swaps_is_nothing() {

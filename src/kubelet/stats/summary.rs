@@ -3,8 +3,8 @@
 use super::json_text::JsonText;
 use super::procfs::Interface;
 use super::seen::{ContainerSeen, Figures, FileSystem, Found, Look, NodeSeen, PodSeen};
-use crate::api::Time;
-use crate::cgroups::{Pressure, Stall};
+use crate::platform::cgroups::{Pressure, Stall};
+use crate::types::api::Time;
 
 /// With `only_cpu_and_memory` as upstream has it under this name.
 pub(super) fn summary(look: &Look, only_cpu_and_memory: bool) -> Vec<u8> {

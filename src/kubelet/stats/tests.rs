@@ -7,14 +7,14 @@ use serde_json::Value;
 use super::procfs::{Counts, DiskIo, Interface, MemInfo};
 use super::seen::{Figures, Processes, VolumeSeen};
 use super::*;
-use crate::cgroups::{Bound, CpuStat, MemoryStat, Pressure, Stall, Usage};
-use crate::host::file_system::FileSystem;
-use crate::metrics::parsed::{self, Family};
-use crate::sorted::SortedSet;
+use crate::platform::cgroups::{Bound, CpuStat, MemoryStat, Pressure, Stall, Usage};
+use crate::platform::host::file_system::FileSystem;
+use crate::types::metrics::parsed::{self, Family};
+use crate::types::sorted::SortedSet;
 
-const SUMMARY: &str = include_str!("../../tests/data/upstream-1.36/figures/stats-summary.json");
-const CADVISOR: &str = include_str!("../../tests/data/upstream-1.36/figures/metrics-cadvisor.txt");
-const RESOURCE: &str = include_str!("../../tests/data/upstream-1.36/figures/metrics-resource.txt");
+const SUMMARY: &str = include_str!("../../../tests/data/upstream-1.36/figures/stats-summary.json");
+const CADVISOR: &str = include_str!("../../../tests/data/upstream-1.36/figures/metrics-cadvisor.txt");
+const RESOURCE: &str = include_str!("../../../tests/data/upstream-1.36/figures/metrics-resource.txt");
 
 const AT: i64 = 1_795_205_203_460_000_000;
 

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use async_channel::Receiver;
 
 use super::seen::VolumeSeen;
-use crate::host::clock;
-use crate::host::disk_usage::disk_usage_until;
-use crate::host::file_system::file_system;
-use crate::pods::VolumePlace;
-use crate::rt;
-use crate::sorted::SortedMap;
+use crate::platform::host::clock;
+use crate::platform::host::disk_usage::disk_usage_until;
+use crate::platform::host::file_system::file_system;
+use crate::platform::rt;
+use crate::state::pods::VolumePlace;
+use crate::types::sorted::SortedMap;
 
 /// A pod's uid, and its volumes.
 pub(super) type Volumes = (String, Vec<VolumePlace>);

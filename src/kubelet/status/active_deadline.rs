@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use super::Failed;
-use crate::api::{Pod, PodUid, Reason, Time};
-use crate::sorted::SortedMap;
+use crate::types::api::{Pod, PodUid, Reason, Time};
+use crate::types::sorted::SortedMap;
 
 /// The pods whose time is limited or may come to be.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! Which run's log is meant, by what is reported of a pod, and why there is none. Pure.
 
-use crate::api::{ContainerState, PodStatus, Reason};
+use crate::types::api::{ContainerState, PodStatus, Reason};
 
 /// The id of the run, without the runtime's name (kubelet: `validateContainerLogStatus`).
 pub(crate) fn run_to_read<'a>(
@@ -54,7 +54,7 @@ fn id(container_id: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::decode;
+    use crate::types::api::decode;
 
     fn read(state: serde_json::Value, last: serde_json::Value, previous: bool) -> Result<String, String> {
         let status = serde_json::json!({ "containerStatuses": [{

@@ -10,8 +10,8 @@ mod reported;
 
 use std::rc::Rc;
 
-use crate::api::{PodStatus, PodUid};
-use crate::sorted::SortedMap;
+use crate::types::api::{PodStatus, PodUid};
+use crate::types::sorted::SortedMap;
 
 pub(crate) use active_deadline::{ActiveDeadlines, deadline_exceeded};
 pub(crate) use generate::{Failed, Resize, ResizeProgress, StatusInput, pod_status};
@@ -55,7 +55,7 @@ impl StatusBook {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{PodPhase, Reason, Time};
+    use crate::types::api::{PodPhase, Reason, Time};
 
     fn status(phase: PodPhase, reason: Reason) -> PodStatus {
         PodStatus { phase, reason, ..PodStatus::default() }

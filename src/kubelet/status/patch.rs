@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::generate::is_own;
-use crate::api::{PodStatus, encode};
+use crate::types::api::{PodStatus, encode};
 
 /// What has to change, as the `status` of a patch; nothing if nothing has to. Of lists that the server merges by key
 /// only the entries that differ are told; conditions of other controllers stay as they are.
@@ -81,7 +81,7 @@ fn difference(old: &Map<String, Value>, new: Map<String, Value>) -> Map<String, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{ConditionStatus, Ip, PodCondition, PodPhase, conditions};
+    use crate::types::api::{ConditionStatus, Ip, PodCondition, PodPhase, conditions};
 
     fn condition(kind: &'static str, status: ConditionStatus) -> PodCondition {
         PodCondition { kind: kind.into(), status, ..PodCondition::default() }

@@ -4,7 +4,7 @@
 //! `TerminatePod`).
 
 use super::generate::is_own;
-use crate::api::{
+use crate::types::api::{
     ConditionStatus, ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodPhase, PodStatus, Reason, Time,
     conditions,
 };

@@ -19,8 +19,8 @@ use std::path::{Component, Path, PathBuf};
 
 use super::error::Problem;
 use super::payload::{Payload, PayloadFile};
-use crate::host::remove_tree::remove_tree;
-use crate::sorted::SortedSet;
+use crate::platform::host::remove_tree::remove_tree;
+use crate::types::sorted::SortedSet;
 
 /// Makes `payload` what the pod sees in `volume`; `group` may read it. What is right already is not written.
 pub(super) fn write(volume: &Path, payload: &Payload, group: Option<u32>) -> Result<(), Problem> {

@@ -3,12 +3,14 @@
 use serde_json::{Map, Value, json};
 
 use super::SetUp;
-use crate::api::{CsiVolumeSource, Pod, Time};
-use crate::csi::{CsiVolume, Phase, handle_of_inline};
-use crate::objects::{CsiDriver, CsiSource, GroupPolicy, Lookup, ObjectKey, ObjectKind, PersistentVolume, TokenKey};
-use crate::pods::PodDirs;
-use crate::pods::volume_places::CSI;
-use crate::sorted::SortedMap;
+use crate::kubelet::csi::{CsiVolume, Phase, handle_of_inline};
+use crate::state::objects::{
+    CsiDriver, CsiSource, GroupPolicy, Lookup, ObjectKey, ObjectKind, PersistentVolume, TokenKey,
+};
+use crate::state::pods::PodDirs;
+use crate::state::pods::volume_places::CSI;
+use crate::types::api::{CsiVolumeSource, Pod, Time};
+use crate::types::sorted::SortedMap;
 
 /// A volume, and what the node itself sees to.
 #[derive(Debug)]

@@ -10,9 +10,9 @@ use nix::mount::{MsFlags, mount};
 
 use super::error::Problem;
 use super::plan::{EmptyDir, Medium};
-use crate::error::ErrorChain;
-use crate::host::directories;
-use crate::host::mounts::is_mount_point;
+use crate::platform::host::directories;
+use crate::platform::host::mounts::is_mount_point;
+use crate::types::error::ErrorChain;
 
 /// Sets `directory` up, unless it is already.
 pub(super) fn set_up(directory: &EmptyDir) -> Result<(), Problem> {

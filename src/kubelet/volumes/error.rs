@@ -4,9 +4,9 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::api::{FieldProblem, Reason};
-use crate::csi::{Phase, Unmounted};
-use crate::objects::ObjectKind;
+use crate::kubelet::csi::{Phase, Unmounted};
+use crate::state::objects::ObjectKind;
+use crate::types::api::{FieldProblem, Reason};
 
 #[derive(Debug)]
 pub(crate) enum Error {

@@ -6,8 +6,8 @@ use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use super::error::Problem;
-use crate::api::HostPathType;
-use crate::host::directories;
+use crate::platform::host::directories;
+use crate::types::api::HostPathType;
 
 /// Checks `path`, and makes what is missing where the type says so. Links are followed: the path is the node's own.
 pub(super) fn check(path: &Path, kind: HostPathType) -> Result<(), Problem> {

@@ -18,11 +18,11 @@ use super::empty_dir::mark;
 use super::error::Problem;
 use super::ownership;
 use super::plan::Local;
-use crate::csi::Ends;
-use crate::host::directories;
-use crate::host::mounts::mounted_at;
-use crate::rt::{self, Semaphore};
-use crate::sorted::SortedMap;
+use crate::kubelet::csi::Ends;
+use crate::platform::host::directories;
+use crate::platform::host::mounts::mounted_at;
+use crate::platform::rt::{self, Semaphore};
+use crate::types::sorted::SortedMap;
 
 /// Mounts `local`, unless it is already, and gives it to the pod's group, unless another pod has it. In a thread of its own: a
 /// large and slow disk is formatted, or looked through, for minutes.
@@ -286,7 +286,7 @@ const UNMENDED: i32 = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rt::block_on;
+    use crate::platform::rt::block_on;
 
     fn ends_now() -> Ends {
         Box::pin(std::future::ready(()))

@@ -3,8 +3,8 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::error::{Error, MountProblem};
-use crate::api::{self, Container, RecursiveReadOnlyMode, VolumeMount};
-use crate::cri::v1::{self, ImageSpec, Mount};
+use crate::platform::cri::v1::{self, ImageSpec, Mount};
+use crate::types::api::{self, Container, RecursiveReadOnlyMode, VolumeMount};
 
 /// A volume that is set up.
 #[derive(Debug, PartialEq)]
@@ -130,7 +130,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::api::decode;
+    use crate::types::api::decode;
 
     /// The mounts with a runtime that can do all that is asked, or that cannot.
     fn mounts_on(able: bool, mount: Value) -> Result<(Vec<Mount>, Vec<Part>), Error> {

@@ -4,7 +4,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::api::{Container, PodSpec};
+use crate::types::api::{Container, PodSpec};
 
 /// The paths below the volume called `volume` at which a container of the pod mounts something else.
 pub(super) fn nested_mount_points(spec: &PodSpec, volume: &str) -> Vec<PathBuf> {
@@ -53,7 +53,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::decode;
+    use crate::types::api::decode;
 
     #[track_caller]
     fn check(mounts: &[(&str, &str)], expected: &[&str]) {

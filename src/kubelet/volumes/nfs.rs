@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::error::Problem;
 use super::plan::Nfs;
-use crate::host::directories;
-use crate::host::mounts::mounted_at;
-use crate::host::pidfd;
-use crate::rt;
+use crate::platform::host::directories;
+use crate::platform::host::mounts::mounted_at;
+use crate::platform::host::pidfd;
+use crate::platform::rt;
 
 /// Mounts `nfs`, unless it is already. Others need not wait for it: a server that does not answer holds up no thread.
 pub(super) async fn set_up(nfs: &Nfs, program: &Path) -> Result<(), Problem> {
@@ -91,8 +91,8 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::host::mounts::unmount_below;
-    use crate::rt::block_on;
+    use crate::platform::host::mounts::unmount_below;
+    use crate::platform::rt::block_on;
 
     struct Scratch(PathBuf);
 

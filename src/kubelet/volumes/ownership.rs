@@ -104,7 +104,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt as _, symlink};
 
     use super::*;
-    use crate::host::remove_tree::remove_tree;
+    use crate::platform::host::remove_tree::remove_tree;
 
     #[test]
     fn the_group_gets_everything_below_and_nothing_that_links_lead_to() {

@@ -4,12 +4,12 @@ use std::path::{Component, Path, PathBuf};
 
 use super::SetUp;
 use super::error::FilesProblem;
-use crate::api::{
+use crate::state::objects::{ConfigObject, Lookup, ObjectKind, TokenKey};
+use crate::types::api::{
     ClusterTrustBundleProjection, DownwardApiVolumeFile, KeyToPath, ObjectProjection, Pod, ProjectedVolumeSource,
     ProjectionSource, ServiceAccountTokenProjection, VolumeSource, metadata_field, resource_field,
 };
-use crate::objects::{ConfigObject, Lookup, ObjectKind, TokenKey};
-use crate::sorted::SortedMap;
+use crate::types::sorted::SortedMap;
 
 /// The files of a volume by their paths in it.
 pub(super) type Payload = SortedMap<PathBuf, PayloadFile>;

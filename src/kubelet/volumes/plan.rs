@@ -7,12 +7,12 @@ use super::csi::{self, Csi};
 use super::error::{Error, FilesProblem, Problem};
 use super::nested::nested_mount_points;
 use super::payload::{Payload, payload};
-use crate::api::{
+use crate::state::objects::{Lookup, PersistentSource, PersistentVolume, Topic};
+use crate::state::pods::volume_places::{CONFIG_MAP, DOWNWARD_API, EMPTY_DIR, LOCAL, NFS, PROJECTED, SECRET};
+use crate::types::api::{
     Container, EmptyDirVolumeSource, FsGroupChangePolicy, HUGE_PAGES_PREFIX, HostPathType, MEMORY, NfsVolumeSource,
     Pod, PodSpec, Quantity, StorageMedium, Volume, VolumeSource, pod_limits,
 };
-use crate::objects::{Lookup, PersistentSource, PersistentVolume, Topic};
-use crate::pods::volume_places::{CONFIG_MAP, DOWNWARD_API, EMPTY_DIR, LOCAL, NFS, PROJECTED, SECRET};
 
 /// The directories of a pod and its volumes, in the order in which they are made.
 #[derive(Debug)]

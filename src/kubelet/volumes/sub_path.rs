@@ -15,8 +15,8 @@ use rustix::io::Errno;
 
 use super::error::Error;
 use super::mounts::Part;
-use crate::host::directories;
-use crate::host::open_inside::{Outside, open_inside};
+use crate::platform::host::directories;
+use crate::platform::host::open_inside::{Outside, open_inside};
 
 /// Binds `part` to its target, and makes it a directory of the volume if there is nothing. Done already is well done.
 pub(super) fn bind(part: &Part) -> Result<(), Error> {

@@ -5,12 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::error::Error;
-use crate::api::PodUid;
-use crate::csi::Csi;
-use crate::host::mounts::unmount_below;
-use crate::host::remove_tree::remove_tree;
-use crate::pods::PodDirs;
-use crate::rt;
+use crate::kubelet::csi::Csi;
+use crate::platform::host::mounts::unmount_below;
+use crate::platform::host::remove_tree::remove_tree;
+use crate::platform::rt;
+use crate::state::pods::PodDirs;
+use crate::types::api::PodUid;
 
 /// Unmounts the volumes of a pod that has ended and deletes its emptyDirs; its last words and logs stay.
 pub(crate) async fn tear_down(dirs: &PodDirs, uid: &PodUid, csi: &Csi) -> Result<(), Error> {

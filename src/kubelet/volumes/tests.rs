@@ -6,13 +6,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::{PodUid, decode};
-use crate::error::ErrorChain;
-use crate::host::mounts::{is_mount_point, unmount_below};
-use crate::host::remove_tree::remove_tree;
-use crate::kuberuntime::golden;
-use crate::objects::SourceObject;
-use crate::rt::block_on;
+use crate::kubelet::kuberuntime::golden;
+use crate::platform::host::mounts::{is_mount_point, unmount_below};
+use crate::platform::host::remove_tree::remove_tree;
+use crate::platform::rt::block_on;
+use crate::state::objects::SourceObject;
+use crate::types::api::{PodUid, decode};
+use crate::types::error::ErrorChain;
 
 /// A root directory of its own, taken away with everything mounted in it.
 struct Scratch(PathBuf);
@@ -312,7 +312,7 @@ fn strays_go_and_known_pods_and_foreign_files_stay() {
 
 #[test]
 fn mounts_are_sent_as_recorded() {
-    let recording = include_str!("../../tests/data/golden/volumes.json");
+    let recording = include_str!("../../../tests/data/golden/volumes.json");
     let mut recording: Value = serde_json::from_str(recording).unwrap();
     let pod: Pod = decode(recording["pod"].take()).unwrap().value;
     let dirs = PodDirs::new(Path::new("/var/lib/kubelet"), Path::new("/var/log/pods"));
@@ -326,29 +326,29 @@ fn mounts_are_sent_as_recorded() {
         expand: &|text| Ok(text.to_owned()),
     };
     let (mounts, _) = mounts::container_mounts(&pod.spec.containers[0], &given).unwrap();
-    let made: Vec<Value> = mounts.iter().map(crate::wire::protobuf::Message::json).collect();
+    let made: Vec<Value> = mounts.iter().map(crate::protocol::protobuf::Message::json).collect();
     // The hosts file and the termination log follow them.
     let recorded = recording["containers"][0]["mounts"].as_array().unwrap();
     assert_eq!(made, recorded[..recorded.len() - 2]);
 }
 
 fn objects(text: &str) -> Objects {
-    let origin = crate::pod_sources::static_pod::Origin {
-        source: crate::pods::SourceName::File,
+    let origin = crate::control::pod_sources::static_pod::Origin {
+        source: crate::state::pods::SourceName::File,
         path: "/m/c.yaml",
         node_name: "n",
         seen: "",
     };
-    let read = crate::pod_sources::static_pod::read_manifest(text.as_bytes(), &origin).unwrap();
+    let read = crate::control::pod_sources::static_pod::read_manifest(text.as_bytes(), &origin).unwrap();
     let configs = read.into_iter().filter_map(|object| match object.object {
-        Ok(crate::pod_sources::static_pod::Object::Config(config)) => Some(config),
+        Ok(crate::control::pod_sources::static_pod::Object::Config(config)) => Some(config),
         _ => None,
     });
     let configs: Vec<SourceObject> = configs
         .map(|object| SourceObject {
             object: Arc::new(object),
             origin: "/m/c.yaml".into(),
-            since: crate::api::Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH),
+            since: crate::types::api::Time::from_timestamp(jiff::Timestamp::UNIX_EPOCH),
         })
         .collect();
     let mut objects = Objects::default();
@@ -380,7 +380,8 @@ fn a_volume_without_its_object_is_an_error_until_it_has_had_it_once() {
     assert!(!volume.exists());
     set_up_with(&pod, &dirs, &config_map("{k: one}")).unwrap();
     for gone in [Objects::default(), config_map("{}")] {
-        let is_gone = gone.get(&pod, crate::objects::ObjectKind::ConfigMap, "c") == crate::objects::Lookup::Missing;
+        let is_gone =
+            gone.get(&pod, crate::state::objects::ObjectKind::ConfigMap, "c") == crate::state::objects::Lookup::Missing;
         assert_eq!(set_up_with(&pod, &dirs, &gone).unwrap().kept.is_empty(), !is_gone);
         assert_eq!(refresh_with(&pod, &dirs, &gone).unwrap(), if is_gone { vec![error.clone()] } else { Vec::new() });
         assert_eq!(volume.join("k").exists(), is_gone, "an object that is there and empty is no object that is gone");
@@ -470,13 +471,13 @@ fn the_files_are_those_that_were_seen_inside_a_container_of_the_upstream_kubelet
     let (scratch, dirs) = Scratch::new("inside");
     let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let text = fs::read(manifests.join("manifests/13-volumes.yaml")).unwrap();
-    let mut value = crate::api::yaml::parse(&text).unwrap().remove(0).value;
+    let mut value = crate::types::api::yaml::parse(&text).unwrap().remove(0).value;
     value["metadata"]["uid"] = "u1".into();
     // The token of an account comes with a cluster.
     value["spec"]["volumes"][6]["projected"]["sources"].as_array_mut().unwrap().remove(0);
     value["spec"]["volumes"][2]["hostPath"]["path"] = scratch.0.to_str().unwrap().into();
     let mut pod: Pod = decode(value).unwrap().value;
-    crate::api::defaults::apply(&mut pod);
+    crate::types::api::defaults::apply(&mut pod);
     let objects = objects(&fs::read_to_string(manifests.join("manifests/00-objects.yaml")).unwrap());
     let volumes = set_up_with(&pod, &dirs, &objects).unwrap();
     let mounts = volumes.container_mounts(&pod.spec.containers[0], &|text| Ok(text.to_owned()), false);

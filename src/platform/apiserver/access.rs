@@ -11,9 +11,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
 use super::kubeconfig::{Kubeconfig, Pem, Token};
 use super::tls;
-use crate::api::UriScheme;
-use crate::host::file::read_all;
-use crate::net::Url;
+use crate::platform::host::file::read_all;
+use crate::platform::net::Url;
+use crate::types::api::UriScheme;
 
 /// Where a connection goes, whom it believes and as whom it speaks.
 #[derive(Clone)]

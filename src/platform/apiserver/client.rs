@@ -20,13 +20,13 @@ use super::request::{Caller, Request};
 use super::retry;
 use super::traffic::Traffic;
 use super::turns;
-use crate::api::{Decode, UriScheme, decode};
-use crate::error::ErrorChain;
-use crate::metrics::{self, Count, Timed};
-use crate::net::Dialer;
-use crate::rpc::{Attempt, Connector, Signal, live};
-use crate::rt;
-use crate::time::Backoff;
+use crate::platform::net::Dialer;
+use crate::platform::rpc::{Attempt, Connector, Signal, live};
+use crate::platform::rt;
+use crate::types::api::{Decode, UriScheme, decode};
+use crate::types::error::ErrorChain;
+use crate::types::metrics::{self, Count, Timed};
+use crate::types::time::Backoff;
 
 /// A handle on the connection to the API server; clones share it.
 #[derive(Clone)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::gate::{Gate, Rank};
 use super::traffic::Traffic;
 use super::turns::settle;
-use crate::rt;
+use crate::platform::rt;
 
 /// A server that was only restarted, or another connection to it, is no absence.
 const NOTICED: Duration = Duration::from_secs(5);

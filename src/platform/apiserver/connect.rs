@@ -11,9 +11,9 @@ use nix::sys::socket::{setsockopt, sockopt};
 use super::access::Access;
 use super::tls::PROTOCOL;
 use super::traffic::Traffic;
-use crate::net::{Dialer, TlsSocket, Url};
-use crate::rt::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, TcpStream};
-use crate::wire::http1::Response;
+use crate::platform::net::{Dialer, TlsSocket, Url};
+use crate::platform::rt::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, TcpStream};
+use crate::protocol::http1::Response;
 
 /// Either kind, both directions; clones are the same socket.
 #[derive(Clone, Debug)]

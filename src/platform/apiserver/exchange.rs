@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::request::Caller;
 use super::{ApiError, Status};
-use crate::error::ErrorChain;
-use crate::rpc;
-use crate::wire::hpack::Field;
-use crate::wire::http2::Ending;
+use crate::platform::rpc;
+use crate::protocol::hpack::Field;
+use crate::protocol::http2::Ending;
+use crate::types::error::ErrorChain;
 
 #[derive(Default)]
 pub(super) struct Exchange {

@@ -12,7 +12,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::rpc::Signal;
+use crate::platform::rpc::Signal;
 
 /// Kinds of requests, in the order in which they are exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::watch_event::resource_version;
-use crate::wire::protobuf::{decode, message};
+use crate::protocol::protobuf::{decode, message};
 
 /// The versions in the answers about one object, in the order of the requests.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ pub(super) fn version(answer: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::protobuf::encode;
+    use crate::protocol::protobuf::encode;
 
     #[test]
     fn a_version_that_goes_back_is_another_history() {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::api::{Bytes, DecodeError, KubeconfigCluster, KubeconfigFile, KubeconfigUser, decode, yaml};
+use crate::types::api::{Bytes, DecodeError, KubeconfigCluster, KubeconfigFile, KubeconfigUser, decode, yaml};
 
 /// What a kubeconfig's current context says.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use super::ApiError;
 use super::gate::Rank;
 use super::request::Request;
 use super::watch_event::{WatchEvent, resource_version};
-use crate::time::Backoff;
+use crate::types::time::Backoff;
 
 /// What is followed: one path, narrowed by a selector.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use super::client::Client;
 use super::reflection::{Ask, Change, Collection, Reflection};
 use super::request::Request;
 use super::watch_event::Lines;
-use crate::error::ErrorChain;
-use crate::rt;
+use crate::platform::rt;
+use crate::types::error::ErrorChain;
 
 /// Runs until nobody listens any more. The listener's pace is the server's: what it does not take is not asked for.
 pub(crate) async fn reflect(client: Client, collection: Collection, listener: Sender<Change>) {
@@ -67,7 +67,7 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
             let opened = client.opened_since(openings, rank);
             // Nor does it of a server that has begun another history, of which everything is to be heard.
             let woken = rt::either(opened, client.histories().beyond(history));
-            rt::either(rt::sleep(crate::time::jitter(wait, 1.0, rt::random())), woken).await;
+            rt::either(rt::sleep(crate::types::time::jitter(wait, 1.0, rt::random())), woken).await;
         }
     }
 }

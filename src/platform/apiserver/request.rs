@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::gate::Rank;
-use crate::wire::hpack::Field;
-use crate::wire::http1::push_escaped;
+use crate::protocol::hpack::Field;
+use crate::protocol::http1::push_escaped;
 
 /// One request. Paths begin with `/api` or `/apis`.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::apiserver::ApiError;
+use crate::platform::apiserver::ApiError;
 
 /// How long to wait before the next try; `None`: whoever asked is told. `left` is what is left of the request's time.
 ///
@@ -13,7 +13,7 @@ pub(super) fn wait(error: &ApiError, idempotent: bool, tries: u32, left: Duratio
         ApiError::NeverSent if tries < TRIES => Duration::ZERO,
         ApiError::Lost(_) if idempotent && tries < 2 => Duration::ZERO,
         ApiError::Refused(status) if error.is_retryable() && tries < TRIES => {
-            crate::time::jitter(status.retry_after?, 0.5, random)
+            crate::types::time::jitter(status.retry_after?, 0.5, random)
         }
         _ => return None,
     };
@@ -26,7 +26,7 @@ const TRIES: u32 = 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apiserver::Status;
+    use crate::platform::apiserver::Status;
 
     const LEFT: Duration = Duration::from_secs(10);
 

@@ -7,7 +7,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::verifier::Verifier;
-use crate::net::{AnyCertificate, HostClock};
+use crate::platform::net::{AnyCertificate, HostClock};
 
 /// Who may be on the other side.
 pub(super) enum Trust {

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::rpc::Signal;
+use crate::platform::rpc::Signal;
 
 /// Bytes with what TLS adds, without the headers of TCP and below.
 #[derive(Debug, Default)]

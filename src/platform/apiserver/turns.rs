@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::client::Client;
 use super::gate::{Gate, Opening, Rank};
 use super::traffic::Traffic;
-use crate::rt;
+use crate::platform::rt;
 
 /// One exchange, in which everything that is followed is asked for once; or an open gate, in which it is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

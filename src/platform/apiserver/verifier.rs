@@ -9,8 +9,8 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-use crate::host::clock;
-use crate::wire::x509::Certificate;
+use crate::platform::host::clock;
+use crate::protocol::x509::Certificate;
 
 /// Chain, name and dates are rustls's to verify; the moment is looked at before.
 #[derive(Debug)]
@@ -109,9 +109,9 @@ mod tests {
     use super::*;
 
     /// Made in 1970, until 2049.
-    const AUTHORITY: &[u8] = include_bytes!("../../tests/data/certificates/ca.crt");
+    const AUTHORITY: &[u8] = include_bytes!("../../../tests/data/certificates/ca.crt");
     /// For board-1, made on 2026-01-02.
-    const SERVER: &[u8] = include_bytes!("../../tests/data/certificates/leaf.crt");
+    const SERVER: &[u8] = include_bytes!("../../../tests/data/certificates/leaf.crt");
     const MADE: u64 = 1_767_323_045;
 
     #[track_caller]

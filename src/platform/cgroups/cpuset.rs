@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::HIERARCHY;
 use super::name::own_group;
-use crate::cpu_set::CpuSet;
+use crate::types::cpu_set::CpuSet;
 
 /// Of the group that a process is in; empty where it is held to none, and `None` where that cannot be told.
 pub(crate) fn cpuset_of(pid: u32) -> Option<CpuSet> {

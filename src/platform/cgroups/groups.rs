@@ -8,7 +8,7 @@ use super::name::{CgroupName, directory};
 use super::systemd::{SOCKET, Systemd};
 use super::tree::Tree;
 use super::values::Values;
-use crate::config::CgroupDriver;
+use crate::platform::config::CgroupDriver;
 
 /// The groups of this machine.
 #[derive(Clone, Debug)]

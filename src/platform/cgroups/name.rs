@@ -1,7 +1,7 @@
 //! How control groups are named, by either driver. Pure.
 
-use crate::api::{PodUid, QosClass};
-use crate::config::CgroupDriver;
+use crate::platform::config::CgroupDriver;
+use crate::types::api::{PodUid, QosClass};
 
 /// A group by the parts of its name, from the root of the hierarchy down; the drivers spell them differently.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

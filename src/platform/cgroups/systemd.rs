@@ -8,9 +8,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::values::{Limit, Values};
-use crate::dbus::{CallError, Connection};
-use crate::rt;
-use crate::wire::dbus::{Body, Call, Value, Variant};
+use crate::platform::dbus::{CallError, Connection};
+use crate::platform::rt;
+use crate::protocol::dbus::{Body, Call, Value, Variant};
 
 pub(super) const SOCKET: &str = "/run/systemd/private";
 /// systemd does what is asked here within milliseconds.

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::error::CgroupError;
 use super::values::{CpuMax, Limit, Values};
 
-use crate::rt;
+use crate::platform::rt;
 
 /// A mounted hierarchy of v2. Paths of groups begin with a slash and are below the mount.
 #[derive(Clone, Debug)]

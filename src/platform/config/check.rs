@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use super::duration;
 use super::nearest::nearest;
 use super::schema::{Field, KUBELET_CONFIGURATION, Kind, Standing};
-use crate::api::{Quantity, SysctlNamespace, dotted_sysctl};
-use crate::cpu_set::CpuSet;
+use crate::types::api::{Quantity, SysctlNamespace, dotted_sysctl};
+use crate::types::cpu_set::CpuSet;
 
 /// A value that cannot stand, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use super::device_rules::{DeviceRule, device_rules};
 use super::fields::Fields;
 use super::file::{one, read_bytes};
 use super::schema::CORACLE_FILE;
-use crate::api::yaml;
+use crate::types::api::yaml;
 
 /// All of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,7 +117,8 @@ fn settings(document: &Value) -> Result<SyncSettings, Problem> {
         Value::String(text) => text.parse().ok(),
         value => value.to_string().parse().ok(),
     });
-    let bytes_per_day = bytes.map(|bytes: crate::api::Quantity| u64::try_from(bytes.value()).unwrap_or_default());
+    let bytes_per_day =
+        bytes.map(|bytes: crate::types::api::Quantity| u64::try_from(bytes.value()).unwrap_or_default());
     if bytes_per_day.is_some_and(|bytes| bytes < LEAST_BYTES) {
         return Err(problem("sync.bytesPerDay", "expected at least 64Ki: a connection alone takes some kilobytes"));
     }
@@ -206,7 +207,7 @@ mod tests {
             std::fs::remove_file(&path).unwrap();
             read.unwrap()
         };
-        let text = include_str!("../../systemd/coracle.yaml");
+        let text = include_str!("../../../systemd/coracle.yaml");
         assert_eq!(read_text(text), CoracleFile::default());
         let of_mode = |mode: &str, without: &[&str]| {
             let lines = text.lines().map(|line| line.replacen("  #", "  ", 1));

@@ -10,7 +10,7 @@ use super::check::{Problem, check_document_of};
 use super::duration;
 use super::file::{one, read_bytes};
 use super::schema::{CREDENTIAL_PROVIDER_CONFIG, PROVIDER_VERSIONS};
-use crate::api::yaml;
+use crate::types::api::yaml;
 
 /// A program, and the images that it is asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::check::Problem;
-use crate::api::is_extended_resource;
+use crate::types::api::is_extended_resource;
 
 /// Device files that are a resource: each can be given to one container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

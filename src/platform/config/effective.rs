@@ -20,8 +20,8 @@ use super::pod_url::{self, PodUrl};
 use super::reporting::{self, Reporting};
 use super::shown::GivenFields;
 use super::shutdown::{self, ShutdownPhase};
-use crate::api::Map as Labels;
-use crate::api::{Quantity, ResourceList};
+use crate::types::api::Map as Labels;
+use crate::types::api::{Quantity, ResourceList};
 
 /// What the flags and the configuration files come to. Where a value came from is not kept.
 #[derive(Clone, Debug, PartialEq)]

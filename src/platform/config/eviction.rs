@@ -8,7 +8,7 @@ use super::check::Problem;
 use super::duration;
 use super::effective::conflict;
 use super::fields::Fields;
-use crate::api::{EPHEMERAL_STORAGE, Format, MEMORY, Quantity, ResourceList};
+use crate::types::api::{EPHEMERAL_STORAGE, Format, MEMORY, Quantity, ResourceList};
 
 /// What a node can run short of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

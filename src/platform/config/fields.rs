@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::duration;
-use crate::api::{CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList};
+use crate::types::api::{CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList};
 
 /// A checked document, read by dotted paths.
 pub(super) struct Fields<'a>(pub(super) &'a Map<String, Value>);

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::Error;
 use super::check::{Problem, check_document};
 use super::schema::{Field, KUBELET_CONFIGURATION, Kind};
-use crate::api::yaml::{self, Document};
+use crate::types::api::yaml::{self, Document};
 
 /// The fields of `--config`, and over them those of every `*.conf` file under `--config-dir`, in the order of paths.
 pub(super) fn read(config: Option<&Path>, config_dir: Option<&Path>) -> Result<Map<String, Value>, Error> {

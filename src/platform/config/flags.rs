@@ -13,7 +13,7 @@ use super::node_labels;
 use super::pod_url;
 use super::schema::{Kind, Standing};
 use super::taints;
-use crate::api::Map as Labels;
+use crate::types::api::Map as Labels;
 
 /// What a command line says.
 #[derive(Debug, Default, PartialEq)]

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use super::check::{Problem, go_bool};
 use super::effective::{Config, conflict};
 use super::fields::Fields;
-use crate::api::{CPU, Format, HUGE_PAGES_PREFIX, MEMORY, Quantity};
-use crate::cpu_set::CpuSet;
+use crate::types::api::{CPU, Format, HUGE_PAGES_PREFIX, MEMORY, Quantity};
+use crate::types::cpu_set::CpuSet;
 
 /// The managers of the node's resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

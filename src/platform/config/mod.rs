@@ -58,7 +58,7 @@ pub(crate) use shutdown::ShutdownPhase;
 
 use check::Problem;
 
-use crate::api::yaml::ParseError;
+use crate::types::api::yaml::ParseError;
 
 /// What a command line asks for.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The labels of the node that `--node-labels` gives. Pure.
 
-use crate::api::Map;
-use crate::api::validation::names::{is_label_value, is_qualified_name};
+use crate::types::api::Map;
+use crate::types::api::validation::names::{is_label_value, is_qualified_name};
 
 /// Labels of Kubernetes' own that a node may give itself; others would let it claim pods that are not for it.
 const ALLOWED: [&str; 11] = [

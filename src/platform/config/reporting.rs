@@ -7,7 +7,7 @@ use super::coracle_file::{SyncMode, SyncSettings};
 use super::fields::Fields;
 use super::flags::Given;
 use super::taints;
-use crate::api::Taint;
+use crate::types::api::Taint;
 
 /// The settings of the node's own object, of its lease and of the events.
 #[derive(Clone, Debug, PartialEq)]

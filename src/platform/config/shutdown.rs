@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::check::Problem;
 use super::effective::conflict;
 use super::fields::Fields;
-use crate::api::SYSTEM_CRITICAL_PRIORITY;
+use crate::types::api::SYSTEM_CRITICAL_PRIORITY;
 
 /// Pods from this priority on, up to that of the next phase, and how long they have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

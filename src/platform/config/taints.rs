@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use super::check::Problem;
 use super::effective::conflict;
 use super::fields::Fields;
-use crate::api::Taint;
-use crate::api::validation::names::{is_label_value, is_qualified_name};
+use crate::types::api::Taint;
+use crate::types::api::validation::names::{is_label_value, is_qualified_name};
 
 /// As the files name the field.
 pub(super) const PATH: &str = "registerWithTaints";

@@ -12,8 +12,8 @@ use super::{
     Amount, Authorization, CgroupDriver, Config, Enforced, Eviction, GivenFields, Identity, KernelParameters,
     Reporting, Request, ServerSettings, ServingIdentity, Signal, SwapBehavior, Threshold, TlsSettings, load,
 };
-use crate::api::Taint;
-use crate::error::ErrorChain;
+use crate::types::api::Taint;
+use crate::types::error::ErrorChain;
 
 /// A directory of one test, gone with it.
 struct TempDir(PathBuf);
@@ -290,7 +290,7 @@ fn help_and_version_are_answered_before_any_file_is_read() {
 
 #[test]
 fn the_configuration_that_is_shipped_shows_the_defaults() {
-    let shipped = include_str!("../../systemd/config.yaml");
+    let shipped = include_str!("../../../systemd/config.yaml");
     // A setting is commented out without a space; words are not.
     let uncommented = shipped.lines().map(|line| match line.strip_prefix('#') {
         Some(setting) if !setting.starts_with(' ') => setting,

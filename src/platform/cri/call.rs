@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use super::Error;
-use crate::metrics::{self, Count, Timed};
-use crate::rpc;
-use crate::rt;
-use crate::wire::protobuf::{DecodeError, Message, decode_into};
+use crate::platform::rpc;
+use crate::platform::rt;
+use crate::protocol::protobuf::{DecodeError, Message, decode_into};
+use crate::types::metrics::{self, Count, Timed};
 
 /// Makes the call `path`; the error tells that it was about `subject`.
 pub(super) async fn call<M: Message + Default>(

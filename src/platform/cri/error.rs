@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use crate::rpc;
-use crate::wire::grpc::Code;
-use crate::wire::grpc::Status;
-use crate::wire::protobuf::DecodeError;
+use crate::platform::rpc;
+use crate::protocol::grpc::Code;
+use crate::protocol::grpc::Status;
+use crate::protocol::protobuf::DecodeError;
 
 /// A call that did not succeed.
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::Error;
 use super::call::{call, id as require};
 use super::v1::*;
-use crate::rpc;
-use crate::wire::protobuf::{Message, encode, put_message};
+use crate::platform::rpc;
+use crate::protocol::protobuf::{Message, encode, put_message};
 
 /// A handle on the image service, which may have an endpoint of its own; clones share its connection.
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::Error;
 use super::call::{call, id as require, read, whole_seconds};
 use super::v1::*;
-use crate::rpc;
-use crate::wire::protobuf::{Message, encode, put_message, put_str};
+use crate::platform::rpc;
+use crate::protocol::protobuf::{Message, encode, put_message, put_str};
 
 /// A handle on the runtime; clones share its connection.
 #[derive(Clone, Debug)]

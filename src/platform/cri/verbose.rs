@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::v1::{ContainerStatusResponse, PodSandboxStatusResponse, StatusResponse};
-use crate::sorted::SortedMap;
+use crate::types::sorted::SortedMap;
 
 impl ContainerStatusResponse {
     /// The container's first process, if the status is verbose and the container has one.

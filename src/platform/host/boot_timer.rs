@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::time::TimerfdClockId as TimerClock;
 use rustix::time::{Itimerspec, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime};
 
-use crate::rt;
+use crate::platform::rt;
 
 pub(crate) async fn sleep(wait: Duration) {
     if let Err(error) = timer(wait).await {

@@ -11,9 +11,9 @@ use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::file::read_head;
-use crate::api::Time;
 #[cfg(test)]
-use crate::rt;
+use crate::platform::rt;
+use crate::types::api::Time;
 
 /// This second.
 pub(crate) fn now() -> Time {

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::host::remove_tree::remove_tree;
+use crate::platform::host::remove_tree::remove_tree;
 
 /// Makes `path` and the directories above it that are missing; `mode` is that of the last one, if it is new.
 pub(crate) fn make(path: &Path, mode: u32) -> io::Result<()> {

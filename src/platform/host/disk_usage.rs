@@ -1,7 +1,7 @@
 //! How much a directory holds on its disk.
 
-use crate::rt;
-use crate::sorted::SortedSet;
+use crate::platform::rt;
+use crate::types::sorted::SortedSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd as _;

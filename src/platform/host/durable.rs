@@ -13,7 +13,7 @@ use std::path::Path;
 
 use ring::digest::{SHA256, digest};
 
-use crate::host::file;
+use crate::platform::host::file;
 
 /// What stands in a file's place.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -35,7 +35,7 @@ fn open_regular(path: &Path) -> io::Result<File> {
 /// All of a file that is the administrator's to write, unless it has more than `limit` bytes.
 pub(crate) fn read_all(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     #[cfg(test)]
-    crate::rt::disk_access()?;
+    crate::platform::rt::disk_access()?;
     let mut bytes = Vec::new();
     File::open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length > limit) {
@@ -52,10 +52,10 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
     file.write_all(bytes)?;
     #[cfg(test)]
-    crate::rt::disk_access()?;
+    crate::platform::rt::disk_access()?;
     file.sync_all()?;
     #[cfg(test)]
-    crate::rt::synced_file(&unfinished);
+    crate::platform::rt::synced_file(&unfinished);
     fs::rename(&unfinished, path)?;
     sync_folder(folder)
 }
@@ -63,10 +63,10 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// The names in it last from now on.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     #[cfg(test)]
-    crate::rt::disk_access()?;
+    crate::platform::rt::disk_access()?;
     File::open(folder)?.sync_all()?;
     #[cfg(test)]
-    crate::rt::synced_folder(folder);
+    crate::platform::rt::synced_folder(folder);
     Ok(())
 }
 

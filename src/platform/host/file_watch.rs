@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
-use crate::rt;
-use crate::sorted::SortedSet;
+use crate::platform::rt;
+use crate::types::sorted::SortedSet;
 
 /// A watch on some files. What is looked at after it was made is either as it is now, or told of.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt as _;
 
-use crate::rt;
+use crate::platform::rt;
 
 const DEVICE: &str = "/dev/kmsg";
 /// The kernel gives each record whole, and has none that is longer.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket};
 
 use super::file::read_head;
-use crate::rt;
+use crate::platform::rt;
 
 /// Up, and with a carrier as far as its driver knows: that of a modem often says nothing of it.
 pub(crate) fn is_up(name: &str) -> bool {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::event::{Timespec, epoll};
 
-use crate::rt;
+use crate::platform::rt;
 
 /// Of the whole machine; the kernel has it since 4.20 where it was built with PSI.
 pub(crate) const MEMORY_PRESSURE: &str = "/proc/pressure/memory";

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::host::clock;
+use crate::platform::host::clock;
 
 /// What could not be read is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::rt;
+use crate::platform::rt;
 
 /// Returns when the process has ended; at once if there is none of that number.
 pub(crate) async fn exited(pid: u32) -> io::Result<()> {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::host::clock;
+use crate::platform::host::clock;
 
 /// How long a process has run, by a clock that nobody sets. `None`: there is none, or it is in another namespace.
 pub(crate) fn age(pid: u32) -> Option<Duration> {

@@ -12,8 +12,8 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use crate::host::pidfd;
-use crate::rt::{self, AsyncReadExt as _, AsyncWriteExt as _};
+use crate::platform::host::pidfd;
+use crate::platform::rt::{self, AsyncReadExt as _, AsyncWriteExt as _};
 
 /// How a program has ended, and what it said.
 #[derive(Debug)]

@@ -121,7 +121,7 @@ mod tests {
     use nix::mount::{MsFlags, mount};
 
     use super::*;
-    use crate::host::mounts::unmount_below;
+    use crate::platform::host::mounts::unmount_below;
 
     fn scratch(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("coracle-remove-{name}-{}", std::process::id()));

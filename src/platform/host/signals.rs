@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
 
-use crate::rt;
+use crate::platform::rt;
 
 /// How long an orderly end may take. Service managers and tests wait at least 5 seconds.
 const LIMIT: Duration = Duration::from_secs(4);

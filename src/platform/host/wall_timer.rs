@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::time::TimerfdClockId as TimerClock;
 use rustix::time::{Itimerspec, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime};
 
-use crate::rt;
+use crate::platform::rt;
 
 /// Returns when the clock shows this second since 1970, or another time than it would have by itself. Then it is to be
 /// asked anew whether something is due.
@@ -50,7 +50,7 @@ const LATEST: i64 = i64::MAX / 1_000_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::clock;
+    use crate::platform::host::clock;
 
     #[test]
     fn what_is_past_is_due_at_once_and_what_comes_is_not() {

@@ -10,9 +10,9 @@ use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, SockaddrStorage, connect, socket};
 use rustls::client::danger::ServerCertVerifier;
 
-use crate::net::DialError;
-use crate::net::tls::Tls;
-use crate::rt::{self, Async, Semaphore, TcpStream};
+use crate::platform::net::DialError;
+use crate::platform::net::tls::Tls;
+use crate::platform::rt::{self, Async, Semaphore, TcpStream};
 
 /// Connects. Names are looked up a few at a time, so that a name server that does not answer does not take every thread.
 /// Clones share that bound, and what TLS needs.

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 
 use nix::errno::Errno;
 
-use crate::net::tls::TlsError;
-use crate::wire::http1::Malformed;
+use crate::platform::net::tls::TlsError;
+use crate::protocol::http1::Malformed;
 
 /// No connection came about.
 #[derive(Debug)]

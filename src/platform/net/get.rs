@@ -3,13 +3,13 @@
 use std::io;
 use std::time::Duration;
 
-use crate::api::UriScheme;
-use crate::net::error::BodyError;
-use crate::net::stream::{Stream, StreamError};
-use crate::net::tls::HANDSHAKE;
-use crate::net::{Dialer, GetError, Headers, TlsError, Url};
-use crate::rt::{self, TcpStream};
-use crate::wire::http1::Response;
+use crate::platform::net::error::BodyError;
+use crate::platform::net::stream::{Stream, StreamError};
+use crate::platform::net::tls::HANDSHAKE;
+use crate::platform::net::{Dialer, GetError, Headers, TlsError, Url};
+use crate::platform::rt::{self, TcpStream};
+use crate::protocol::http1::Response;
+use crate::types::api::UriScheme;
 
 /// What was answered at last.
 #[derive(Debug, Default)]

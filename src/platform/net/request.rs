@@ -1,7 +1,7 @@
 //! A GET request as the upstream kubelet writes it. Pure.
 
-use crate::api::HttpHeader;
-use crate::net::{GetError, Url};
+use crate::platform::net::{GetError, Url};
+use crate::types::api::HttpHeader;
 
 /// The Kubernetes version that is told to whoever is asked.
 pub(crate) const KUBERNETES: &str = "1.36";
@@ -94,7 +94,7 @@ fn canonical(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::UriScheme;
+    use crate::types::api::UriScheme;
 
     #[track_caller]
     fn check(given: &[(&str, &str)], lines: &[&str]) {

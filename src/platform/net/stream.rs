@@ -2,8 +2,8 @@
 
 use std::io;
 
-use crate::net::tls::{TlsError, TlsStream};
-use crate::rt::{AsyncReadExt, AsyncWriteExt, TcpStream};
+use crate::platform::net::tls::{TlsError, TlsStream};
+use crate::platform::rt::{AsyncReadExt, AsyncWriteExt, TcpStream};
 
 #[derive(Debug)]
 pub(super) enum Stream {

@@ -18,9 +18,9 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::time_provider::TimeProvider;
 use rustls::{AlertDescription, DigitallySignedStruct, SignatureScheme};
 
-use crate::host::clock;
-use crate::net::stream::{StreamError, reading, writing};
-use crate::rt::{self, AsyncReadExt, AsyncWriteExt, TcpStream};
+use crate::platform::host::clock;
+use crate::platform::net::stream::{StreamError, reading, writing};
+use crate::platform::rt::{self, AsyncReadExt, AsyncWriteExt, TcpStream};
 
 /// What all connections share. Clones are the same one.
 #[derive(Clone, Debug, Default)]

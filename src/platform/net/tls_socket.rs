@@ -11,7 +11,7 @@ use rustls::client::{ClientConfig, ClientConnection};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::{ServerConfig, ServerConnection};
 
-use crate::rt::{AsyncRead, AsyncWrite};
+use crate::platform::rt::{AsyncRead, AsyncWrite};
 
 /// A connection after its handshake; clones are the same one.
 #[derive(Debug)]

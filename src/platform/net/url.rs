@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
-use crate::api::UriScheme;
+use crate::types::api::UriScheme;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Url {

@@ -8,14 +8,14 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::error::ErrorChain;
-use crate::host::directories;
-use crate::host::file_watch::FileWatch;
-use crate::rpc::Client;
-use crate::rt;
-use crate::sorted::SortedMap;
-use crate::time::Backoff;
-use crate::wire::protobuf::{Message, decode, encode, message};
+use crate::platform::host::directories;
+use crate::platform::host::file_watch::FileWatch;
+use crate::platform::rpc::Client;
+use crate::platform::rt;
+use crate::protocol::protobuf::{Message, decode, encode, message};
+use crate::types::error::ErrorChain;
+use crate::types::sorted::SortedMap;
+use crate::types::time::Backoff;
 
 message! {
     struct InfoRequest {}

@@ -8,7 +8,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
-use crate::rt;
+use crate::platform::rt;
 
 /// Tells a socket from the one that is made in its place later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::Error;
 use super::link::{Exchange, Link, Ongoing};
-use crate::wire::grpc::{self, Status};
-use crate::wire::hpack::Field;
-use crate::wire::http2::Ending;
+use crate::protocol::grpc::{self, Status};
+use crate::protocol::hpack::Field;
+use crate::protocol::http2::Ending;
 
 /// Who calls whom.
 #[derive(Debug)]

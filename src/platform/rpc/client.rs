@@ -12,9 +12,9 @@ use super::appearance::{self, Identity};
 use super::call::{Answers, Call, Caller};
 use super::connector::{Attempt, Connector, live};
 use super::link::{Link, Ongoing};
-use crate::rt::{self, UnixStream};
-use crate::time::Backoff;
-use crate::wire::grpc;
+use crate::platform::rt::{self, UnixStream};
+use crate::protocol::grpc;
+use crate::types::time::Backoff;
 
 /// A handle on the connection to one endpoint; clones share it.
 #[derive(Clone, Debug)]
@@ -177,7 +177,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rpc::{Reply, Server, handler};
+    use crate::platform::rpc::{Reply, Server, handler};
 
     const HOUR: Duration = Duration::from_secs(3600);
 

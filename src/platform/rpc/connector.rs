@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use super::drive::drive;
 use super::link::{Exchange, Link};
 use super::signal::Signal;
-use crate::rt::{self, AsyncRead, AsyncWrite, Task};
-use crate::time::{Backoff, jitter};
+use crate::platform::rt::{self, AsyncRead, AsyncWrite, Task};
+use crate::types::time::{Backoff, jitter};
 
 pub(crate) struct Connector<X: Exchange> {
     place: RefCell<Place<X>>,

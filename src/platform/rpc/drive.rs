@@ -4,8 +4,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::signal::Signal;
-use crate::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use crate::wire::http2;
+use crate::platform::rt::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use crate::protocol::http2;
 
 /// One end: the protocol's state, and who is interested in it.
 pub(crate) trait End {
@@ -132,7 +132,7 @@ mod tests {
     use std::task::{Context, Poll};
 
     use super::*;
-    use crate::rt::UnixStream;
+    use crate::platform::rt::UnixStream;
 
     /// An end that has always more to say, and keeps what it hears.
     #[derive(Default)]

@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use crate::wire::grpc::Status;
-use crate::wire::http2::ErrorCode;
+use crate::protocol::grpc::Status;
+use crate::protocol::http2::ErrorCode;
 
 #[derive(Clone, Debug)]
 pub enum Error {

@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use super::drive::End;
 use super::signal::Signal;
-use crate::wire::hpack::Field;
-use crate::wire::http2::{self, Connection, Ending, ErrorCode, Event, StreamId};
+use crate::protocol::hpack::Field;
+use crate::protocol::http2::{self, Connection, Ending, ErrorCode, Event, StreamId};
 
 /// A request and its answer, as what is spoken over HTTP/2 has it. An outcome ends it.
 pub(crate) trait Exchange {

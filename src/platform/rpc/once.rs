@@ -9,8 +9,8 @@ use super::Error;
 use super::call::{Answers, Call, Caller};
 use super::drive::drive;
 use super::link::{Exchange as _, Link};
-use crate::rt::{self, TcpStream};
-use crate::wire::grpc;
+use crate::platform::rt::{self, TcpStream};
+use crate::protocol::grpc;
 
 /// One request, one answer. It waits for as long as the peer is silent: the deadline is the caller's.
 pub(crate) async fn call_once(

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use super::drive::{End, drive};
 use super::server::{Handler, Reply, Request, ServerLimits, Wire};
 use super::signal::Signal;
-use crate::rt::{self, Task, UnixStream};
-use crate::wire::grpc::{self, Code, Status};
-use crate::wire::hpack::Field;
-use crate::wire::http2::{self, ErrorCode, Event, StreamId};
+use crate::platform::rt::{self, Task, UnixStream};
+use crate::protocol::grpc::{self, Code, Status};
+use crate::protocol::hpack::Field;
+use crate::protocol::http2::{self, ErrorCode, Event, StreamId};
 
 /// Answers the calls of one client until it leaves.
 pub async fn serve_connection(stream: UnixStream, handler: Handler, limits: ServerLimits) -> io::Result<()> {

@@ -12,9 +12,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::serve::Connection;
-use crate::rt::{self, Task, UnixListener, UnixStream};
-use crate::time::Backoff;
-use crate::wire::grpc::Status;
+use crate::platform::rt::{self, Task, UnixListener, UnixStream};
+use crate::protocol::grpc::Status;
+use crate::types::time::Backoff;
 
 /// A call that came in.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::rt;
-use crate::wire::grpc::{Code, Status};
+use crate::platform::rt;
+use crate::protocol::grpc::{Code, Status};
 
 const LONG: Duration = Duration::from_secs(20);
 const ECHO: &str = "/test.Echo/Echo";

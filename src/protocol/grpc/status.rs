@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::percent;
-use crate::wire::hpack::Field;
+use crate::protocol::hpack::Field;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {

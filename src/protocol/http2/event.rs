@@ -2,7 +2,7 @@
 
 use super::error::ErrorCode;
 use super::frame::StreamId;
-use crate::wire::hpack::Field;
+use crate::protocol::hpack::Field;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {

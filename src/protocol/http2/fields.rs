@@ -1,6 +1,6 @@
 //! What a header list must look like (RFC 9113 section 8). Pure.
 
-use crate::wire::hpack::Field;
+use crate::protocol::hpack::Field;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {

@@ -19,7 +19,7 @@
 use super::fields;
 use super::frame::StreamId;
 use super::window::{ReceiveWindow, SendWindow};
-use crate::wire::hpack::Field;
+use crate::protocol::hpack::Field;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {

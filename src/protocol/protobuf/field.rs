@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::encode;
 use super::{Message, OpenEnum};
-use crate::sorted::SortedMap;
+use crate::types::sorted::SortedMap;
 
 /// A Rust type that can be a field of a message.
 pub trait Field {

@@ -24,23 +24,23 @@ macro_rules! message {
             $( $(#[$about_field])* $vis $field: $type, )*
         }
 
-        impl $crate::wire::protobuf::Message for $name {
+        impl $crate::protocol::protobuf::Message for $name {
             fn put_fields(&self, out: &mut Vec<u8>) {
-                $( $crate::wire::protobuf::Field::put(&self.$field, $number, out); )*
+                $( $crate::protocol::protobuf::Field::put(&self.$field, $number, out); )*
                 // A message without fields puts nothing.
                 let _ = out;
             }
 
-            fn slot(&mut self, number: u32) -> Option<$crate::wire::protobuf::Slot<'_>> {
+            fn slot(&mut self, number: u32) -> Option<$crate::protocol::protobuf::Slot<'_>> {
                 match number {
-                    $( $number => $crate::wire::protobuf::Field::slot(&mut self.$field), )*
+                    $( $number => $crate::protocol::protobuf::Field::slot(&mut self.$field), )*
                     _ => None,
                 }
             }
 
             #[cfg(test)]
             fn json(&self) -> serde_json::Value {
-                let values: &[Option<serde_json::Value>] = &[$( $crate::wire::protobuf::Field::json(&self.$field) ),*];
+                let values: &[Option<serde_json::Value>] = &[$( $crate::protocol::protobuf::Field::json(&self.$field) ),*];
                 let named = self.fields().iter().zip(values.iter().cloned());
                 let present = named.filter_map(|((_, name), value)| Some((name.trim_start_matches("r#").to_owned(), value?)));
                 serde_json::Value::Object(present.collect())
@@ -76,7 +76,7 @@ macro_rules! open_enum {
             Unrecognized(i32),
         }
 
-        impl $crate::wire::protobuf::OpenEnum for $name {
+        impl $crate::protocol::protobuf::OpenEnum for $name {
             fn number(&self) -> i32 {
                 match *self {
                     Self::$first => 0,
@@ -94,19 +94,19 @@ macro_rules! open_enum {
             }
         }
 
-        impl $crate::wire::protobuf::Field for $name {
+        impl $crate::protocol::protobuf::Field for $name {
             fn put(&self, number: u32, out: &mut Vec<u8>) {
-                let value = $crate::wire::protobuf::OpenEnum::number(self);
-                $crate::wire::protobuf::Field::put(&value, number, out);
+                let value = $crate::protocol::protobuf::OpenEnum::number(self);
+                $crate::protocol::protobuf::Field::put(&value, number, out);
             }
 
-            fn slot(&mut self) -> Option<$crate::wire::protobuf::Slot<'_>> {
-                Some($crate::wire::protobuf::Slot::Enum(self))
+            fn slot(&mut self) -> Option<$crate::protocol::protobuf::Slot<'_>> {
+                Some($crate::protocol::protobuf::Slot::Enum(self))
             }
 
             #[cfg(test)]
             fn json(&self) -> Option<serde_json::Value> {
-                $crate::wire::protobuf::Field::json(&$crate::wire::protobuf::OpenEnum::number(self))
+                $crate::protocol::protobuf::Field::json(&$crate::protocol::protobuf::OpenEnum::number(self))
             }
         }
     )* };

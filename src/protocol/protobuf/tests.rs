@@ -1,6 +1,6 @@
 use super::random::Random;
 use super::*;
-use crate::sorted::SortedMap;
+use crate::types::sorted::SortedMap;
 
 open_enum! {
     pub(super) enum Colour {

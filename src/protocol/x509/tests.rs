@@ -2,7 +2,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
 use super::*;
-use crate::wire::der::element;
+use crate::protocol::der::element;
 
 fn der(pem: &[u8]) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(pem).unwrap()

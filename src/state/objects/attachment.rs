@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::sorted::SortedMap;
-use crate::wire::sha256::sha256;
+use crate::protocol::sha256::sha256;
+use crate::types::sorted::SortedMap;
 
 /// A `storage.k8s.io/v1` VolumeAttachment that says that it is.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::api::{Quantity, Time};
+use crate::types::api::{Quantity, Time};
 
 /// What a node has to do about the size of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]

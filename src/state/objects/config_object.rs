@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::api::{ConfigMap, Map, Secret};
-use crate::sorted::SortedMap;
+use crate::types::api::{ConfigMap, Map, Secret};
+use crate::types::sorted::SortedMap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ObjectKind {

@@ -16,8 +16,8 @@ mod trust_bundle;
 
 use std::sync::Arc;
 
-use crate::api::{ClusterTrustBundleProjection, Pod, Time, Volume, VolumeSource};
-use crate::sorted::{SortedMap, SortedSet};
+use crate::types::api::{ClusterTrustBundleProjection, Pod, Time, Volume, VolumeSource};
+use crate::types::sorted::{SortedMap, SortedSet};
 
 pub(crate) use attachment::{Attachment, attachment_name, is_out_of_room, unique_name};
 pub(crate) use claim_growth::{

@@ -1,10 +1,10 @@
 //! What the pods of an API server need of it. Pure.
 
 use super::{CsiSource, ObjectKey, attachment_name, references};
-use crate::api::{
+use crate::types::api::{
     ClusterTrustBundleProjection, Pod, PodUid, ProjectionSource, ServiceAccountTokenProjection, Volume, VolumeSource,
 };
-use crate::sorted::{SortedMap, SortedSet};
+use crate::types::sorted::{SortedMap, SortedSet};
 
 /// One thing of the API server that is followed for as long as a pod needs it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -201,8 +201,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::decode;
-    use crate::objects::ObjectKind;
+    use crate::state::objects::ObjectKind;
+    use crate::types::api::decode;
 
     fn pod(spec: serde_json::Value) -> Pod {
         decode(json!({"metadata": {"namespace": "ns", "name": "p", "uid": "u"}, "spec": spec})).unwrap().value

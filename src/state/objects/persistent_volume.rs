@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::{ObjectKey, ObjectKind};
-use crate::api::{DecodeError, HostPathVolumeSource, NfsVolumeSource, PodUid, decode};
-use crate::sorted::SortedMap;
+use crate::types::api::{DecodeError, HostPathVolumeSource, NfsVolumeSource, PodUid, decode};
+use crate::types::sorted::SortedMap;
 
 /// What is bound to a claim.
 #[derive(Clone, Debug, PartialEq)]

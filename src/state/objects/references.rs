@@ -1,7 +1,7 @@
 //! Which objects a pod refers to. Pure.
 
 use super::{ObjectKey, ObjectKind};
-use crate::api::{EnvFromRef, EnvVarSource, Pod, ProjectionSource, VolumeSource};
+use crate::types::api::{EnvFromRef, EnvVarSource, Pod, ProjectionSource, VolumeSource};
 
 /// Every object that `pod` refers to; one may be there more than once.
 pub(crate) fn references(pod: &Pod) -> Vec<ObjectKey> {

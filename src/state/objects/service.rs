@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use crate::api::Protocol;
+use crate::types::api::Protocol;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Service {

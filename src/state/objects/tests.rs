@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::{ConfigMap, Pod, Secret, decode};
+use crate::types::api::{ConfigMap, Pod, Secret, decode};
 
 fn config_map(name: &str, data: Value, immutable: bool) -> ConfigObject {
     let object = json!({"metadata": {"namespace": "ns", "name": name}, "data": data, "immutable": immutable});

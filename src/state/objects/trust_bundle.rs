@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use crate::api::{LabelSelector, Map};
-use crate::sorted::SortedSet;
-use crate::wire::pem;
+use crate::protocol::pem;
+use crate::types::api::{LabelSelector, Map};
+use crate::types::sorted::SortedSet;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TrustBundle {
@@ -42,7 +42,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::decode;
+    use crate::types::api::decode;
 
     fn bundle(labels: &Value, certificates: &[&[u8]]) -> TrustBundle {
         let text: Vec<String> = certificates.iter().map(|der| pem::encode(pem::CERTIFICATE, der)).collect();

@@ -1,11 +1,11 @@
 //! What reaches the sync loop: everything that can change what is done next. Pure.
 
-use crate::api::{Map, NodeFeatures, NodeRuntimeHandler, PodUid, Reason, ResourceList, Taint};
-use crate::objects::ObjectNews;
-use crate::pods::{
+use crate::state::objects::ObjectNews;
+use crate::state::pods::{
     Look, MirrorDone, NodeEvent, ObservedPod, OomKill, PodEvent, PodEviction, PressureLook, ProbeResult, ReportDone,
     RestartAsked, SourceUpdate, VersionAsked, Waiting,
 };
+use crate::types::api::{Map, NodeFeatures, NodeRuntimeHandler, PodUid, Reason, ResourceList, Taint};
 
 /// The sync loop's one inbox.
 #[derive(Debug)]

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::api::{
+use crate::state::pods::event_spam::SpamFilter;
+use crate::state::pods::{NodeEvent, PodEvent};
+use crate::types::api::{
     Event, EventKind, EventSource, ObjectKind, ObjectMeta, ObjectReference, Pod, PodUid, Reason, Time, V1,
 };
-use crate::pods::event_spam::SpamFilter;
-use crate::pods::{NodeEvent, PodEvent};
 
 /// The events of late.
 #[derive(Debug, Default)]
@@ -347,7 +347,7 @@ fn field_path(pod: Option<&Pod>, container: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Container, PodSpec};
+    use crate::types::api::{Container, PodSpec};
 
     fn pod_event(container: Option<&str>, reason: Reason, message: &str) -> PodEvent {
         let uid = PodUid::from("u");
@@ -585,7 +585,7 @@ mod tests {
         let mut clock = Clock::queueing();
         clock.note(1, told(&name, "a"));
         let unsent = clock.ring.unsent("n").unwrap();
-        assert!(crate::api::validation::names::is_dns_subdomain(&unsent.name), "{}", unsent.name);
+        assert!(crate::types::api::validation::names::is_dns_subdomain(&unsent.name), "{}", unsent.name);
     }
 
     #[test]
@@ -595,7 +595,7 @@ mod tests {
         ring.note(told("web", "m"), now, Instant::now());
         let node = NodeEvent::new(EventKind::Warning, Reason::SYSTEM_OOM, "m");
         ring.note(Told::of_node("n", node), now, Instant::now());
-        let events: Vec<_> = ring.events("n").map(|event| crate::api::encode(&event)).collect();
+        let events: Vec<_> = ring.events("n").map(|event| crate::types::api::encode(&event)).collect();
         let time = "2023-11-14T22:13:20Z";
         let expected = serde_json::json!({
             "apiVersion": "v1", "kind": "Event", "type": "Normal", "reason": "Failed", "message": "m", "count": 1,

@@ -6,9 +6,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::api::EventKind;
-use crate::pods::EventObject;
-use crate::time::TokenBucket;
+use crate::state::pods::EventObject;
+use crate::types::api::EventKind;
+use crate::types::time::TokenBucket;
 
 /// The objects that events were about, the last one at the end.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ impl SpamFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{ObjectKind, PodUid};
+    use crate::types::api::{ObjectKind, PodUid};
 
     fn object(name: usize) -> EventObject {
         let name = name.to_string();

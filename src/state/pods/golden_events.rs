@@ -7,7 +7,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::*;
-use crate::api::{EventKind, ObjectKind, Pod, Reason, Time, decode, encode};
+use crate::types::api::{EventKind, ObjectKind, Pod, Reason, Time, decode, encode};
 
 /// Fields that the recording does not have, or has of the moment and the name.
 const NOT_RECORDED: [&str; 4] = ["apiVersion", "kind", "firstTimestamp", "lastTimestamp"];

@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use std::time::Duration;
 
-use crate::api::PodUid;
+use crate::types::api::PodUid;
 
 /// Everything the runtime holds of one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
-use crate::api::PodUid;
-use crate::pods::ObservedPod;
-use crate::sorted::SortedMap;
+use crate::state::pods::ObservedPod;
+use crate::types::api::PodUid;
+use crate::types::sorted::SortedMap;
 
 /// Keeps what was last seen of each pod: what an older look saw never replaces what a newer one did, also when that saw
 /// nothing any more.
@@ -102,7 +102,7 @@ impl ObservedCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pods::{ObservedSandbox, SandboxState};
+    use crate::state::pods::{ObservedSandbox, SandboxState};
 
     fn pod(sandboxes: &[&str]) -> ObservedPod {
         let mut pod = ObservedPod::new(PodUid::from("u"), "default", "web");

@@ -1,8 +1,8 @@
 //! Which processors containers are held to. Pure.
 
-use crate::api::PodUid;
-use crate::cpu_set::CpuSet;
-use crate::sorted::SortedMap;
+use crate::types::api::PodUid;
+use crate::types::cpu_set::CpuSet;
+use crate::types::sorted::SortedMap;
 
 /// By pod and container.
 pub(crate) type Assigned = SortedMap<PodUid, SortedMap<String, CpuSet>>;

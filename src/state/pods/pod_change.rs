@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_channel::Sender;
 
-use crate::api::{Pod, PodUid};
+use crate::types::api::{Pod, PodUid};
 
 /// A pod as its manifest names it: without the node's name.
 #[derive(Clone, Debug, PartialEq, Eq)]

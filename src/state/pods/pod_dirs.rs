@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::api::PodUid;
+use crate::types::api::PodUid;
 
 /// The directories that hold the files of all pods.
 #[derive(Clone, Debug, PartialEq, Eq)]

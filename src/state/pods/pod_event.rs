@@ -1,6 +1,6 @@
 //! Something that happened to a pod, in the words that Kubernetes has for it. Pure.
 
-use crate::api::{EventKind, PodUid, Reason};
+use crate::types::api::{EventKind, PodUid, Reason};
 
 /// An event of a pod or of one of its containers.
 #[derive(Clone, Debug, PartialEq, Eq)]

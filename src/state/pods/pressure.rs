@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::api::{EventKind, PodUid, Reason, Time};
-use crate::pods::NodeEvent;
-use crate::sorted::{SortedMap, SortedSet};
+use crate::state::pods::NodeEvent;
+use crate::types::api::{EventKind, PodUid, Reason, Time};
+use crate::types::sorted::{SortedMap, SortedSet};
 
 /// A condition of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::api::PodUid;
+use crate::types::api::PodUid;
 
 /// Which of a container's probes. The names are those of events and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,6 +1,6 @@
 //! What has become of what the cluster was told. Pure.
 
-use crate::api::PodUid;
+use crate::types::api::PodUid;
 
 /// A status, or a pod's end, was told to the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::api::{Pod, Time};
-use crate::objects::SourceObject;
+use crate::state::objects::SourceObject;
+use crate::types::api::{Pod, Time};
 
 /// Where pods come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::PodDirs;
-use crate::api::{Pod, PodUid, StorageMedium, VolumeSource};
+use crate::types::api::{Pod, PodUid, StorageMedium, VolumeSource};
 
 /// The names of the directories that volumes of a kind are in.
 pub(crate) const CONFIG_MAP: &str = "kubernetes.io/configmap";

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::api::Reason;
+use crate::types::api::Reason;
 
 /// `state.waiting` of a container status.
 #[derive(Clone, Debug, PartialEq, Eq)]

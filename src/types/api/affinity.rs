@@ -117,7 +117,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::decode;
+    use crate::types::api::decode;
 
     #[track_caller]
     fn check(terms: Value, expected: bool) {

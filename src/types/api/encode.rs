@@ -223,7 +223,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::{ContainerPort, Map};
+    use crate::types::api::{ContainerPort, Map};
 
     #[test]
     fn fields_come_in_their_order_and_empty_ones_not_at_all() {

@@ -169,7 +169,7 @@ impl Known for ContainerState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::Pod;
+    use crate::types::api::Pod;
 
     #[test]
     fn a_pod_is_walked_to_its_last_field() {

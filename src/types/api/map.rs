@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::sorted::SortedMap;
+use crate::types::sorted::SortedMap;
 
 #[derive(Clone, PartialEq, Eq)]
 pub struct Map<V>(SortedMap<Box<str>, V>);

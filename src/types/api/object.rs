@@ -21,15 +21,15 @@ macro_rules! object {
             $($(#[$field_meta])* pub $field: $type,)*
         }
 
-        impl $crate::api::decode::Object for $name {
-            fn read(&mut self, entry: $crate::api::decode::Entry<'_>) -> Result<(), $crate::api::DecodeError> {
+        impl $crate::types::api::decode::Object for $name {
+            fn read(&mut self, entry: $crate::types::api::decode::Entry<'_>) -> Result<(), $crate::types::api::DecodeError> {
                 $($(
-                    if entry.is($crate::api::object::key!($always $($always_key)?)) {
+                    if entry.is($crate::types::api::object::key!($always $($always_key)?)) {
                         return entry.read(&mut self.$always);
                     }
                 )*)?
                 $(
-                    if entry.is($crate::api::object::key!($field $($key)?)) {
+                    if entry.is($crate::types::api::object::key!($field $($key)?)) {
                         return entry.read(&mut self.$field);
                     }
                 )*
@@ -38,37 +38,37 @@ macro_rules! object {
             }
         }
 
-        impl $crate::api::decode::Decode for $name {
+        impl $crate::types::api::decode::Decode for $name {
             fn decode(
                 value: serde_json::Value,
-                place: $crate::api::decode::Place<'_>,
-            ) -> Result<Self, $crate::api::DecodeError> {
+                place: $crate::types::api::decode::Place<'_>,
+            ) -> Result<Self, $crate::types::api::DecodeError> {
                 let mut object = Self::default();
-                $crate::api::decode::read_object(&mut object, value, place)?;
+                $crate::types::api::decode::read_object(&mut object, value, place)?;
                 Ok(object)
             }
         }
 
-        impl $crate::api::encode::Encode for $name {
-            fn write(&self, json: &mut $crate::api::encode::Json) {
+        impl $crate::types::api::encode::Encode for $name {
+            fn write(&self, json: &mut $crate::types::api::encode::Json) {
                 json.begin_object();
-                $($(json.always($crate::api::object::key!($always $($always_key)?), &self.$always);)*)?
-                $(json.field($crate::api::object::key!($field $($key)?), &self.$field);)*
+                $($(json.always($crate::types::api::object::key!($always $($always_key)?), &self.$always);)*)?
+                $(json.field($crate::types::api::object::key!($field $($key)?), &self.$field);)*
                 json.end_object();
             }
         }
 
         #[cfg(test)]
-        impl $crate::api::fields::Known for $name {
-            fn visit(fields: &mut $crate::api::fields::Fields) {
-                fields.note($crate::api::fields::Kind::Object);
+        impl $crate::types::api::fields::Known for $name {
+            fn visit(fields: &mut $crate::types::api::fields::Fields) {
+                fields.note($crate::types::api::fields::Kind::Object);
                 $($(fields.under(
-                    $crate::api::object::key!($always $($always_key)?),
-                    <$always_type as $crate::api::fields::Known>::visit,
+                    $crate::types::api::object::key!($always $($always_key)?),
+                    <$always_type as $crate::types::api::fields::Known>::visit,
                 );)*)?
                 $(fields.under(
-                    $crate::api::object::key!($field $($key)?),
-                    <$type as $crate::api::fields::Known>::visit,
+                    $crate::types::api::object::key!($field $($key)?),
+                    <$type as $crate::types::api::fields::Known>::visit,
                 );)*
             }
         }
@@ -113,27 +113,27 @@ macro_rules! words {
             }
         }
 
-        impl $crate::api::decode::Decode for $name {
+        impl $crate::types::api::decode::Decode for $name {
             fn decode(
                 value: serde_json::Value,
-                _place: $crate::api::decode::Place<'_>,
-            ) -> Result<Self, $crate::api::DecodeError> {
-                let word = $crate::api::decode::text(value)?;
+                _place: $crate::types::api::decode::Place<'_>,
+            ) -> Result<Self, $crate::types::api::DecodeError> {
+                let word = $crate::types::api::decode::text(value)?;
                 Self::from_word(&word)
-                    .ok_or_else(|| $crate::api::object::unexpected(&word, Self::WORDS))
+                    .ok_or_else(|| $crate::types::api::object::unexpected(&word, Self::WORDS))
             }
         }
 
-        impl $crate::api::encode::Encode for $name {
-            fn write(&self, json: &mut $crate::api::encode::Json) {
+        impl $crate::types::api::encode::Encode for $name {
+            fn write(&self, json: &mut $crate::types::api::encode::Json) {
                 json.string(self.as_str());
             }
         }
 
         #[cfg(test)]
-        impl $crate::api::fields::Known for $name {
-            fn visit(fields: &mut $crate::api::fields::Fields) {
-                fields.note($crate::api::fields::Kind::Words(Self::WORDS));
+        impl $crate::types::api::fields::Known for $name {
+            fn visit(fields: &mut $crate::types::api::fields::Fields) {
+                fields.note($crate::types::api::fields::Kind::Words(Self::WORDS));
             }
         }
     };
@@ -160,14 +160,14 @@ macro_rules! one_of {
             /// Reads an entry into `one`, which must be empty, if its key is one of these.
             pub(super) fn read(
                 one: &mut Option<Self>,
-                entry: $crate::api::decode::Entry<'_>,
-            ) -> Result<(), $crate::api::DecodeError> {
+                entry: $crate::types::api::decode::Entry<'_>,
+            ) -> Result<(), $crate::types::api::DecodeError> {
                 if !Self::KEYS.contains(&entry.key()) {
                     entry.unknown();
                     return Ok(());
                 }
                 if let Some(one) = one {
-                    return Err($crate::api::object::two_of(one.key(), &entry));
+                    return Err($crate::types::api::object::two_of(one.key(), &entry));
                 }
                 *one = match entry.key() {
                     $($key => Some(Self::$variant(entry.value()?)),)*
@@ -176,15 +176,15 @@ macro_rules! one_of {
                 Ok(())
             }
 
-            pub(super) fn write(&self, json: &mut $crate::api::encode::Json) {
+            pub(super) fn write(&self, json: &mut $crate::types::api::encode::Json) {
                 match self { $(Self::$variant(value) => json.always($key, value),)* }
             }
         }
 
         #[cfg(test)]
-        impl $crate::api::fields::Known for $name {
-            fn visit(fields: &mut $crate::api::fields::Fields) {
-                $(fields.under($key, <$type as $crate::api::fields::Known>::visit);)*
+        impl $crate::types::api::fields::Known for $name {
+            fn visit(fields: &mut $crate::types::api::fields::Fields) {
+                $(fields.under($key, <$type as $crate::types::api::fields::Known>::visit);)*
             }
         }
     };
@@ -193,19 +193,19 @@ macro_rules! one_of {
 /// An object that is a `one_of!` beside plain fields.
 macro_rules! one_of_object {
     ($name:ident { $($field:ident: $type:ty,)* @one $one:ident: $one_type:ty, default $default:expr }) => {
-        impl $crate::api::decode::Decode for $name {
+        impl $crate::types::api::decode::Decode for $name {
             fn decode(
                 value: serde_json::Value,
-                place: $crate::api::decode::Place<'_>,
-            ) -> Result<Self, $crate::api::DecodeError> {
+                place: $crate::types::api::decode::Place<'_>,
+            ) -> Result<Self, $crate::types::api::DecodeError> {
                 #[derive(Default)]
                 struct Parts {
                     $($field: $type,)*
                     one: Option<$one_type>,
                 }
 
-                impl $crate::api::decode::Object for Parts {
-                    fn read(&mut self, entry: $crate::api::decode::Entry<'_>) -> Result<(), $crate::api::DecodeError> {
+                impl $crate::types::api::decode::Object for Parts {
+                    fn read(&mut self, entry: $crate::types::api::decode::Entry<'_>) -> Result<(), $crate::types::api::DecodeError> {
                         $(
                             if entry.is(stringify!($field)) {
                                 return entry.read(&mut self.$field);
@@ -216,17 +216,17 @@ macro_rules! one_of_object {
                 }
 
                 let mut parts = Parts::default();
-                $crate::api::decode::read_object(&mut parts, value, place)?;
+                $crate::types::api::decode::read_object(&mut parts, value, place)?;
                 let none: Option<$one_type> = $default;
                 match parts.one.or(none) {
                     Some($one) => Ok($name { $($field: parts.$field,)* $one }),
-                    None => Err($crate::api::object::none_of(<$one_type>::KEYS)),
+                    None => Err($crate::types::api::object::none_of(<$one_type>::KEYS)),
                 }
             }
         }
 
-        impl $crate::api::encode::Encode for $name {
-            fn write(&self, json: &mut $crate::api::encode::Json) {
+        impl $crate::types::api::encode::Encode for $name {
+            fn write(&self, json: &mut $crate::types::api::encode::Json) {
                 json.begin_object();
                 $(json.field(stringify!($field), &self.$field);)*
                 self.$one.write(json);
@@ -235,11 +235,11 @@ macro_rules! one_of_object {
         }
 
         #[cfg(test)]
-        impl $crate::api::fields::Known for $name {
-            fn visit(fields: &mut $crate::api::fields::Fields) {
-                fields.note($crate::api::fields::Kind::Object);
-                $(fields.under(stringify!($field), <$type as $crate::api::fields::Known>::visit);)*
-                <$one_type as $crate::api::fields::Known>::visit(fields);
+        impl $crate::types::api::fields::Known for $name {
+            fn visit(fields: &mut $crate::types::api::fields::Fields) {
+                fields.note($crate::types::api::fields::Kind::Object);
+                $(fields.under(stringify!($field), <$type as $crate::types::api::fields::Known>::visit);)*
+                <$one_type as $crate::types::api::fields::Known>::visit(fields);
             }
         }
     };

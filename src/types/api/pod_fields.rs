@@ -128,7 +128,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::decode;
+    use crate::types::api::decode;
 
     fn pod() -> Pod {
         let spec = json!({

@@ -41,7 +41,7 @@ impl std::error::Error for PortError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::ContainerPort;
+    use crate::types::api::ContainerPort;
 
     #[test]
     fn a_name_goes_before_a_number_in_quotes() {

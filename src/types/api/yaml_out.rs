@@ -170,7 +170,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::yaml;
+    use crate::types::api::yaml;
 
     /// Reads back what is written for `value`, and asserts that it is the same.
     #[track_caller]

@@ -195,7 +195,7 @@ fn owned(labels: &[&str]) -> Box<[Box<str>]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::parsed;
+    use crate::types::metrics::parsed;
 
     // Each test has a thread, and so counts of its own.
     fn page(write: fn(&mut Exposition)) -> String {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::api::PodPhase;
+use crate::types::api::PodPhase;
 
 fn uid() -> PodUid {
     PodUid::from("u")

@@ -4,11 +4,11 @@ use std::io;
 use std::sync::Arc;
 
 use super::files::{Loaded, key, names};
-use crate::api::Time;
-use crate::pod_sources::static_pod::Origin;
-use crate::pod_sources::whole_manifest::WholeManifest;
-use crate::pods::{Put, SourceName, SourcePod, SourceProblem, SourceUpdate};
-use crate::sorted::SortedMap;
+use crate::control::pod_sources::static_pod::Origin;
+use crate::control::pod_sources::whole_manifest::WholeManifest;
+use crate::state::pods::{Put, SourceName, SourcePod, SourceProblem, SourceUpdate};
+use crate::types::api::Time;
+use crate::types::sorted::SortedMap;
 
 /// The pods by the names of their files.
 #[derive(Debug)]

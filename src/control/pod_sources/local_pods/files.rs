@@ -5,8 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::host::directories::set_aside;
-use crate::host::durable::{self, Found};
+use crate::platform::host::directories::set_aside;
+use crate::platform::host::durable::{self, Found};
 
 /// The doors take no more of a manifest.
 const LIMIT: u64 = 1 << 20;

@@ -18,10 +18,10 @@ use async_channel::{Receiver, Sender};
 
 use self::book::{Book, Verdict};
 use self::files::Loaded;
-use crate::error::ErrorChain;
-use crate::host::clock;
-use crate::pods::{PodAnswer, PodChange, PodChangeKind, Put, SyncEvent};
-use crate::rt;
+use crate::platform::host::clock;
+use crate::platform::rt;
+use crate::state::pods::{PodAnswer, PodChange, PodChangeKind, Put, SyncEvent};
+use crate::types::error::ErrorChain;
 
 /// Whom changes are asked of.
 #[derive(Clone, Debug)]

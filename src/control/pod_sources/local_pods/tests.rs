@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
-use crate::pods::SourceUpdate;
+use crate::state::pods::SourceUpdate;
 
 const WEB: &str = "\
 apiVersion: v1

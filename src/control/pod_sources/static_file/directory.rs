@@ -8,11 +8,11 @@ use std::time::UNIX_EPOCH;
 
 use super::files::{Content, DirectoryId, Listing, Stamp};
 use super::names::is_manifest;
-use crate::api::yaml::MAX_BYTES;
-use crate::host::clock;
-use crate::pod_sources::static_pod::{Origin, read_manifest};
-use crate::pods::SourceName;
-use crate::sorted::SortedMap;
+use crate::control::pod_sources::static_pod::{Origin, read_manifest};
+use crate::platform::host::clock;
+use crate::state::pods::SourceName;
+use crate::types::api::yaml::MAX_BYTES;
+use crate::types::sorted::SortedMap;
 
 /// The manifests at `path`: of a directory, or the one that it is itself.
 ///
@@ -28,7 +28,7 @@ pub(super) fn list(path: &Path, was_file: bool) -> io::Result<Listing> {
 
 fn list_directory(path: &Path, metadata: &Metadata) -> io::Result<Listing> {
     #[cfg(test)]
-    crate::rt::disk_access()?;
+    crate::platform::rt::disk_access()?;
     let mut files = SortedMap::new();
     for entry in fs::read_dir(path)? {
         let entry = entry?;
@@ -90,7 +90,7 @@ pub(super) fn read(path: &Path, node_name: &str) -> Content {
 
 fn read_text(path: &Path) -> io::Result<(Stamp, Vec<u8>)> {
     #[cfg(test)]
-    crate::rt::disk_access()?;
+    crate::platform::rt::disk_access()?;
     // Without waiting: between the listing and now the file may have become a pipe that nobody writes to.
     let file: File = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;

@@ -18,13 +18,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::names::is_manifest;
-use crate::api::yaml::ParseError;
-use crate::api::{Pod, Time};
-use crate::objects::SourceObject;
-use crate::pod_sources::merge::same_content;
-use crate::pod_sources::static_pod::{ManifestObject, Object};
-use crate::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
-use crate::sorted::{SortedMap, SortedSet};
+use crate::control::pod_sources::merge::same_content;
+use crate::control::pod_sources::static_pod::{ManifestObject, Object};
+use crate::state::objects::SourceObject;
+use crate::state::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
+use crate::types::api::yaml::ParseError;
+use crate::types::api::{Pod, Time};
+use crate::types::sorted::{SortedMap, SortedSet};
 
 /// The book of a manifest directory, or of a single manifest.
 #[derive(Debug)]

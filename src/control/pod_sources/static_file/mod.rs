@@ -24,10 +24,10 @@ use async_channel::Sender;
 
 use self::files::{Content, Files, Listing, Look, says_the_same};
 use self::watch::{Noticed, Watch};
-use crate::error::ErrorChain;
-use crate::host::clock;
-use crate::pods::{SourceProblem, SourceUpdate, SyncEvent};
-use crate::rt;
+use crate::platform::host::clock;
+use crate::platform::rt;
+use crate::state::pods::{SourceProblem, SourceUpdate, SyncEvent};
+use crate::types::error::ErrorChain;
 
 /// Tells `inbox` of the pods at `path` (a directory of manifests, or one manifest) whenever they change, until nobody
 /// listens. The first time is after the first look.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use async_channel::Receiver;
 
 use super::*;
-use crate::pods::SourceUpdate;
+use crate::state::pods::SourceUpdate;
 
 /// A directory of its own for a test, and a source that watches `manifests` in it.
 struct Bench {

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 
 use super::files::FileEvent;
-use crate::rt;
+use crate::platform::rt;
 
 /// What the kernel has told.
 #[derive(Debug, PartialEq, Eq)]

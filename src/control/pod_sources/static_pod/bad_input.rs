@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::fields::{Field, Kind, Step, fields_of};
-use crate::kuberuntime::golden;
+use crate::kubelet::kuberuntime::golden;
+use crate::types::api::fields::{Field, Kind, Step, fields_of};
 
 const ORIGIN: Origin<'_> =
     Origin { source: SourceName::File, path: "/manifests/x.yaml", node_name: "node1", seen: "2026-11-20T20:03:54Z" };

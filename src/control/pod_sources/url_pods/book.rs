@@ -6,10 +6,10 @@ use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use super::signature::{self, PublicKey};
-use crate::api::{Bytes, Pod, Time};
-use crate::pod_sources::static_pod::Origin;
-use crate::pod_sources::whole_manifest::WholeManifest;
-use crate::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
+use crate::control::pod_sources::static_pod::Origin;
+use crate::control::pod_sources::whole_manifest::WholeManifest;
+use crate::state::pods::{SourceName, SourcePod, SourceProblem, SourceUpdate};
+use crate::types::api::{Bytes, Pod, Time};
 
 /// A manifest as it came, with its signature where one is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,16 +19,16 @@ use async_channel::Sender;
 
 use self::book::{Book, Given, Taken, decode, encode};
 pub(crate) use self::signature::{EXPECTED, PublicKey};
-use crate::api::{HttpHeader, UriScheme};
-use crate::apiserver::believing;
-use crate::error::ErrorChain;
-use crate::host::durable::{self, Found};
-use crate::host::{clock, file};
-use crate::net::{Answer, Dialer, Headers, Purpose, Url};
-use crate::pods::SyncEvent;
-use crate::rt;
-use crate::time::{Backoff, jitter};
-use crate::wire::pem;
+use crate::platform::apiserver::believing;
+use crate::platform::host::durable::{self, Found};
+use crate::platform::host::{clock, file};
+use crate::platform::net::{Answer, Dialer, Headers, Purpose, Url};
+use crate::platform::rt;
+use crate::protocol::pem;
+use crate::state::pods::SyncEvent;
+use crate::types::api::{HttpHeader, UriScheme};
+use crate::types::error::ErrorChain;
+use crate::types::time::{Backoff, jitter};
 
 /// Where manifests come from, and who vouches for them.
 pub(crate) struct UrlPods {

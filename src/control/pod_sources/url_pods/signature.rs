@@ -2,7 +2,7 @@
 
 use ring::signature::{ED25519, UnparsedPublicKey};
 
-use crate::api::Bytes;
+use crate::types::api::Bytes;
 
 /// Who vouches for a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]

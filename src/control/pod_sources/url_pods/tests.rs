@@ -12,8 +12,8 @@ use async_channel::Receiver;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 
 use super::*;
-use crate::api::Bytes;
-use crate::pods::SourceUpdate;
+use crate::state::pods::SourceUpdate;
+use crate::types::api::Bytes;
 
 const WEB: &str =
     "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: main, image: busybox}]}\n";

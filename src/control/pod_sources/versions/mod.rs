@@ -21,11 +21,11 @@ use serde_json::Value;
 use self::record::Record;
 pub(crate) use self::record::{Ask, Doing, Verdict};
 use super::static_pod::is_own_uid;
-use crate::api::{Pod, PodUid};
-use crate::host::directories::set_aside;
-use crate::host::durable::{self, Found};
-use crate::pods::{SourceName, SourcePod, SourceUpdate};
-use crate::sorted::{SortedMap, SortedSet};
+use crate::platform::host::directories::set_aside;
+use crate::platform::host::durable::{self, Found};
+use crate::state::pods::{SourceName, SourcePod, SourceUpdate};
+use crate::types::api::{Pod, PodUid};
+use crate::types::sorted::{SortedMap, SortedSet};
 
 /// The versions of all pods.
 #[derive(Debug, Default)]

@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::api::annotations::{KEEP_VERSIONS, READY_WITHIN, keep_versions, ready_within};
-use crate::api::{Pod, PodUid, decode, encode};
-use crate::pod_sources::merge::same_content;
+use crate::control::pod_sources::merge::same_content;
+use crate::types::api::annotations::{KEEP_VERSIONS, READY_WITHIN, keep_versions, ready_within};
+use crate::types::api::{Pod, PodUid, decode, encode};
 
 /// So many accepted versions are kept, the present one among them, where the manifest does not say.
 const KEPT: usize = 3;

@@ -1,9 +1,9 @@
 //! The versions of all pods, and their files.
 
 use super::*;
-use crate::api::annotations::READY_WITHIN;
-use crate::api::yaml::MAX_BYTES;
-use crate::pod_sources::static_pod::{Object, Origin, read_manifest};
+use crate::control::pod_sources::static_pod::{Object, Origin, read_manifest};
+use crate::types::api::annotations::READY_WITHIN;
+use crate::types::api::yaml::MAX_BYTES;
 
 struct Disk(PathBuf);
 

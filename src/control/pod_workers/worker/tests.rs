@@ -1,6 +1,6 @@
 use super::*;
-use crate::api::Reason;
-use crate::kuberuntime::{Action, Place};
+use crate::kubelet::kuberuntime::{Action, Place};
+use crate::types::api::Reason;
 
 fn pod(image: &str) -> Arc<Pod> {
     let mut pod = Pod::default();
@@ -215,8 +215,10 @@ fn a_pod_known_only_from_the_runtime_is_ended() {
 /// A pod with files made from a ConfigMap.
 fn pod_with_files(image: &str) -> Arc<Pod> {
     let mut pod = Pod::clone(&pod(image));
-    pod.spec.volumes =
-        vec![crate::api::Volume { name: "v".to_owned(), source: crate::api::VolumeSource::ConfigMap(Box::default()) }];
+    pod.spec.volumes = vec![crate::types::api::Volume {
+        name: "v".to_owned(),
+        source: crate::types::api::VolumeSource::ConfigMap(Box::default()),
+    }];
     Arc::new(pod)
 }
 

@@ -5,8 +5,8 @@ use std::os::unix::net::UnixStream as StdStream;
 use std::task::{Context, Poll};
 
 use super::*;
-use crate::rt::{Async, block_on, blocking, either};
-use crate::server::http::Status;
+use crate::control::server::http::Status;
+use crate::platform::rt::{Async, block_on, blocking, either};
 
 struct Echo;
 

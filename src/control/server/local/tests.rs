@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::http::parse_response;
 use super::*;
-use crate::error::ErrorChain;
-use crate::rt::{block_on, blocking, either};
+use crate::platform::rt::{block_on, blocking, either};
+use crate::types::error::ErrorChain;
 
 struct TempDir(PathBuf);
 
@@ -263,7 +263,7 @@ fn images_are_listed_and_one_that_stays_is_told_why() {
         )
     });
     let (line, body) = parse_response(&list).unwrap();
-    let images: crate::server::Images = serde_json::from_slice(body).unwrap();
+    let images: crate::control::server::Images = serde_json::from_slice(body).unwrap();
     assert_eq!((line, images.images.len(), &*images.images[0].id), ("200 OK", 1, "a"));
     assert_eq!(parse_response(&stays).unwrap(), ("400 Bad Request", &b"image a/b:1 stays\n"[..]));
     assert_eq!(parse_response(&nameless).unwrap().0, "400 Bad Request");

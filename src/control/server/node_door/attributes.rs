@@ -1,6 +1,6 @@
 //! What a request is about, as the cluster's rules name it. Pure.
 
-use crate::server::pod_changes::is_of_pod;
+use crate::control::server::pod_changes::is_of_pod;
 
 /// Of a request to the node: always about this node's object, and a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

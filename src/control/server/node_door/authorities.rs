@@ -12,13 +12,13 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::{DistinguishedName, RootCertStore};
 
 use super::user::User;
-use crate::apiserver::{believable, known_past};
-use crate::host::file_watch::FileWatch;
-use crate::host::{clock, file};
-use crate::rpc::Signal;
-use crate::rt;
-use crate::wire::pem;
-use crate::wire::x509::Certificate;
+use crate::platform::apiserver::{believable, known_past};
+use crate::platform::host::file_watch::FileWatch;
+use crate::platform::host::{clock, file};
+use crate::platform::rpc::Signal;
+use crate::platform::rt;
+use crate::protocol::pem;
+use crate::protocol::x509::Certificate;
 
 /// No list of authorities is larger.
 const LIMIT: u64 = 1 << 20;

@@ -9,10 +9,10 @@ use serde_json::Value;
 use super::reviews::{ACCESS_REVIEWS, TOKEN_REVIEWS, access_review, is_allowed, token_review, user_of};
 use super::user::User;
 use super::verdicts::{Key, Verdicts, key};
-use crate::apiserver::{Client, Request};
-use crate::error::ErrorChain;
-use crate::rt::{self, Semaphore};
-use crate::time::TokenBucket;
+use crate::platform::apiserver::{Client, Request};
+use crate::platform::rt::{self, Semaphore};
+use crate::types::error::ErrorChain;
+use crate::types::time::TokenBucket;
 
 /// The cluster, as far as it knows people.
 pub(super) struct ClusterWord {

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::cri::RuntimeService;
-use crate::error::ErrorChain;
-use crate::host::clock;
-use crate::rt;
-use crate::server::connections::Reply;
-use crate::server::http::{Response, Status};
-use crate::server::local::{Absent, LocalApi, PodAsked};
-use crate::wire::http1::Request;
+use crate::control::server::connections::Reply;
+use crate::control::server::http::{Response, Status};
+use crate::control::server::local::{Absent, LocalApi, PodAsked};
+use crate::platform::cri::RuntimeService;
+use crate::platform::host::clock;
+use crate::platform::rt;
+use crate::protocol::http1::Request;
+use crate::types::error::ErrorChain;
 
 /// Where checkpoints go, and how long one may take if nothing is said.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! `/healthz` and its checks, in upstream's words (k8s.io/apiserver/pkg/server/healthz). Pure.
 
-use crate::server::http::{Response, Status};
-use crate::wire::http1::Request;
+use crate::control::server::http::{Response, Status};
+use crate::protocol::http1::Request;
 
 /// One check: its name, and what is wrong.
 pub(super) type Check = (&'static str, Option<&'static str>);

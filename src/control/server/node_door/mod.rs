@@ -42,12 +42,12 @@ use super::connections::{PATIENCE, Standing, answer};
 use super::local::LocalApi;
 use super::streaming::Streaming;
 use super::tcp_door::TcpDoor;
-use crate::apiserver::Client;
-use crate::certificates::ShownCertificate;
-use crate::config::{Config, ServerSettings};
-use crate::error::ErrorChain;
-use crate::net::TlsSocket;
-use crate::rt::{self, TcpStream};
+use crate::kubelet::certificates::ShownCertificate;
+use crate::platform::apiserver::Client;
+use crate::platform::config::{Config, ServerSettings};
+use crate::platform::net::TlsSocket;
+use crate::platform::rt::{self, TcpStream};
+use crate::types::error::ErrorChain;
 
 use authorities::Authorities;
 use cluster_word::ClusterWord;

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::server::http::Response;
-use crate::server::local::LocalApi;
+use crate::control::server::http::Response;
+use crate::control::server::local::LocalApi;
 
 /// The pods that the node is to run, with what has become of them.
 pub(super) fn pods(api: &dyn LocalApi) -> Response {

@@ -1,7 +1,7 @@
 //! The tokens that a request presents: in its own header, or among the protocols of a WebSocket. Pure.
 
-use crate::api::Bytes;
-use crate::wire::http1::{PROTOCOLS, Request, TOKEN_PROTOCOL};
+use crate::protocol::http1::{PROTOCOLS, Request, TOKEN_PROTOCOL};
+use crate::types::api::Bytes;
 
 /// All of them, in upstream's order; an error where one cannot be read.
 pub(super) fn tokens(request: &Request) -> Result<Vec<String>, &'static str> {

@@ -8,14 +8,14 @@ use std::rc::Rc;
 
 use super::healthz::{checks, respond};
 use super::{pod_lists, watch_for_its_end};
-use crate::rt;
-use crate::server::SyncHealth;
-use crate::server::connections::{Answering, Answers, FEW, Reply, Standing, answer};
-use crate::server::http::Response;
-use crate::server::local::{LocalApi, page_of};
-use crate::server::page::Page;
-use crate::server::tcp_door::TcpDoor;
-use crate::wire::http1::Request;
+use crate::control::server::SyncHealth;
+use crate::control::server::connections::{Answering, Answers, FEW, Reply, Standing, answer};
+use crate::control::server::http::Response;
+use crate::control::server::local::{LocalApi, page_of};
+use crate::control::server::page::Page;
+use crate::control::server::tcp_door::TcpDoor;
+use crate::platform::rt;
+use crate::protocol::http1::Request;
 
 pub(crate) struct ReadOnlyDoor {
     pub(crate) address: SocketAddr,

@@ -66,7 +66,7 @@ fn texts(value: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sorted::SortedMap;
+    use crate::types::sorted::SortedMap;
 
     #[test]
     fn a_review_tells_whose_a_token_is() {

@@ -13,11 +13,11 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-use crate::host::open_inside::open_below;
-use crate::rt;
-use crate::server::connections::{FilePart, Reply};
-use crate::server::http::{Response, Status};
-use crate::wire::http1::Request;
+use crate::control::server::connections::{FilePart, Reply};
+use crate::control::server::http::{Response, Status};
+use crate::platform::host::open_inside::open_below;
+use crate::platform::rt;
+use crate::protocol::http1::Request;
 
 const ROOT: &str = "/var/log";
 

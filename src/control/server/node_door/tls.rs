@@ -13,9 +13,9 @@ use rustls::server::{NoServerSessionStorage, ServerConfig};
 use rustls::version::{TLS12, TLS13};
 use rustls::{DigitallySignedStruct, DistinguishedName, SignatureScheme, SupportedCipherSuite};
 
-use crate::certificates::ShownCertificate;
-use crate::config::TlsSettings;
-use crate::net::HostClock;
+use crate::kubelet::certificates::ShownCertificate;
+use crate::platform::config::TlsSettings;
+use crate::platform::net::HostClock;
 
 /// `hints` are the names of the authorities that clients' certificates may come from; none: no certificate is asked for.
 pub(super) fn server_config(

@@ -2,8 +2,8 @@
 
 use ring::digest;
 
-use crate::sorted::SortedMap;
-use crate::wire::x509::Certificate;
+use crate::protocol::x509::Certificate;
+use crate::types::sorted::SortedMap;
 
 /// v1.UserInfo of `authentication.k8s.io`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

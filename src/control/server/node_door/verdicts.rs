@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::sorted::SortedMap;
+use crate::types::sorted::SortedMap;
 use ring::digest;
 
 /// A bounded number of answers, each until its own end. What they are about is kept as a digest: it may be a secret.

@@ -15,16 +15,16 @@ use super::pod_lists;
 use super::presented::tokens;
 use super::system_logs::system_logs;
 use super::user::User;
-use crate::config::Authorization;
-use crate::rt;
-use crate::server::connections::{Answering, Answers, Reply, Standing};
-use crate::server::container_logs::container_logs;
-use crate::server::http::{Response, Status};
-use crate::server::local::{page_of, reply_to_change};
-use crate::server::page::Page;
-use crate::server::pod_changes;
-use crate::server::streaming::stream;
-use crate::wire::http1::Request;
+use crate::control::server::connections::{Answering, Answers, Reply, Standing};
+use crate::control::server::container_logs::container_logs;
+use crate::control::server::http::{Response, Status};
+use crate::control::server::local::{page_of, reply_to_change};
+use crate::control::server::page::Page;
+use crate::control::server::pod_changes;
+use crate::control::server::streaming::stream;
+use crate::platform::config::Authorization;
+use crate::platform::rt;
+use crate::protocol::http1::Request;
 
 pub(super) struct Visit {
     door: Rc<NodeDoor>,

@@ -1,6 +1,6 @@
 //! What watchers are told: blocks of server-sent events, and of a list only what has changed. Pure.
 
-use crate::sorted::SortedMap;
+use crate::types::sorted::SortedMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Server-sent events that belong together.

@@ -29,7 +29,7 @@ use super::SyncHealth;
 use super::connections::{FEW, Standing, answer};
 use super::local::LocalApi;
 use super::tcp_door::TcpDoor;
-use crate::rt::TcpStream;
+use crate::platform::rt::TcpStream;
 
 use visit::Visit;
 use watchers::Watchers;

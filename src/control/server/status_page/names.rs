@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use crate::wire::http1::Request;
+use crate::protocol::http1::Request;
 
 /// Whether the Host of a request is one that this node goes by: its loopback names, the address that was asked, its name.
 pub(super) fn is_ours(host: &str, here: Option<IpAddr>, node_name: &str) -> bool {

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::server::PodEntry;
+use crate::control::server::PodEntry;
 
 /// The same pod with less in it.
 pub(super) fn shown(entry: PodEntry) -> PodEntry {

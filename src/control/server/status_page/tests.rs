@@ -10,14 +10,14 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::*;
-use crate::api::Event;
-use crate::pods::{PodAnswer, PodChange};
-use crate::rt::{TcpListener, block_on, blocking, either};
-use crate::server::connections::Text as _;
-use crate::server::page::Page;
-use crate::server::{
+use crate::control::server::connections::Text as _;
+use crate::control::server::page::Page;
+use crate::control::server::{
     Absent, Found, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, PodAsked, PodEntry, SyncStatus,
 };
+use crate::platform::rt::{TcpListener, block_on, blocking, either};
+use crate::state::pods::{PodAnswer, PodChange};
+use crate::types::api::Event;
 
 /// A node with one pod, which counts how often it is asked for anything.
 #[derive(Clone, Default)]

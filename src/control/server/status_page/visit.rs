@@ -9,11 +9,11 @@ use super::names::{is_from_elsewhere, is_ours};
 use super::shown_pod::shown;
 use super::watchers::Watchers;
 use super::{HEADERS, page};
-use crate::server::connections::{Answering, Answers, Reply, Standing};
-use crate::server::http::{Response, Status};
-use crate::server::local::{List, json, page_of, respond_whole};
-use crate::server::page::Page;
-use crate::wire::http1::Request;
+use crate::control::server::connections::{Answering, Answers, Reply, Standing};
+use crate::control::server::http::{Response, Status};
+use crate::control::server::local::{List, json, page_of, respond_whole};
+use crate::control::server::page::Page;
+use crate::protocol::http1::Request;
 
 pub(super) struct Visit {
     watchers: Rc<Watchers>,

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use super::changes::{Block, Changes};
 use super::shown_pod::shown;
-use crate::api;
-use crate::host::clock;
-use crate::rpc::Signal;
-use crate::rt::{self, Task};
-use crate::server::SyncHealth;
-use crate::server::connections::Text;
-use crate::server::http::Response;
-use crate::server::local::{LocalApi, json};
-use crate::server::page::Page;
+use crate::control::server::SyncHealth;
+use crate::control::server::connections::Text;
+use crate::control::server::http::Response;
+use crate::control::server::local::{LocalApi, json};
+use crate::control::server::page::Page;
+use crate::platform::host::clock;
+use crate::platform::rpc::Signal;
+use crate::platform::rt::{self, Task};
+use crate::types::api;
 
 /// At once.
 pub(super) const MOST: usize = 8;

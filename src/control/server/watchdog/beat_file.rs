@@ -8,8 +8,8 @@ use std::time::Duration;
 use nix::fcntl::OFlag;
 use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
 
-use crate::host::clock;
-use crate::host::file::read_head;
+use crate::platform::host::clock;
+use crate::platform::host::file::read_head;
 
 /// The beat of a process that has not come to an orderly end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

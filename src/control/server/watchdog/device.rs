@@ -13,8 +13,8 @@ use std::time::Duration;
 use nix::fcntl::OFlag;
 
 use super::stall::DeviceStatus;
-use crate::error::ErrorChain;
-use crate::host::signals::LAST_WRITE;
+use crate::platform::host::signals::LAST_WRITE;
+use crate::types::error::ErrorChain;
 
 #[derive(Debug)]
 pub(super) struct Device {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::beat_file::LastBeat;
 use super::stall::{Stall, StallFile};
-use crate::host::clock;
-use crate::rt;
+use crate::platform::host::clock;
+use crate::platform::rt;
 
 /// The last stall. One that ended the process before this is told in the log, and noted as having done so.
 pub(super) fn look_back(file: &StallFile, beat_path: &Path) -> Option<Stall> {

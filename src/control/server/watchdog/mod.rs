@@ -21,11 +21,11 @@ use async_channel::Sender;
 
 use super::pulse::{Doing, Pulse};
 use super::systemd;
-use crate::config::Config;
-use crate::error::ErrorChain;
-use crate::host::{clock, thread_state};
-use crate::pods::SyncEvent;
-use crate::rt;
+use crate::platform::config::Config;
+use crate::platform::host::{clock, thread_state};
+use crate::platform::rt;
+use crate::state::pods::SyncEvent;
+use crate::types::error::ErrorChain;
 use beat_file::BeatFile;
 use beats::{Beats, Look, Progress};
 use device::Device;

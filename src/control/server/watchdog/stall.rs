@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::api::Time;
-use crate::error::ErrorChain;
-use crate::host::clock;
-use crate::host::file::{read_head, replace};
-use crate::host::thread_state::ThreadState;
-use crate::server::pulse::Doing;
+use crate::control::server::pulse::Doing;
+use crate::platform::host::clock;
+use crate::platform::host::file::{read_head, replace};
+use crate::platform::host::thread_state::ThreadState;
+use crate::types::api::Time;
+use crate::types::error::ErrorChain;
 
 /// A time without an answer that was too long.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

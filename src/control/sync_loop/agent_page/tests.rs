@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::*;
-use crate::certificates::CertificateEntry;
-use crate::metrics::parsed;
-use crate::metrics::{Count, Timed};
-use crate::pod_sources::merge::Sources;
-use crate::pods::{ObservedContainer, ObservedPod, ObservedSandbox, SandboxState, SourceName};
+use crate::control::pod_sources::merge::Sources;
+use crate::kubelet::certificates::CertificateEntry;
+use crate::state::pods::{ObservedContainer, ObservedPod, ObservedSandbox, SandboxState, SourceName};
+use crate::types::metrics::parsed;
+use crate::types::metrics::{Count, Timed};
 
-const METRICS: &str = include_str!("../../../tests/data/upstream-1.36/figures/metrics.txt");
-const PROBES: &str = include_str!("../../../tests/data/upstream-1.36/figures/metrics-probes.txt");
+const METRICS: &str = include_str!("../../../../tests/data/upstream-1.36/figures/metrics.txt");
+const PROBES: &str = include_str!("../../../../tests/data/upstream-1.36/figures/metrics-probes.txt");
 
 /// Beginnings of the names of upstream's families that are not on this node's page, and why.
 const NOT_ON_THE_PAGE: [(&str, &str); 48] = [

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::api::annotations::CONFIG_SOURCE;
-use crate::api::{Container, PodUid};
-use crate::pods::{Exit, ObservedContainer, PodChangeKind};
+use crate::state::pods::{Exit, ObservedContainer, PodChangeKind};
+use crate::types::api::annotations::CONFIG_SOURCE;
+use crate::types::api::{Container, PodUid};
 
 fn pod(policy: RestartPolicy, containers: &[&str]) -> Pod {
     let mut pod = Pod::default();

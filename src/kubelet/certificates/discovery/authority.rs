@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use ring::digest::{SHA256, digest};
 
-use crate::wire::pem;
-use crate::wire::x509::Certificate;
+use crate::protocol::pem;
+use crate::protocol::x509::Certificate;
 
 /// `sha256:` and the SHA-256 of a public key with its algorithm (SubjectPublicKeyInfo), in hex: as `kubeadm` prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,8 +91,8 @@ pub(crate) fn check_authority(pem: &[u8], pins: &[Pin]) -> Result<(), Unpinned> 
 mod tests {
     use super::*;
 
-    const CA: &[u8] = include_bytes!("../../../tests/data/certificates/ca.crt");
-    const LEAF: &[u8] = include_bytes!("../../../tests/data/certificates/leaf.crt");
+    const CA: &[u8] = include_bytes!("../../../../tests/data/certificates/ca.crt");
+    const LEAF: &[u8] = include_bytes!("../../../../tests/data/certificates/leaf.crt");
     /// openssl x509 -pubkey | openssl pkey -pubin -outform DER | sha256sum
     const PIN: &str = "sha256:4f71478110e4d1e7487d1a8cadd9c8228254999cb6e3bcfce119ff3900165488";
     const OTHER: &str = "sha256:978fe5a36bbfed38836d62266694db1ce434bee3a6f8e83103d2228ff46760e1";

@@ -9,8 +9,8 @@ use ring::hmac;
 use serde_json::Value;
 
 use super::BootstrapToken;
-use crate::api::Bytes;
-use crate::certificates::signing_request::url_safe;
+use crate::kubelet::certificates::signing_request::url_safe;
+use crate::types::api::Bytes;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ClusterInfoError {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     // As the bootstrapsigner of kube-controller-manager 1.36 has signed it.
-    const KUBECONFIG: &str = include_str!("../../../tests/data/certificates/cluster-info.conf");
+    const KUBECONFIG: &str = include_str!("../../../../tests/data/certificates/cluster-info.conf");
     const SIGNATURE: &str = "eyJhbGciOiJIUzI1NiIsImtpZCI6ImFiY2RlZiJ9..z1H3zLuDOY5zoWzIJf403P-IFhgv90lJMWwfJqctJqA";
 
     fn token(text: &str) -> BootstrapToken {

@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, RootCertStore};
 
 use super::*;
-use crate::wire::der::Reader;
+use crate::protocol::der::Reader;
 
 fn names() -> Names {
     Names {
@@ -50,7 +50,8 @@ fn a_request_is_signed_with_its_own_key_and_says_what_it_asks_for() {
 
 #[test]
 fn the_subject_is_the_one_that_another_program_writes_for_the_same_names() {
-    let leaf = crate::wire::pem::certificates(include_bytes!("../../../tests/data/certificates/leaf.crt")).unwrap();
+    let leaf =
+        crate::protocol::pem::certificates(include_bytes!("../../../../tests/data/certificates/leaf.crt")).unwrap();
     let subject = Names::of_node("board-1").subject();
     // There each organization has a set of its own.
     let common_name = &subject[subject.len() - 30..];

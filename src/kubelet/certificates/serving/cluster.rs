@@ -6,24 +6,24 @@ use std::pin::pin;
 use std::time::Duration;
 
 use super::{ShownCertificate, names};
-use crate::api::Time;
-use crate::apiserver::Client;
-use crate::certificates::ask::Issued;
-use crate::certificates::book::CertificateEntry;
-use crate::certificates::look::floor;
-use crate::certificates::pair::Pair;
-use crate::certificates::pursuit::pursue;
-use crate::certificates::request::Names;
-use crate::certificates::rotation::{Held, Present, Seconds, Standing, Until};
-use crate::certificates::signing_request::Purpose;
-use crate::certificates::store::Store;
-use crate::certificates::teller::Teller;
-use crate::certificates::waits::{clock_set, due};
-use crate::error::ErrorChain;
-use crate::host::clock;
-use crate::node::NodeNews;
-use crate::rt;
-use crate::wire::x509::Certificate;
+use crate::kubelet::certificates::ask::Issued;
+use crate::kubelet::certificates::book::CertificateEntry;
+use crate::kubelet::certificates::look::floor;
+use crate::kubelet::certificates::pair::Pair;
+use crate::kubelet::certificates::pursuit::pursue;
+use crate::kubelet::certificates::request::Names;
+use crate::kubelet::certificates::rotation::{Held, Present, Seconds, Standing, Until};
+use crate::kubelet::certificates::signing_request::Purpose;
+use crate::kubelet::certificates::store::Store;
+use crate::kubelet::certificates::teller::Teller;
+use crate::kubelet::certificates::waits::{clock_set, due};
+use crate::kubelet::node::NodeNews;
+use crate::platform::apiserver::Client;
+use crate::platform::host::clock;
+use crate::platform::rt;
+use crate::protocol::x509::Certificate;
+use crate::types::api::Time;
+use crate::types::error::ErrorChain;
 
 pub(super) async fn run(
     node_name: &str,

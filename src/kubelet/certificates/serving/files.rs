@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{ShownCertificate, entry};
-use crate::certificates::book::CertificateEntry;
-use crate::certificates::pair::Pair;
-use crate::certificates::rotation::Until;
-use crate::certificates::teller::Teller;
-use crate::certificates::waits::{changed, due};
-use crate::error::ErrorChain;
-use crate::host::file_watch::FileWatch;
-use crate::host::{clock, file};
-use crate::rt;
+use crate::kubelet::certificates::book::CertificateEntry;
+use crate::kubelet::certificates::pair::Pair;
+use crate::kubelet::certificates::rotation::Until;
+use crate::kubelet::certificates::teller::Teller;
+use crate::kubelet::certificates::waits::{changed, due};
+use crate::platform::host::file_watch::FileWatch;
+use crate::platform::host::{clock, file};
+use crate::platform::rt;
+use crate::types::error::ErrorChain;
 
 /// No certificate or key is larger.
 const LIMIT: u64 = 1 << 20;

@@ -22,9 +22,9 @@ use super::book::{CertificateBook, CertificateEntry, Which};
 use super::pair::Pair;
 use super::rotation::Standing;
 use super::teller::Teller;
-use crate::apiserver::Client;
-use crate::node::NodeNews;
-use crate::pods::SyncEvent;
+use crate::kubelet::node::NodeNews;
+use crate::platform::apiserver::Client;
+use crate::state::pods::SyncEvent;
 
 /// What is shown to clients; clones show the same.
 #[derive(Clone, Default)]

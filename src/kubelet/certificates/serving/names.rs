@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use crate::api::NodeAddress;
-use crate::certificates::request::Names;
-use crate::sorted::SortedSet;
+use crate::kubelet::certificates::request::Names;
+use crate::types::api::NodeAddress;
+use crate::types::sorted::SortedSet;
 
 /// As the cluster's signer wants them (`addressesToHostnamesAndIPs`); nothing before there is an address to be reached at.
 pub(super) fn of_addresses(node_name: &str, addresses: &[NodeAddress]) -> Option<Names> {

@@ -4,20 +4,20 @@ use std::path::{Path, PathBuf};
 
 use super::files::read_pair;
 use super::{ShownCertificate, entry, validity};
-use crate::api::Time;
-use crate::certificates::book::CertificateEntry;
-use crate::certificates::key::{Key, KeyError};
-use crate::certificates::pair::Pair;
-use crate::certificates::request::{Names, self_signed};
-use crate::certificates::rotation::{Seconds, Until};
-use crate::certificates::store::StoreError;
-use crate::certificates::teller::Teller;
-use crate::certificates::waits::{changed, due};
-use crate::error::ErrorChain;
-use crate::host::file_watch::FileWatch;
-use crate::host::{clock, file};
-use crate::rt;
-use crate::wire::pem;
+use crate::kubelet::certificates::book::CertificateEntry;
+use crate::kubelet::certificates::key::{Key, KeyError};
+use crate::kubelet::certificates::pair::Pair;
+use crate::kubelet::certificates::request::{Names, self_signed};
+use crate::kubelet::certificates::rotation::{Seconds, Until};
+use crate::kubelet::certificates::store::StoreError;
+use crate::kubelet::certificates::teller::Teller;
+use crate::kubelet::certificates::waits::{changed, due};
+use crate::platform::host::file_watch::FileWatch;
+use crate::platform::host::{clock, file};
+use crate::platform::rt;
+use crate::protocol::pem;
+use crate::types::api::Time;
+use crate::types::error::ErrorChain;
 
 pub(super) async fn run(node_name: &str, directory: &Path, shown: &ShownCertificate, teller: &Teller) {
     let files = [directory.join("kubelet.crt"), directory.join("kubelet.key")];

@@ -3,8 +3,8 @@
 //! Nobody but this clock tells the time, and it may be wrong. A clock that is certainly behind makes a certificate for long,
 //! as it may never be set; one that is set later has it made anew where it does not fit.
 
-use crate::certificates::rotation::Seconds;
-use crate::wire::x509::Certificate;
+use crate::kubelet::certificates::rotation::Seconds;
+use crate::protocol::x509::Certificate;
 
 const HOUR: Seconds = 3600;
 const DAY: Seconds = 24 * HOUR;

@@ -1,7 +1,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
-use crate::certificates::pair::tests::pair;
+use crate::kubelet::certificates::pair::tests::pair;
 
 struct Scratch(PathBuf);
 

@@ -3,12 +3,12 @@
 //! `devicesToAllocate` and pkg/kubelet/cm/devicemanager/topology_hints.go.
 
 use super::{Device, DeviceBook, Given, Lacks, Resource, asked, in_order};
-use crate::api::{Container, Pod, PodUid};
-use crate::resource_managers::{self, Hints, Nodes};
-use crate::sorted::{SortedMap, SortedSet};
+use crate::kubelet::resource_managers::{self, Hints, Nodes};
+use crate::types::api::{Container, Pod, PodUid};
+use crate::types::sorted::{SortedMap, SortedSet};
 
 /// What init containers leave when they end, by resource.
-pub(in crate::devices) type Left = SortedMap<String, SortedSet<String>>;
+pub(in crate::kubelet::devices) type Left = SortedMap<String, SortedSet<String>>;
 
 /// Where a device is, seen from the nodes that it should be near to: which come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl DeviceBook {
     }
 
     /// The same for one of the pod's containers, when those before it have theirs.
-    pub(in crate::devices) fn choose_for(
+    pub(in crate::kubelet::devices) fn choose_for(
         &mut self,
         pod: &Pod,
         container: &Container,
@@ -67,14 +67,14 @@ impl DeviceBook {
     }
 
     /// Devices of the container are to be near to these nodes.
-    pub(in crate::devices) fn bring_near(&mut self, pod: &PodUid, container: &str, nodes: Nodes) {
+    pub(in crate::kubelet::devices) fn bring_near(&mut self, pod: &PodUid, container: &str, nodes: Nodes) {
         self.near.retain(|(other, name, _)| other != pod || name != container);
         self.near.push((pod.clone(), container.to_owned(), nodes));
     }
 
     /// From near which nodes of `all` each resource can be that the container, or else the pod as a whole, asks for
     /// (`GetTopologyHints` and `GetPodTopologyHints`). One that may wait for devices is not told to lack any.
-    pub(in crate::devices) fn hints(
+    pub(in crate::kubelet::devices) fn hints(
         &self,
         all: Nodes,
         pod: &Pod,
@@ -186,7 +186,7 @@ impl DeviceBook {
 
     /// What a plugin may prefer in place of what was chosen: all that is free beside it, and what has to be among it
     /// because the pod has it already. `None` if the plugin has no word in it, or there is no choice.
-    pub(in crate::devices) fn choice(&self, given: &Given) -> Option<(Vec<String>, Vec<String>)> {
+    pub(in crate::kubelet::devices) fn choice(&self, given: &Given) -> Option<(Vec<String>, Vec<String>)> {
         let resource = self.resources.get(&given.resource)?;
         let own: Vec<&String> = given.ids().collect();
         let others = |other: &&Given| {
@@ -216,7 +216,7 @@ impl DeviceBook {
     }
 
     /// The plugin would rather give these. As many of them as can be are given; the rest is as it was chosen.
-    pub(in crate::devices) fn prefer(&mut self, given: &Given, preferred: &[String]) {
+    pub(in crate::kubelet::devices) fn prefer(&mut self, given: &Given, preferred: &[String]) {
         let Some((all, kept)) = self.choice(given) else { return };
         let Some(resource) = self.resources.get(&given.resource) else { return };
         let near = self.near(&given.pod, &given.container);

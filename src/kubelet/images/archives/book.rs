@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use crate::sorted::SortedMap;
-use crate::time::Backoff;
+use crate::types::sorted::SortedMap;
+use crate::types::time::Backoff;
 
 /// What tells a file from its changed self, without what a reboot or a move may change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use super::book::Failure;
 use super::contents::{Contents, HEAD, Named, Packing};
-use crate::error::ErrorChain;
-use crate::host::program;
-use crate::rt;
+use crate::platform::host::program;
+use crate::platform::rt;
+use crate::types::error::ErrorChain;
 
 /// What puts images into a runtime.
 #[derive(Clone, Debug)]

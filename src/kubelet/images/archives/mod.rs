@@ -24,16 +24,16 @@ pub(crate) use self::book::Stamp;
 use self::book::{Book, Failure, State, is_archive};
 use self::import::{Tool, import};
 use super::image_name::with_default_tag;
-use crate::cri::v1::ImageSpec;
-use crate::cri::{ImageService, RuntimeService};
-use crate::error::ErrorChain;
-use crate::host::directories;
-use crate::host::durable::{self, Found};
-use crate::host::file_watch::FileWatch;
-use crate::pods::SyncEvent;
-use crate::rt;
-use crate::sorted::SortedMap;
-use crate::time::Backoff;
+use crate::platform::cri::v1::ImageSpec;
+use crate::platform::cri::{ImageService, RuntimeService};
+use crate::platform::host::directories;
+use crate::platform::host::durable::{self, Found};
+use crate::platform::host::file_watch::FileWatch;
+use crate::platform::rt;
+use crate::state::pods::SyncEvent;
+use crate::types::error::ErrorChain;
+use crate::types::sorted::SortedMap;
+use crate::types::time::Backoff;
 
 /// What is known of the archives, for who shows it and who keeps their images.
 #[derive(Clone, Debug)]
@@ -398,7 +398,7 @@ pub(crate) fn stamp(found: &fs::Metadata) -> Stamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rpc::Client;
+    use crate::platform::rpc::Client;
 
     #[test]
     fn a_directory_that_cannot_be_listed_is_listed_again_with_a_backoff_while_an_archive_is_due() {

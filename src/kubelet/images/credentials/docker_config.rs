@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::keyring::Login;
-use crate::api::Bytes;
+use crate::types::api::Bytes;
 
 /// In which of its two shapes a document is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::fmt;
 
 use super::location::{Location, is_of_docker_hub};
-use crate::cri::v1::{AuthConfig, Secret};
-use crate::wire::sha256::sha256;
+use crate::platform::cri::v1::{AuthConfig, Secret};
+use crate::protocol::sha256::sha256;
 
 /// A name and a password. They are not shown.
 #[derive(Clone, Hash, PartialEq, Eq)]

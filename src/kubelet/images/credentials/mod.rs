@@ -11,7 +11,7 @@ mod pull_secrets;
 use std::env;
 use std::path::{Path, PathBuf};
 
-use crate::config::Config;
+use crate::platform::config::Config;
 
 #[cfg(test)]
 pub(crate) use keyring::Login;

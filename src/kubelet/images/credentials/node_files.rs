@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::docker_config::{Shape, parse};
 use super::keyring::{Keyring, Owner};
-use crate::host::file::read_all;
-use crate::rt;
+use crate::platform::host::file::read_all;
+use crate::platform::rt;
 
 /// Where such files may be, by name and in the order in which they are looked for. The first that can be read counts.
 #[derive(Clone, Debug)]

@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::keyring::{Keyring, Login, Owner};
 use super::location::Location;
 use super::provider_answer::{AnswerCache, answer, question};
-use crate::config::CredentialProvider;
-use crate::error::ErrorChain;
-use crate::host::program;
-use crate::rt;
+use crate::platform::config::CredentialProvider;
+use crate::platform::host::program;
+use crate::platform::rt;
+use crate::types::error::ErrorChain;
 
 #[derive(Debug)]
 pub(super) struct Provider {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::keyring::Login;
-use crate::config::parse_duration;
-use crate::sorted::SortedMap;
+use crate::platform::config::parse_duration;
+use crate::types::sorted::SortedMap;
 
 /// The question, in a version of the API.
 pub(super) fn question(api_version: &str, image: &str) -> Vec<u8> {

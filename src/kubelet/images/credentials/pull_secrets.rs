@@ -4,8 +4,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::docker_config::{Shape, parse};
 use super::keyring::{Credential, Keyring, Owner};
-use crate::api::Pod;
-use crate::objects::{ConfigObject, Lookup, ObjectKind, Objects};
+use crate::state::objects::{ConfigObject, Lookup, ObjectKind, Objects};
+use crate::types::api::Pod;
 
 /// What the pod's `imagePullSecrets` give.
 #[derive(Debug, Default)]
@@ -66,8 +66,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::{Secret, Time, decode};
-    use crate::objects::SourceObject;
+    use crate::state::objects::SourceObject;
+    use crate::types::api::{Secret, Time, decode};
 
     fn objects(secrets: &[(&str, &str, &str, &str)]) -> Objects {
         let mut objects = Objects::default();

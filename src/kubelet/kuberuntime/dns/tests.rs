@@ -1,6 +1,6 @@
 use super::super::golden;
 use super::*;
-use crate::api::PodDnsConfigOption;
+use crate::types::api::PodDnsConfigOption;
 
 fn pod(policy: DnsPolicy) -> Pod {
     let mut pod = Pod::default();

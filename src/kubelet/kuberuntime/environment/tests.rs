@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::super::golden;
 use super::*;
-use crate::api::{ConfigMap, Secret, Time, decode};
-use crate::objects::SourceObject;
+use crate::state::objects::SourceObject;
+use crate::types::api::{ConfigMap, Secret, Time, decode};
 
 fn container(spec: Value) -> Container {
     decode(spec).unwrap().value
@@ -201,18 +201,18 @@ fn strict_expansion_names_every_variable_without_a_value() {
 #[test]
 fn services_come_last_and_the_containers_own_words_may_refer_to_them() {
     let mut objects = objects();
-    let services = vec![crate::objects::Service {
+    let services = vec![crate::state::objects::Service {
         namespace: "default".to_owned(),
         name: "kubernetes".to_owned(),
         cluster_ip: "10.96.0.1".parse().ok(),
-        ports: vec![crate::objects::ServicePort {
+        ports: vec![crate::state::objects::ServicePort {
             name: String::new(),
             port: 443,
-            protocol: crate::api::Protocol::Tcp,
+            protocol: crate::types::api::Protocol::Tcp,
         }],
     }];
-    let content = Some(crate::objects::Content::Services(services));
-    objects.hear(crate::objects::ObjectNews::Heard(crate::objects::Topic::ApiServerService, content));
+    let content = Some(crate::state::objects::Content::Services(services));
+    objects.hear(crate::state::objects::ObjectNews::Heard(crate::state::objects::Topic::ApiServerService, content));
     let (pod, node) = (pod(), golden::node());
     let given = Given { pod: &pod, pod_ips: &[], node: &node, objects: &objects, from_files: &[] };
     let env =

@@ -2,8 +2,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use super::*;
-use crate::api::{ExitCodesOperator, PodUid, RestartRuleAction, RestartRuleOnExitCodes};
-use crate::pods::Exit;
+use crate::state::pods::Exit;
+use crate::types::api::{ExitCodesOperator, PodUid, RestartRuleAction, RestartRuleOnExitCodes};
 
 const HASH: u32 = 7;
 

@@ -1,6 +1,6 @@
 use super::super::golden;
 use super::*;
-use crate::api::PodSecurityContext;
+use crate::types::api::PodSecurityContext;
 
 fn pod(own: PodSecurityContext) -> Pod {
     let mut pod = Pod::default();

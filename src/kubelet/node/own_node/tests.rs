@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use super::*;
-use crate::api::{Taint, Time, decode};
-use crate::node::RuntimeHealth;
-use crate::node::profile::tests::profile;
-use crate::pods::RuntimeState;
+use crate::kubelet::node::RuntimeHealth;
+use crate::kubelet::node::profile::tests::profile;
+use crate::state::pods::RuntimeState;
+use crate::types::api::{Taint, Time, decode};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -263,7 +263,7 @@ fn a_node_that_is_deleted_stays_deleted_and_one_that_is_gone_after_an_outage_com
     let (mut case, node) = registered();
     case.own.heard_all(None);
     assert!(matches!(case.next(), Step::Create(_)));
-    let again = Node { metadata: crate::api::ObjectMeta { uid: "u2".into(), ..node.metadata.clone() }, ..node };
+    let again = Node { metadata: crate::types::api::ObjectMeta { uid: "u2".into(), ..node.metadata.clone() }, ..node };
     case.done(Outcome::Seen(Box::new(again.clone())));
     case.own.heard_deletion();
     case.own.heard_all(None);

@@ -1,9 +1,9 @@
 //! Patches, and what an API server makes of them.
 
 use super::*;
-use crate::api::{Node, NodeCondition, Taint, Time, decode};
-use crate::node::profile::tests::profile;
-use crate::node::{NodeSight, RuntimeHealth};
+use crate::kubelet::node::profile::tests::profile;
+use crate::kubelet::node::{NodeSight, RuntimeHealth};
+use crate::types::api::{Node, NodeCondition, Taint, Time, decode};
 
 fn at(second: i64) -> Time {
     Time::from_unix_nanos(second * 1_000_000_000)
@@ -79,9 +79,9 @@ fn what_is_gone_is_taken_away_by_name() {
     let status = &mut server.status;
     status.capacity.insert("hugepages-1Gi", "1Gi".parse().unwrap());
     status.allocatable.insert("example.com/gone", "1".parse().unwrap());
-    status.node_info.swap = Some(crate::api::NodeSwapStatus { capacity: Some(1) });
+    status.node_info.swap = Some(crate::types::api::NodeSwapStatus { capacity: Some(1) });
     status.volumes_in_use = vec!["kubernetes.io/csi/x".to_owned()];
-    status.images = vec![crate::api::ContainerImage::default()];
+    status.images = vec![crate::types::api::ContainerImage::default()];
     let patch = profile.patch(&server, &tests::status(&profile, &server.status, 1), Occasion::Change).unwrap();
     let expected = json!({ "status": {
         "capacity": { "hugepages-1Gi": null },

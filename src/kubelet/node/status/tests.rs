@@ -5,11 +5,11 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::{Node, NodeFeatures, NodeRuntimeHandler, decode, encode};
-use crate::config::{self, Request};
-use crate::node::profile::tests::profile;
-use crate::node::{Facts, Machine, NodeSettings};
-use crate::pods::{NodePressures, RuntimeState};
+use crate::kubelet::node::profile::tests::profile;
+use crate::kubelet::node::{Facts, Machine, NodeSettings};
+use crate::platform::config::{self, Request};
+use crate::state::pods::{NodePressures, RuntimeState};
+use crate::types::api::{Node, NodeFeatures, NodeRuntimeHandler, decode, encode};
 
 fn healthy() -> RuntimeHealth {
     let mut health = RuntimeHealth::default();

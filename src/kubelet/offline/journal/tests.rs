@@ -1,9 +1,9 @@
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::offline::key::KeyPlaces;
-use crate::offline::seal::{Key, SHORTEST};
-use crate::sorted::SortedSet;
+use crate::kubelet::offline::key::KeyPlaces;
+use crate::kubelet::offline::seal::{Key, SHORTEST};
+use crate::types::sorted::SortedSet;
 
 /// Files in memory that forget what was not synced when the power goes, in the middle of any operation.
 #[derive(Clone, Default)]
@@ -426,7 +426,7 @@ const PLACE: &str = "CORACLE_STORE_UNDER_TEST";
 
 /// Counts up in two records of one batch, and says so, until it is killed.
 fn write_for_ever(folder: std::path::PathBuf) {
-    let (mut journal, found) = Journal::open(Box::new(crate::offline::files::Folder(folder)), key());
+    let (mut journal, found) = Journal::open(Box::new(crate::kubelet::offline::files::Folder(folder)), key());
     let mut count = count_in(&found.unwrap(), "pod/a").unwrap_or(0);
     let filler = "x".repeat(4000);
     loop {
@@ -469,7 +469,7 @@ fn a_process_that_is_killed_while_it_writes_leaves_what_it_has_written() {
         killpg(Pid::from_raw(writer.id().try_into().unwrap()), Signal::SIGKILL).unwrap();
         writer.wait().unwrap();
         let last = said.filter_map(|line| count(&line)).last().unwrap_or(first);
-        let (_, found) = Journal::open(Box::new(crate::offline::files::Folder(folder.clone())), key());
+        let (_, found) = Journal::open(Box::new(crate::kubelet::offline::files::Folder(folder.clone())), key());
         let found = found.unwrap();
         assert_eq!(found.faults, Faults::default(), "round {round}");
         for name in ["pod/a", "secret/s"] {

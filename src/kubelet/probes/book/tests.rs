@@ -1,6 +1,6 @@
 use super::*;
-use crate::api::{ExecAction, PodUid, ProbeHandler, RestartPolicy};
-use crate::pods::ContainerState;
+use crate::state::pods::ContainerState;
+use crate::types::api::{ExecAction, PodUid, ProbeHandler, RestartPolicy};
 
 const FRESH: Found = Found { age: Duration::ZERO, adopted: false, was_started: false, was_ready: false };
 const LATER: Duration = Duration::from_secs(3600);

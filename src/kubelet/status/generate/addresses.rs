@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use crate::api::{Ip, PodStatus};
-use crate::pods::SandboxState;
+use crate::state::pods::SandboxState;
+use crate::types::api::{Ip, PodStatus};
 
 use super::StatusInput;
 

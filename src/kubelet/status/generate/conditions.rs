@@ -4,11 +4,11 @@
 
 use std::borrow::Cow;
 
-use crate::api::{
+use crate::state::pods::{ObservedPod, SandboxState};
+use crate::types::api::{
     AfterExit, ConditionStatus, Container, ContainerState, ContainerStatus, Pod, PodCondition, PodPhase, PodStatus,
     Reason, RestartRuleAction, Time, conditions,
 };
-use crate::pods::{ObservedPod, SandboxState};
 
 use super::{Failed, Resize, ResizeProgress};
 
@@ -102,12 +102,12 @@ fn resize(facts: &Facts<'_>) -> impl Iterator<Item = PodCondition> {
     all.filter_map(|(kind, verdict)| Some(verdict?.into_condition(kind, facts)))
 }
 
-pub(in crate::status) fn find<'a>(all: &'a [PodCondition], kind: &str) -> Option<&'a PodCondition> {
+pub(in crate::kubelet::status) fn find<'a>(all: &'a [PodCondition], kind: &str) -> Option<&'a PodCondition> {
     all.iter().find(|condition| condition.kind == kind)
 }
 
 /// Of a type that only a kubelet writes.
-pub(in crate::status) fn is_own(kind: &str) -> bool {
+pub(in crate::kubelet::status) fn is_own(kind: &str) -> bool {
     [
         conditions::POD_SCHEDULED,
         conditions::READY,
@@ -122,7 +122,7 @@ pub(in crate::status) fn is_own(kind: &str) -> bool {
 }
 
 /// Why a pod in this phase is not ready whatever its containers do; nothing unless the phase is terminal.
-pub(in crate::status) fn terminal_reason(phase: PodPhase) -> Option<Reason> {
+pub(in crate::kubelet::status) fn terminal_reason(phase: PodPhase) -> Option<Reason> {
     match phase {
         PodPhase::Succeeded => Some(Reason::POD_COMPLETED),
         PodPhase::Failed => Some(Reason::POD_FAILED),

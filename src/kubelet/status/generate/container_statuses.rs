@@ -5,12 +5,12 @@
 
 use serde_json::{Value, json};
 
-use crate::api::{
+use crate::state::pods::{self, ObservedContainer, ObservedUser, Waiting};
+use crate::types::api::{
     Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
     ContainerUser, LinuxContainerUser, ObjectMeta, Reason, RecursiveReadOnlyMode, ResourceRequirements, Time,
     VolumeMountStatus,
 };
-use crate::pods::{self, ObservedContainer, ObservedUser, Waiting};
 
 use super::phase::restarts;
 use super::{ResizeProgress, StatusInput};
@@ -53,7 +53,7 @@ fn user(seen: &ObservedUser) -> Box<ContainerUser> {
 }
 
 /// A container that ran and cannot be found any more.
-pub(in crate::status) fn lost(message: &'static str) -> ContainerState {
+pub(in crate::kubelet::status) fn lost(message: &'static str) -> ContainerState {
     ContainerState::Terminated(Box::new(ContainerStateTerminated {
         exit_code: LOST_EXIT_CODE,
         reason: Reason::CONTAINER_STATUS_UNKNOWN,
@@ -62,7 +62,7 @@ pub(in crate::status) fn lost(message: &'static str) -> ContainerState {
     }))
 }
 
-pub(in crate::status) const LOST_WHEN_TERMINATED: &str =
+pub(in crate::kubelet::status) const LOST_WHEN_TERMINATED: &str =
     "The container could not be located when the pod was terminated";
 const LOST_WHEN_DELETED: &str =
     "The container could not be located when the pod was deleted.  The container used to be Running";
@@ -271,7 +271,7 @@ impl Of<'_> {
     }
 
     fn volume_mounts(&self) -> Vec<VolumeMountStatus> {
-        let of = |mount: &crate::api::VolumeMount| VolumeMountStatus {
+        let of = |mount: &crate::types::api::VolumeMount| VolumeMountStatus {
             name: mount.name.clone(),
             mount_path: mount.mount_path.clone(),
             read_only: mount.read_only,

@@ -12,9 +12,9 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::*;
-use crate::api::{ContainerState, ContainerStatus, decode, encode};
-use crate::pods::{self, Exit, ObservedContainer, ObservedSandbox, SandboxState};
-use crate::status::{ActiveDeadlines, deadline_exceeded};
+use crate::kubelet::status::{ActiveDeadlines, deadline_exceeded};
+use crate::state::pods::{self, Exit, ObservedContainer, ObservedSandbox, SandboxState};
+use crate::types::api::{ContainerState, ContainerStatus, decode, encode};
 
 /// A recording, and what its files do not tell.
 #[derive(Clone, Copy)]

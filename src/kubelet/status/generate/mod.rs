@@ -14,10 +14,10 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::api::{self, Pod, PodPhase, PodStatus, Reason, Time};
-use crate::pods::{GivenDevices, ObservedPod, Waiting};
-use crate::probes::Probed;
-use crate::sorted::SortedMap;
+use crate::kubelet::probes::Probed;
+use crate::state::pods::{GivenDevices, ObservedPod, Waiting};
+use crate::types::api::{self, Pod, PodPhase, PodStatus, Reason, Time};
+use crate::types::sorted::SortedMap;
 
 use conditions::Facts;
 pub(super) use conditions::is_own;
@@ -145,7 +145,7 @@ fn settle(input: &StatusInput<'_>, previous: &PodStatus, seen: PodPhase) -> (Pod
 fn has_active_main(input: &StatusInput<'_>) -> bool {
     let Some(sandbox) = input.observed.newest_sandbox() else { return false };
     let is_main = |name: &str| input.pod.spec.containers.iter().any(|container| container.name == name);
-    sandbox.state == crate::pods::SandboxState::Ready
+    sandbox.state == crate::state::pods::SandboxState::Ready
         && input.observed.containers.iter().any(|seen| seen.sandbox_id == sandbox.id && is_main(&seen.name))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! As the upstream kubelet decides (`getPhase` in pkg/kubelet/kubelet_pods.go).
 
-use crate::api::{AfterExit, Container, ContainerState, ContainerStatus, Pod, PodPhase};
+use crate::types::api::{AfterExit, Container, ContainerState, ContainerStatus, Pod, PodPhase};
 
 /// What the phase depends on beside the pod.
 #[derive(Clone, Copy, Debug)]

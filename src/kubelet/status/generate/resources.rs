@@ -1,6 +1,8 @@
 //! The resources of a pod as a whole. Pure.
 
-use crate::api::{CPU, MEMORY, PodPhase, PodStatus, ResourceList, ResourceRequirements, pod_limits, pod_requests};
+use crate::types::api::{
+    CPU, MEMORY, PodPhase, PodStatus, ResourceList, ResourceRequirements, pod_limits, pod_requests,
+};
 
 use super::StatusInput;
 

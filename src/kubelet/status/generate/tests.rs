@@ -3,12 +3,12 @@
 use std::net::Ipv6Addr;
 
 use super::*;
-use crate::api::{
+use crate::state::pods::{self, Exit, ObservedContainer, ObservedSandbox, ObservedUser, SandboxState};
+use crate::types::api::{
     ConditionStatus, Container, ContainerRestartRule, ContainerState, ContainerStateTerminated, ContainerStatus,
     ExitCodesOperator, PodCondition, PodReadinessGate, RestartPolicy, RestartRuleAction, RestartRuleOnExitCodes,
     annotations, conditions,
 };
-use crate::pods::{self, Exit, ObservedContainer, ObservedSandbox, ObservedUser, SandboxState};
 
 /// What is seen of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What the world is told, rule by rule.
 
 use super::*;
-use crate::api::{Container, ContainerStateRunning, ContainerStateWaiting, PodCondition, Reason, annotations};
+use crate::types::api::{Container, ContainerStateRunning, ContainerStateWaiting, PodCondition, Reason, annotations};
 
 fn second(second: i64) -> Time {
     Time::from_unix_nanos(second * 1_000_000_000)

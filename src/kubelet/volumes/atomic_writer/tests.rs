@@ -1,6 +1,6 @@
 use super::*;
-use crate::host::mounts::unmount_below;
-use crate::sorted::SortedMap;
+use crate::platform::host::mounts::unmount_below;
+use crate::types::sorted::SortedMap;
 
 struct Scratch(PathBuf);
 

@@ -3,10 +3,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::{ConfigMap, Secret, Time, decode};
-use crate::kuberuntime::golden;
-use crate::objects::{Objects, SourceObject};
-use crate::pods::PodDirs;
+use crate::kubelet::kuberuntime::golden;
+use crate::state::objects::{Objects, SourceObject};
+use crate::state::pods::PodDirs;
+use crate::types::api::{ConfigMap, Secret, Time, decode};
 
 fn objects() -> Objects {
     let meta = |name: &str| json!({"namespace": "ns", "name": name});
@@ -33,7 +33,7 @@ fn files(volume: Value) -> Result<Payload, FilesProblem> {
         }
     });
     let mut pod: Pod = decode(pod).unwrap().value;
-    crate::api::defaults::apply(&mut pod);
+    crate::types::api::defaults::apply(&mut pod);
     let dirs = PodDirs::new(Path::new("/k"), Path::new("/l"));
     let with = SetUp { dirs: &dirs, node: &golden::node(), objects: &objects() };
     payload(&pod, &pod.spec.volumes[0].source, with)

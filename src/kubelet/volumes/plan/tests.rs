@@ -3,10 +3,10 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::decode;
-use crate::kuberuntime::golden;
-use crate::objects::{Content, ObjectNews, Objects, PersistentVolume};
-use crate::pods::PodDirs;
+use crate::kubelet::kuberuntime::golden;
+use crate::state::objects::{Content, ObjectNews, Objects, PersistentVolume};
+use crate::state::pods::PodDirs;
+use crate::types::api::decode;
 
 const GIB: u64 = 1 << 30;
 
@@ -93,7 +93,7 @@ fn what_is_wrong_with_a_volume_that_is_not_used_does_not_matter() {
 #[test]
 fn a_kind_that_is_not_supported_is_named_with_its_volume() {
     let error = plan(&using(json!({"name": "v", "iscsi": {}}))).unwrap_err();
-    let text = crate::error::ErrorChain(&error).to_string();
+    let text = crate::types::error::ErrorChain(&error).to_string();
     assert_eq!(text, "MountVolume.SetUp failed for volume \"v\" : volumes of the kind iscsi are not supported");
 }
 

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::apiserver::Status;
+use crate::platform::apiserver::Status;
 
 fn pods() -> Collection {
     Collection {

@@ -1,7 +1,7 @@
 //! What upstream and its tools write and show.
 
 use super::*;
-use crate::config::{CpuOptions, TopologyManager, TopologyPolicy};
+use crate::platform::config::{CpuOptions, TopologyManager, TopologyPolicy};
 
 #[test]
 fn what_the_kubelet_itself_shows_as_its_configuration_is_taken_whole() {
@@ -181,7 +181,7 @@ fn processors_that_are_reserved_by_number_count_in_place_of_what_is_reserved_by_
         r#""kubeReserved":{"cpu":"500m","memory":"64Mi"},"systemReserved":{"cpu":"2"},"reservedSystemCPUs":"0,2-3""#;
     let (config, warnings) = file_loaded(fields);
     assert_eq!(warnings, Vec::<String>::new());
-    let cpu = |list: &crate::api::ResourceList| list.get("cpu").map(ToString::to_string);
+    let cpu = |list: &crate::types::api::ResourceList| list.get("cpu").map(ToString::to_string);
     assert_eq!((cpu(&config.system_reserved), cpu(&config.kube_reserved)), (Some("3".to_owned()), None));
     assert_eq!((config.managers.reserved_cpus.len(), config.managers.static_cpus), (3, None));
 }

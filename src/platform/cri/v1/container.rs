@@ -8,8 +8,8 @@ use super::LinuxContainerResources;
 use super::LinuxContainerSecurityContext;
 use super::PodSandboxConfig;
 use super::Signal;
-use crate::sorted::SortedMap;
-use crate::wire::protobuf::{message, open_enum};
+use crate::protocol::protobuf::{message, open_enum};
+use crate::types::sorted::SortedMap;
 
 open_enum! {
     pub enum MountPropagation {

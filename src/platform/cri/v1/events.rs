@@ -2,7 +2,7 @@
 
 use super::ContainerStatus;
 use super::PodSandboxStatus;
-use crate::wire::protobuf::{message, open_enum};
+use crate::protocol::protobuf::{message, open_enum};
 
 open_enum! {
     pub enum ContainerEventType {

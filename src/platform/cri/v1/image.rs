@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::PodSandboxConfig;
-use crate::sorted::SortedMap;
-use crate::wire::protobuf::{Field, Slot, message};
+use crate::protocol::protobuf::{Field, Slot, message};
+use crate::types::sorted::SortedMap;
 
 /// Text that no log line shows.
 #[derive(Clone, Default, PartialEq, Eq)]

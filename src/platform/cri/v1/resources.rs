@@ -1,7 +1,7 @@
 //! What a container or sandbox may use. Pure.
 
-use crate::sorted::SortedMap;
-use crate::wire::protobuf::message;
+use crate::protocol::protobuf::message;
+use crate::types::sorted::SortedMap;
 
 message! {
     /// Zero means unset everywhere.

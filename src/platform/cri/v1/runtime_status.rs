@@ -1,7 +1,7 @@
 //! The runtime itself: version, conditions, features, configuration. Pure.
 
-use crate::sorted::SortedMap;
-use crate::wire::protobuf::{message, open_enum};
+use crate::protocol::protobuf::{message, open_enum};
+use crate::types::sorted::SortedMap;
 
 open_enum! {
     pub enum CgroupDriver {

@@ -4,8 +4,8 @@ use super::ContainerStatus;
 use super::LinuxContainerResources;
 use super::LinuxSandboxSecurityContext;
 use super::NamespaceOption;
-use crate::sorted::SortedMap;
-use crate::wire::protobuf::{message, open_enum};
+use crate::protocol::protobuf::{message, open_enum};
+use crate::types::sorted::SortedMap;
 
 open_enum! {
     pub enum Protocol {

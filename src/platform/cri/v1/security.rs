@@ -1,6 +1,6 @@
 //! Who a container runs as and what is kept from it: users, namespaces, profiles, capabilities. Pure.
 
-use crate::wire::protobuf::{message, open_enum};
+use crate::protocol::protobuf::{message, open_enum};
 
 open_enum! {
     /// Whose namespace a container is in.

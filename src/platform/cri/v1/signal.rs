@@ -1,6 +1,6 @@
 //! Signals as CRI numbers them, which is not as the kernel does. Pure.
 
-use crate::wire::protobuf::{Field, Slot};
+use crate::protocol::protobuf::{Field, Slot};
 
 /// The signal that stops a container. The default leaves it to the image and the runtime.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

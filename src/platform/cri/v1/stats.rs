@@ -3,8 +3,8 @@
 use super::ContainerMetadata;
 use super::FilesystemUsage;
 use super::PodSandboxMetadata;
-use crate::sorted::SortedMap;
-use crate::wire::protobuf::message;
+use crate::protocol::protobuf::message;
+use crate::types::sorted::SortedMap;
 
 message! {
     pub struct ContainerStatsRequest {

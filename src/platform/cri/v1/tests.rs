@@ -6,9 +6,9 @@ use k8s_cri::v1 as theirs;
 use serde_json::{Map, Value};
 
 use super::*;
-use crate::sorted::SortedSet;
-use crate::wire::protobuf::random::Random;
-use crate::wire::protobuf::{Message, decode, encode};
+use crate::protocol::protobuf::random::Random;
+use crate::protocol::protobuf::{Message, decode, encode};
+use crate::types::sorted::SortedSet;
 
 /// Fields that the judge does not know.
 const NEWER: [&str; 6] =

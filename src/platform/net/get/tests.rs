@@ -5,9 +5,9 @@ use std::rc::Rc;
 use std::thread;
 
 use super::*;
-use crate::api::{HttpHeader, UriScheme};
-use crate::net::Purpose;
-use crate::rt::AsyncWriteExt as _;
+use crate::platform::net::Purpose;
+use crate::platform::rt::AsyncWriteExt as _;
+use crate::types::api::{HttpHeader, UriScheme};
 
 /// Answers each connection with what `answer` gives for the request's first line; what was asked is told.
 struct Server {

@@ -9,9 +9,9 @@ use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion, version};
 
 use super::*;
-use crate::api::UriScheme;
-use crate::net::{Answer, Dialer, GetError, Headers, Purpose, Url};
-use crate::rt;
+use crate::platform::net::{Answer, Dialer, GetError, Headers, Purpose, Url};
+use crate::platform::rt;
+use crate::types::api::UriScheme;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -30,13 +30,13 @@ impl ResolvesServerCert for Certificate {
 }
 
 fn certified_key(certificate: &[u8]) -> Arc<CertifiedKey> {
-    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(&include_bytes!("../../../tests/data/tls/key.der")[..]));
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(&include_bytes!("../../../../tests/data/tls/key.der")[..]));
     let key = ring::sign::any_supported_type(&key).unwrap();
     Arc::new(CertifiedKey::new(vec![CertificateDer::from(certificate.to_vec())], key))
 }
 
-const SELF_SIGNED: &[u8] = include_bytes!("../../../tests/data/tls/self-signed.der");
-const EXPIRED: &[u8] = include_bytes!("../../../tests/data/tls/expired.der");
+const SELF_SIGNED: &[u8] = include_bytes!("../../../../tests/data/tls/self-signed.der");
+const EXPIRED: &[u8] = include_bytes!("../../../../tests/data/tls/expired.der");
 
 /// Answers each connection with what `answer` gives for the first line of its request and the server's port.
 struct Server {

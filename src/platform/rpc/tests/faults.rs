@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 
 use super::*;
-use crate::rt::{AsyncReadExt, AsyncWriteExt, UnixStream};
-use crate::wire::grpc::frame_message;
-use crate::wire::hpack::Field;
-use crate::wire::http2::{Connection, ErrorCode, Event, StreamId};
+use crate::platform::rt::{AsyncReadExt, AsyncWriteExt, UnixStream};
+use crate::protocol::grpc::frame_message;
+use crate::protocol::hpack::Field;
+use crate::protocol::http2::{Connection, ErrorCode, Event, StreamId};
 
 /// Speaks HTTP/2 as a server and does as `on_event` says, which may break off.
 async fn speak(mut stream: UnixStream, mut on_event: impl FnMut(&mut Connection, Event) -> ControlFlow<()>) {
@@ -196,7 +196,7 @@ fn garbage_in_the_middle_of_a_call_loses_the_call() {
     with_server(handler, async |client: Client| {
         let error = client.unary(ECHO, Vec::new(), LONG).await.unwrap_err();
         assert!(matches!(error, Error::Lost(_)), "{error:?}");
-        let shown = crate::error::ErrorChain(&error).to_string();
+        let shown = crate::types::error::ErrorChain(&error).to_string();
         assert!(shown.contains("frame longer than allowed"), "{shown}");
     });
 }

@@ -1,7 +1,7 @@
 //! The connection: made when needed, lost, and made again.
 
 use super::*;
-use crate::rt::AsyncWriteExt;
+use crate::platform::rt::AsyncWriteExt;
 
 #[track_caller]
 fn could_not_connect(outcome: Result<Vec<u8>, Error>) {
@@ -19,7 +19,7 @@ fn a_call_without_a_server_fails_at_once_and_names_the_socket() {
         let begun = Instant::now();
         let error = client.unary(ECHO, Vec::new(), LONG).await.unwrap_err();
         assert!(begun.elapsed() < Duration::from_secs(5));
-        let shown = crate::error::ErrorChain(&error).to_string();
+        let shown = crate::types::error::ErrorChain(&error).to_string();
         assert!(shown.contains(&socket.path().display().to_string()) && shown.contains("No such file"), "{shown}");
         could_not_connect(Err(error));
     });

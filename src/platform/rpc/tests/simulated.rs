@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use super::super::server::serve_accepted;
 use super::Socket;
-use crate::rpc::{Client, Reply, Server, ServerLimits, handler, serve_connection};
-use crate::rt::{self, Line, UnixStream, World, simulate};
-use crate::wire::grpc::Code;
+use crate::platform::rpc::{Client, Reply, Server, ServerLimits, handler, serve_connection};
+use crate::platform::rt::{self, Line, UnixStream, World, simulate};
+use crate::protocol::grpc::Code;
 
 const SOCKET: &str = "/run/simulated/echo.sock";
 const LIMIT: Duration = Duration::from_secs(20);
@@ -153,7 +153,7 @@ fn requests_beyond_the_limits_of_a_server_are_refused() {
             let client = client.clone();
             rt::spawn(async move { client.unary("/test/Echo", message, LIMIT).await })
         };
-        let code = |error: crate::rpc::Error| error.status().map(|status| status.code);
+        let code = |error: crate::platform::rpc::Error| error.status().map(|status| status.code);
         assert_eq!(call(vec![0; 101]).await.map_err(code), Err(Some(Code::ResourceExhausted)));
         let slow = [b"slow".to_vec(), vec![0; 90]].concat();
         let two = [call(slow.clone()), call(slow)];

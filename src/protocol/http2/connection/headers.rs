@@ -9,7 +9,7 @@ use super::super::limits;
 use super::super::stream::{State, Stream};
 use super::receive::Arrival;
 use super::{Connection, Event, Role};
-use crate::wire::hpack::Field;
+use crate::protocol::hpack::Field;
 
 /// A header block of which frames are missing.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use super::limits;
 use super::settings::write_settings;
 use super::stream::{State, Stream};
 use super::window::{ReceiveWindow, SendWindow};
-use crate::wire::hpack::{Decoder, Encoder, Field};
+use crate::protocol::hpack::{Decoder, Encoder, Field};
 use headers::Block;
 use settings::PeerSettings;
 

@@ -4,7 +4,7 @@ use super::super::frame::{Flags, Kind, StreamId, write_frame};
 use super::super::limits;
 use super::super::stream::{Input, State, Stream};
 use super::Connection;
-use crate::wire::hpack::{Encoder, Field};
+use crate::protocol::hpack::{Encoder, Field};
 
 impl Connection {
     /// Appends the next bytes to send to `out`: nothing when nothing may be sent, and otherwise not much more than

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use super::frame::{Flags, Kind, take_frame, write_frame};
 use super::*;
-use crate::wire::hpack::{Encoder, Field};
+use crate::protocol::hpack::{Encoder, Field};
 
 const MAGIC: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::api::Pod;
+use crate::types::api::Pod;
 
 #[track_caller]
 fn check_error(value: Value, message: &str) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{apply, pull_policy};
-use crate::api::{Pod, PullPolicy, decode, encode};
+use crate::types::api::{Pod, PullPolicy, decode, encode};
 
 fn defaulted(manifest: Value) -> Value {
     let mut pod = decode::<Pod>(manifest).unwrap().value;

@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::faults::Faults;
 use super::metadata;
 use super::names::CONFIG_KEY;
-use crate::api::decode::Path;
-use crate::api::{Bytes, ConfigMap, Map, Secret};
+use crate::types::api::decode::Path;
+use crate::types::api::{Bytes, ConfigMap, Map, Secret};
 
 /// As much as all values of one object may hold.
 const LARGEST: usize = 1 << 20;

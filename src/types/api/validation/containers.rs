@@ -5,9 +5,9 @@ use super::names::DNS_LABEL;
 use super::ports::HostPorts;
 use super::scope::Scope;
 use super::{environment, mounts, ports, probes, resources, security};
-use crate::api::Container;
-use crate::api::decode::Path;
-use crate::sorted::SortedSet;
+use crate::types::api::Container;
+use crate::types::api::decode::Path;
+use crate::types::sorted::SortedSet;
 
 /// More restart rules, and more exit codes in one of them, an API server does not take.
 const RESTART_RULES: usize = 20;

@@ -4,8 +4,8 @@ use core::net::IpAddr;
 
 use super::faults::Faults;
 use super::names::{DNS_LABEL, DNS_SUBDOMAIN, SEARCH_DOMAIN};
-use crate::api::decode::Path;
-use crate::api::{DnsPolicy, PodDnsConfig, PodSpec};
+use crate::types::api::decode::Path;
+use crate::types::api::{DnsPolicy, PodDnsConfig, PodSpec};
 
 /// What the resolver of a C library takes.
 const NAMESERVERS: usize = 3;

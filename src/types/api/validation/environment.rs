@@ -5,8 +5,8 @@ use super::field_selectors::{self, Into};
 use super::file_paths;
 use super::names::{CONFIG_KEY, DNS_LABEL, DNS_SUBDOMAIN, NAME_PREFIX, VARIABLE_NAME};
 use super::scope::Scope;
-use crate::api::decode::Path;
-use crate::api::{
+use crate::types::api::decode::Path;
+use crate::types::api::{
     Container, EnvFromRef, EnvFromSource, EnvVar, EnvVarSource, FileKeySelector, KeySelector, VolumeSource,
 };
 

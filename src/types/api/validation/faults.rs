@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::api::decode::Path;
+use crate::types::api::decode::Path;
 
 /// What is wrong with one field.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use super::faults::Faults;
 use super::names::{ANNOTATION_KEY, LABEL_KEY};
 use super::scope::Scope;
-use crate::api::decode::Path;
-use crate::api::{HUGE_PAGES_PREFIX, ObjectFieldSelector, ResourceFieldSelector};
+use crate::types::api::decode::Path;
+use crate::types::api::{HUGE_PAGES_PREFIX, ObjectFieldSelector, ResourceFieldSelector};
 
 /// Where the value goes: each place can hold some fields and not others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

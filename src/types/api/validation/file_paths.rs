@@ -1,7 +1,7 @@
 //! Paths that must stay below a directory. Pure.
 
 use super::faults::Faults;
-use crate::api::decode::Path;
+use crate::types::api::decode::Path;
 
 const NO_BACKSTEPS: &str = "must not contain '..'";
 

@@ -2,9 +2,9 @@
 
 use super::faults::Faults;
 use super::names::{ANNOTATION_KEY, DNS_LABEL, DNS_SUBDOMAIN, LABEL_KEY, LABEL_VALUE, NAME_PREFIX};
-use crate::api::annotations::{APP_ARMOR_PREFIX, KEEP_VERSIONS, READY_WITHIN, keep_versions, ready_within};
-use crate::api::decode::Path;
-use crate::api::{Map, ObjectMeta, OwnerReference, SecurityProfile};
+use crate::types::api::annotations::{APP_ARMOR_PREFIX, KEEP_VERSIONS, READY_WITHIN, keep_versions, ready_within};
+use crate::types::api::decode::Path;
+use crate::types::api::{Map, ObjectMeta, OwnerReference, SecurityProfile};
 
 /// As much as all annotations of an object may hold, keys and values together.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;

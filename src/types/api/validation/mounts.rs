@@ -3,9 +3,9 @@
 use super::faults::Faults;
 use super::file_paths;
 use super::scope::Scope;
-use crate::api::decode::Path;
-use crate::api::{Container, MountPropagation, RecursiveReadOnlyMode, VolumeDevice, VolumeMount, VolumeSource};
-use crate::sorted::SortedSet;
+use crate::types::api::decode::Path;
+use crate::types::api::{Container, MountPropagation, RecursiveReadOnlyMode, VolumeDevice, VolumeMount, VolumeSource};
+use crate::types::sorted::SortedSet;
 
 const NO_VOLUME: &str = "no volume has this name";
 

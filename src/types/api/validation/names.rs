@@ -1,7 +1,7 @@
 //! What names look like: labels, subdomains, qualified names, ports, variables. Pure.
 
 use super::faults::Faults;
-use crate::api::decode::Path;
+use crate::types::api::decode::Path;
 
 /// A label of RFC 1123, as Kubernetes wants names of containers and volumes.
 pub fn is_dns_label(text: &str) -> bool {

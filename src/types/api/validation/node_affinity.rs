@@ -2,8 +2,8 @@
 
 use super::faults::Faults;
 use super::names::{LABEL_KEY, LABEL_VALUE};
-use crate::api::decode::Path;
-use crate::api::{NODE_NAME_FIELD, NodeSelectorOperator, NodeSelectorRequirement, PodSpec};
+use crate::types::api::decode::Path;
+use crate::types::api::{NODE_NAME_FIELD, NodeSelectorOperator, NodeSelectorRequirement, PodSpec};
 
 pub(super) fn check(spec: &PodSpec, path: &Path<'_>, faults: &mut Faults) {
     let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());

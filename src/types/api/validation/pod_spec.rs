@@ -6,9 +6,9 @@ use super::faults::Faults;
 use super::names::{DNS_LABEL, DNS_SUBDOMAIN, LABEL_KEY, LABEL_VALUE};
 use super::scope::Scope;
 use super::{containers, dns, metadata, node_affinity, resources, security, volumes};
-use crate::api::decode::Path;
-use crate::api::{ObjectMeta, PodSpec, TaintEffect, Toleration, TolerationOperator};
-use crate::sorted::SortedSet;
+use crate::types::api::decode::Path;
+use crate::types::api::{ObjectMeta, PodSpec, TaintEffect, Toleration, TolerationOperator};
+use crate::types::sorted::SortedSet;
 
 pub(super) fn check(spec: &PodSpec, meta: &ObjectMeta, path: &Path<'_>, faults: &mut Faults) {
     let scope = Scope::new(spec);

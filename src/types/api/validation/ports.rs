@@ -2,9 +2,9 @@
 
 use super::faults::Faults;
 use super::names::PORT_NAME;
-use crate::api::decode::Path;
-use crate::api::{Container, ContainerPort, IntOrString};
-use crate::sorted::SortedSet;
+use crate::types::api::decode::Path;
+use crate::types::api::{Container, ContainerPort, IntOrString};
+use crate::types::sorted::SortedSet;
 
 /// The ports of one container.
 pub(super) fn check(ports: &[ContainerPort], path: &Path<'_>, faults: &mut Faults) {

@@ -4,8 +4,8 @@ use super::faults::Faults;
 use super::names::HEADER_NAME;
 use super::ports;
 use super::scope::Scope;
-use crate::api::decode::Path;
-use crate::api::{Container, ExecAction, HttpGetAction, LifecycleAction, LifecycleHandler, Probe, ProbeHandler};
+use crate::types::api::decode::Path;
+use crate::types::api::{Container, ExecAction, HttpGetAction, LifecycleAction, LifecycleHandler, Probe, ProbeHandler};
 
 pub(super) fn check(container: &Container, scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {
     if let Some(probe) = &container.liveness_probe {

@@ -4,12 +4,12 @@ use super::faults::Faults;
 use super::field_selectors::{self, Into};
 use super::file_paths;
 use super::scope::Scope;
-use crate::api::decode::Path;
-use crate::api::{
+use crate::types::api::decode::Path;
+use crate::types::api::{
     ConfigMapVolumeSource, DownwardApiVolumeFile, DownwardApiVolumeSource, KeyToPath, ProjectedVolumeSource,
     ProjectionSource, SecretVolumeSource, ServiceAccountTokenProjection,
 };
-use crate::sorted::SortedSet;
+use crate::types::sorted::SortedSet;
 
 pub(super) fn check_config_map(source: &ConfigMapVolumeSource, path: &Path<'_>, faults: &mut Faults) {
     check_object(&source.name, "name", &source.items, path, faults);

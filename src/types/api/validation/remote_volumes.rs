@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::faults::Faults;
 use super::file_paths;
-use crate::api::VolumeSource;
-use crate::api::decode::Path;
+use crate::types::api::VolumeSource;
+use crate::types::api::decode::Path;
 
 /// Checks what stands under the key of `source`.
 pub(super) fn check(source: &VolumeSource, fields: &Value, path: &Path<'_>, faults: &mut Faults) {

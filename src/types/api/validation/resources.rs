@@ -3,12 +3,12 @@
 use super::faults::Faults;
 use super::names::{self, DNS_LABEL};
 use super::scope::Scope;
-use crate::api::decode::Path;
-use crate::api::{
+use crate::types::api::decode::Path;
+use crate::types::api::{
     CPU, Container, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, MEMORY, PodSpec, Quantity, ResizeRestartPolicy,
     ResourceClaim, ResourceList, ResourceRequirements, RestartPolicy, container_requests,
 };
-use crate::sorted::SortedSet;
+use crate::types::sorted::SortedSet;
 
 pub(super) fn check_container(container: &Container, scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {
     let resources = path.key("resources");

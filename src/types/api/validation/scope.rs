@@ -1,7 +1,7 @@
 //! What the fields of a container may refer to: the pod's volumes, containers and claims. Pure.
 
-use crate::api::{PodSpec, VolumeSource};
-use crate::sorted::{SortedMap, SortedSet};
+use crate::types::api::{PodSpec, VolumeSource};
+use crate::types::sorted::{SortedMap, SortedSet};
 
 /// Collected once for a pod: a lookup for each mount in a list of volumes would be quadratic.
 #[derive(Debug)]

@@ -4,11 +4,11 @@ use super::faults::Faults;
 use super::file_paths;
 use super::names::SYSCTL_NAME;
 use super::scope::Scope;
-use crate::api::decode::Path;
-use crate::api::{
+use crate::types::api::decode::Path;
+use crate::types::api::{
     PodSecurityContext, PodSpec, ProcMount, SecurityContext, SecurityProfile, SecurityProfileType, Sysctl,
 };
-use crate::sorted::SortedSet;
+use crate::types::sorted::SortedSet;
 
 /// The longest path that the kernel takes, without its end.
 const PROFILE: usize = 4095;

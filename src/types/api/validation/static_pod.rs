@@ -5,8 +5,8 @@
 use serde_json::Value;
 
 use super::faults::{Faults, FieldError};
-use crate::api::decode::Path;
-use crate::api::{Pod, ProjectionSource, VolumeSource};
+use crate::types::api::decode::Path;
+use crate::types::api::{Pod, ProjectionSource, VolumeSource};
 
 /// The references of a static pod to objects of the API, each a fault; the words are those of
 /// `PreventStaticPodAPIReferences`.

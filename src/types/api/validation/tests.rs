@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{FieldError, validate_config_map, validate_pod, validate_secret, validate_static_pod};
-use crate::api::{ConfigMap, Pod, Secret, decode, defaults, yaml};
+use crate::types::api::{ConfigMap, Pod, Secret, decode, defaults, yaml};
 
 mod bounds;
 mod config_objects;

@@ -6,12 +6,12 @@ use super::faults::Faults;
 use super::names::{DNS_LABEL, DNS_SUBDOMAIN};
 use super::scope::Scope;
 use super::{file_paths, projections, remote_volumes};
-use crate::api::decode::Path;
-use crate::api::{
+use crate::types::api::decode::Path;
+use crate::types::api::{
     CsiVolumeSource, EmptyDirVolumeSource, HostPathVolumeSource, NfsVolumeSource, ObjectMeta, PodSpec, Volume,
     VolumeSource,
 };
-use crate::sorted::SortedSet;
+use crate::types::sorted::SortedSet;
 
 pub(super) fn check(spec: &PodSpec, meta: &ObjectMeta, scope: &Scope<'_>, path: &Path<'_>, faults: &mut Faults) {
     let list = path.key("volumes");

@@ -10,7 +10,7 @@ use super::{
     Budget, Document, DuplicateKey, MAX_DEPTH, MAX_DUPLICATES, ParseError, Position, WEIGHT_OF_OBJECT, end_of,
     weight_of_key, weight_of_scalar,
 };
-use crate::api::decode::Path;
+use crate::types::api::decode::Path;
 
 pub(super) fn parse(text: &str) -> Result<Vec<Document>, ParseError> {
     let mut reader = serde_json::Deserializer::from_str(text);

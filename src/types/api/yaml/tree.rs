@@ -10,7 +10,7 @@ use super::{
     Budget, Document, DuplicateKey, MAX_DEPTH, MAX_DUPLICATES, ParseError, Position, WEIGHT_OF_OBJECT, weight_of_key,
     weight_of_scalar,
 };
-use crate::sorted::SortedMap;
+use crate::types::sorted::SortedMap;
 
 pub(super) fn parse(text: &str) -> Result<Vec<Document>, ParseError> {
     let mut parser = Parser::new_from_str(text);

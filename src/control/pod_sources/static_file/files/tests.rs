@@ -1,5 +1,5 @@
 use super::*;
-use crate::pod_sources::static_pod::{Origin, read_manifest};
+use crate::control::pod_sources::static_pod::{Origin, read_manifest};
 
 /// A book, its clock, and the directory that it is shown.
 struct Desk {

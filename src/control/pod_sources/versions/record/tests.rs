@@ -1,7 +1,7 @@
 //! One pod's versions: every way from one to another.
 
 use super::*;
-use crate::api::annotations::CONFIG_SEEN;
+use crate::types::api::annotations::CONFIG_SEEN;
 
 const START: Duration = Duration::from_secs(1000);
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::api::validation::FAULT_LIMIT;
+use crate::types::api::validation::FAULT_LIMIT;
 
 #[test]
 fn no_more_than_the_limit_of_faults_are_told() {

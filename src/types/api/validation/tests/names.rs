@@ -1,6 +1,6 @@
 //! What every name rule takes and what it does not.
 
-use crate::api::validation::names::*;
+use crate::types::api::validation::names::*;
 
 #[track_caller]
 fn check(holds: fn(&str) -> bool, good: &[&str], bad: &[&str]) {

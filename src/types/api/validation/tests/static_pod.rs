@@ -1,7 +1,7 @@
 //! What a pod from a manifest refers to.
 
 use super::*;
-use crate::api::validation::static_pod_api_references;
+use crate::types::api::validation::static_pod_api_references;
 
 #[track_caller]
 fn check_references(spec: Value, wanted: &[impl AsRef<str>]) {

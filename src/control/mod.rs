@@ -1,0 +1,8 @@
+//! Where events meet: the sync loop, the pod workers, and the sources and servers that feed them.
+
+pub(crate) mod cluster;
+pub(crate) mod pleg;
+pub mod pod_sources;
+pub(crate) mod pod_workers;
+pub(crate) mod server;
+pub(crate) mod sync_loop;

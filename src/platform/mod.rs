@@ -1,0 +1,12 @@
+//! The only code that touches the machine and the network.
+
+pub(crate) mod apiserver;
+pub(crate) mod cgroups;
+pub(crate) mod config;
+pub mod cri;
+pub(crate) mod dbus;
+pub(crate) mod host;
+pub(crate) mod net;
+pub(crate) mod plugin_manager;
+pub mod rpc;
+pub mod rt;
