@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use async_channel::{Receiver, Sender};
 
-use crate::control::cluster::{EventSender, Exchanges};
+use crate::control::cluster::{EventSender, SyncScheduler};
 use crate::control::pod_sources::api::ApiSource;
 use crate::control::pod_sources::local_pods::{self, LocalPods};
 use crate::control::pod_sources::merge::Sources;
@@ -17,18 +17,20 @@ use crate::control::pod_sources::static_file;
 use crate::control::pod_sources::url_pods::{self, PublicKey, UrlPods};
 use crate::control::pod_sources::versions::Versions;
 use crate::control::server::{
-    LocalApi, LocalServer, NodeDoor, Pulse, ReadOnlyDoor, StatusPage, Streaming, SyncHealth, Watchdog, health, systemd,
+    KubeletApiServer, LocalApi, LocalServer, Pulse, ReadOnlyServer, StatusPage, Streaming, SyncHealth, Watchdog,
+    health, systemd,
 };
-use crate::control::sync_loop::{self, Books, LocalBooks, LoopEnd, NodeFigures, Part, SyncLoop};
+use crate::control::sync_loop::{self, LoopEnd, NodeLocalApi, NodeState, NodeStats, Part, SyncLoop};
 use crate::kubelet::certificates::{
-    self, CertificateBook, ClientCertificate, Names, Places, ServingCertificate, ServingSource, ShownCertificate, Store,
+    self, CertificateStatuses, ClientCertificate, Names, Places, ServingCertificate, ServingCertificateCell,
+    ServingSource, Store,
 };
 use crate::kubelet::container_manager::{ContainerManager, Settings, kernel_parameters};
-use crate::kubelet::csi::{Csi, CsiNodeKeeper};
+use crate::kubelet::csi::{Csi, CsiNodeRegistration};
 use crate::kubelet::devices::{Devices, PodResourcesServer};
 use crate::kubelet::images::{ImageArchives, Images, Importer};
 use crate::kubelet::kuberuntime::PodRuntime;
-use crate::kubelet::node::{Facts, Machine, NodeKeeper, NodeNews, NodeProfile, NodeSettings};
+use crate::kubelet::node::{Facts, Machine, NodeProfile, NodeRegistration, NodeSettings, StatusInputs};
 use crate::kubelet::offline::{KeyPlaces, OFFLINE, OfflineStore};
 use crate::kubelet::resource_managers::{self, ResourceManagers, Topology};
 use crate::kubelet::stats::Stats;
@@ -118,11 +120,11 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
     let dialer = runtime.dialer();
     let streaming = Streaming { cri: runtime.cri(), dialer: dialer.clone() };
     let (url_dialer, api_dialer) = (dialer.clone(), Dialer::of_api_server());
-    let gate = Gate::new(Exchanges::first(&config.sync.mode), config.sync.bytes_per_day);
+    let gate = Gate::new(SyncScheduler::first(&config.sync.mode), config.sync.bytes_per_day);
     let cluster =
         config.kubeconfig.clone().map(|path| Client::behind(gate, Source::Kubeconfig(path), api_dialer.clone()));
     let exchanges =
-        cluster.clone().map(|client| Exchanges::new(client, config.sync.mode.clone(), &config.local_socket));
+        cluster.clone().map(|client| SyncScheduler::new(client, config.sync.mode.clone(), &config.local_socket));
     let store = match &cluster {
         Some(_) => Some(OfflineStore::open(config.root_dir.join(OFFLINE), key_places(&config)).await),
         None => None,
@@ -138,7 +140,7 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
     let url = url_pods.as_ref().map(|_| SourceName::Http);
     let sources = file.into_iter().chain([SourceName::Local]).chain(url);
     let sources: Vec<SourceName> = sources.chain(cluster.as_ref().map(|_| SourceName::Api)).collect();
-    let books = Rc::new(RefCell::new(Books::new(Sources::new(&sources))));
+    let books = Rc::new(RefCell::new(NodeState::new(Sources::new(&sources))));
     books.borrow_mut().store.clone_from(&store);
     let directory = config.root_dir.join("coracle/versions");
     books.borrow_mut().versions = rt::blocking(move || Versions::open(directory)).await;
@@ -164,10 +166,10 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
         Some((client, store)) => sync_loop.in_cluster(client, store, &config.node_name),
         None => sync_loop,
     };
-    let news: Rc<NodeNews> = Rc::default();
+    let news: Rc<StatusInputs> = Rc::default();
     let sync_loop = sync_loop.sending_events(event_sender).telling(Rc::clone(&news));
     let news_of_node = Rc::clone(&news);
-    let node_keeper = cluster.clone().map(|client| NodeKeeper {
+    let node_keeper = cluster.clone().map(|client| NodeRegistration {
         client,
         profile: profile.known_before(devices.is_known_node()),
         reporting: config.reporting.clone(),
@@ -175,8 +177,8 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
         images: image_service,
         inbox: sender.clone(),
     });
-    let certificates = Rc::new(CertificateBook::default());
-    let figures = NodeFigures {
+    let certificates = Rc::new(CertificateStatuses::default());
+    let figures = NodeStats {
         books: Rc::clone(&books),
         runtime: figured,
         stats,
@@ -186,7 +188,7 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
     let (local_pods, asked_of_local_pods) = LocalPods::new();
     let (config_shown, watchdog_shown) = (Rc::clone(&config), watchdog.clone());
     let listed = Rc::clone(&books);
-    let view = LocalBooks {
+    let view = NodeLocalApi {
         books,
         seen,
         dirs,
@@ -211,15 +213,15 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
         rt::spawn(local.with_streaming(streaming.clone()).serve(Rc::clone(&view))),
     ];
     if let Some(address) = config.identity.server.read_only {
-        let door = ReadOnlyDoor { address, health: health.clone(), api: Rc::clone(&view) };
+        let door = ReadOnlyServer { address, health: health.clone(), api: Rc::clone(&view) };
         tasks.push(rt::spawn(door.serve()));
     }
     if is_asked(&config, cluster.is_some()) {
-        let shown = ShownCertificate::default();
+        let shown = ServingCertificateCell::default();
         let source = serving_source(&config, cluster.clone(), news_of_node);
         let book = Rc::clone(&certificates);
         tasks.push(serving_certificate(&config, source, shown.clone(), book, sender.clone()));
-        let door = NodeDoor::new(&config, cluster.clone(), shown, health.clone(), Rc::clone(&view), streaming);
+        let door = KubeletApiServer::new(&config, cluster.clone(), shown, health.clone(), Rc::clone(&view), streaming);
         tasks.push(rt::spawn(door.serve()));
     }
     if let Some(address) = config.status_page {
@@ -228,7 +230,7 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
     }
     let registry = config.root_dir.join("plugins_registry");
     tasks.push(rt::spawn(plugin_manager::run(registry, vec![devices.taker(), csi.taker()])));
-    let csi_keeper = |client| CsiNodeKeeper { client, csi, news: Rc::clone(&news) };
+    let csi_keeper = |client| CsiNodeRegistration { client, csi, news: Rc::clone(&news) };
     tasks.extend(cluster.clone().map(csi_keeper).map(|keeper| rt::spawn(keeper.run())));
     let pod_resources = PodResourcesServer {
         root: config.root_dir.clone(),
@@ -241,7 +243,7 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
     tasks.push(rt::spawn(devices.run()));
     tasks.extend(config.healthz.map(|address| rt::spawn(health::serve(address, health))));
     tasks.extend(exchanges.map(|exchanges| rt::spawn(exchanges.run())));
-    tasks.extend(node_keeper.into_iter().flat_map(NodeKeeper::start));
+    tasks.extend(node_keeper.into_iter().flat_map(NodeRegistration::start));
     let api_source = |(client, store)| ApiSource {
         client,
         node: config.node_name.clone(),
@@ -361,7 +363,7 @@ fn client_certificate(
     config: &Config,
     client: Client,
     dialer: Dialer,
-    book: Rc<CertificateBook>,
+    book: Rc<CertificateStatuses>,
     inbox: Sender<SyncEvent>,
 ) -> rt::Task<()> {
     let settings = ClientCertificate {
@@ -394,7 +396,7 @@ fn is_asked(config: &Config, in_cluster: bool) -> bool {
     opens
 }
 
-fn serving_source(config: &Config, client: Option<Client>, news: Rc<NodeNews>) -> ServingSource {
+fn serving_source(config: &Config, client: Option<Client>, news: Rc<StatusInputs>) -> ServingSource {
     let directory = config.cert_dir.clone();
     match (&config.identity.serving, client) {
         (ServingIdentity::Files { certificate, key }, _) => {
@@ -413,8 +415,8 @@ fn serving_source(config: &Config, client: Option<Client>, news: Rc<NodeNews>) -
 fn serving_certificate(
     config: &Config,
     source: ServingSource,
-    shown: ShownCertificate,
-    book: Rc<CertificateBook>,
+    shown: ServingCertificateCell,
+    book: Rc<CertificateStatuses>,
     inbox: Sender<SyncEvent>,
 ) -> rt::Task<()> {
     let node_name = config.node_name.clone();

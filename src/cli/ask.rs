@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::control::server::{
         Absent, Found, ImageEntry, LocalApi, LocalServer, LogQuery, LogSource, MissingImage, NodeStatus, Page,
-        PodAsked, PodEntry, SyncStatus,
+        PodEntry, PodQuery, SyncStatus,
     };
     use crate::platform::rt::{block_on, blocking, either};
     use crate::state::pods::{PodAnswer, PodChange};
@@ -216,11 +216,11 @@ mod tests {
             Box::pin(async move { PodAnswer::Refused(format!("{change:?}")) })
         }
 
-        fn running_container(&self, _: &PodAsked, _: &str) -> Result<String, Absent> {
+        fn running_container(&self, _: &PodQuery, _: &str) -> Result<String, Absent> {
             Err(Absent::Pod)
         }
 
-        fn sandbox(&self, _: &PodAsked) -> Result<String, Absent> {
+        fn sandbox(&self, _: &PodQuery) -> Result<String, Absent> {
             Err(Absent::Pod)
         }
     }

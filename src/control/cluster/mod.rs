@@ -3,18 +3,18 @@
 //! The sync loop says what is true now; what is told of it, when and how often, is decided in `reports.rs` and
 //! `mirrors.rs`. Nothing here holds up a pod: a server that is away is tried again, and hears the newest then.
 
-mod byte_day;
+mod byte_budget;
 mod event_sender;
-mod exchanges;
-mod follower;
-mod mirrors;
-mod reporter;
-mod reports;
-mod sync_times;
-mod token_dates;
+mod mirror_pods;
+mod object_watcher;
+mod status_manager;
+mod status_queue;
+mod sync_scheduler;
+mod sync_windows;
+mod token_lifetime;
 mod tokens;
 
 pub(crate) use event_sender::EventSender;
-pub(crate) use exchanges::{Exchange, Exchanges};
-pub(crate) use follower::Follower;
-pub(crate) use reporter::Reporter;
+pub(crate) use object_watcher::Follower;
+pub(crate) use status_manager::StatusManager;
+pub(crate) use sync_scheduler::{Exchange, SyncScheduler};

@@ -11,7 +11,7 @@ use crate::kubelet::offline::{OfflineStore, used_part, without_managed_fields};
 use crate::platform::apiserver::{ApiError, Change, Client, Collection, Rank, Request, reflect};
 use crate::platform::rt;
 use crate::state::objects::{
-    Attachment, BundleKey, ClaimOwner, ConfigObject, Content, CsiDriver, ObjectKey, ObjectKind, ObjectNews,
+    Attachment, BundleKey, ClaimOwner, ConfigObject, Content, CsiDriver, ObjectEvent, ObjectKey, ObjectKind,
     PersistentVolume, Service, Topic, TrustBundle, bound_volume, is_bound_to, is_controlled_by,
 };
 use crate::state::pods::SyncEvent;
@@ -128,7 +128,7 @@ async fn follow_bundles(way: Way, key: BundleKey, topic: Topic, mut stored: Opti
         };
         let heard = match stored.take() {
             Some(stored) => news(&topic, &by_name(stored)),
-            None => ObjectNews::Failed(topic.clone(), why),
+            None => ObjectEvent::Failed(topic.clone(), why),
         };
         if way.inbox.send(SyncEvent::Object(heard)).await.is_err() {
             return;
@@ -173,7 +173,7 @@ async fn tell(way: &Way, topic: &Topic, changes: &Receiver<Change>, mut stored: 
                     there = by_name(stored);
                     news(topic, &there)
                 }
-                None => ObjectNews::Failed(topic.clone(), why),
+                None => ObjectEvent::Failed(topic.clone(), why),
             },
             Ok(change) => {
                 stored = None;
@@ -188,7 +188,7 @@ async fn tell(way: &Way, topic: &Topic, changes: &Receiver<Change>, mut stored: 
                 heard
             }
         };
-        let is_immutable = matches!(&heard, ObjectNews::Heard(_, Some(Content::Object(object))) if object.immutable);
+        let is_immutable = matches!(&heard, ObjectEvent::Heard(_, Some(Content::Object(object))) if object.immutable);
         // What was heard is kept by who needs it: once is enough.
         if matches!(topic, Topic::Object(_)) {
             there.clear();
@@ -214,11 +214,11 @@ async fn quiet<E>(way: &Way) -> Result<Change, E> {
 }
 
 /// What cannot be read leaves what was read before.
-fn remember(store: &OfflineStore, topic: &Topic, heard: &ObjectNews, there: &SortedMap<String, Value>) {
+fn remember(store: &OfflineStore, topic: &Topic, heard: &ObjectEvent, there: &SortedMap<String, Value>) {
     match heard {
         // That there is none is worth knowing, too.
-        ObjectNews::Heard(..) => store.remember(topic, &there.values().map(used_part).collect()),
-        ObjectNews::Failed(..) => {}
+        ObjectEvent::Heard(..) => store.remember(topic, &there.values().map(used_part).collect()),
+        ObjectEvent::Failed(..) => {}
     }
 }
 
@@ -228,7 +228,7 @@ fn by_name(stored: Value) -> SortedMap<String, Value> {
     objects.into_iter().map(|object| (name_of(&object), object)).collect()
 }
 
-fn news(topic: &Topic, there: &SortedMap<String, Value>) -> ObjectNews {
+fn news(topic: &Topic, there: &SortedMap<String, Value>) -> ObjectEvent {
     let content = match topic {
         Topic::Object(key) => {
             there.get(&key.name).map(|object| object_of(key.kind, object.clone()).map(Content::Object))
@@ -242,8 +242,8 @@ fn news(topic: &Topic, there: &SortedMap<String, Value>) -> ObjectNews {
         Topic::Attachment(_) | Topic::Claim { .. } | Topic::Token(_) => None,
     };
     match content.transpose() {
-        Ok(content) => ObjectNews::Heard(topic.clone(), content),
-        Err(error) => ObjectNews::Failed(topic.clone(), error.to_string()),
+        Ok(content) => ObjectEvent::Heard(topic.clone(), content),
+        Err(error) => ObjectEvent::Failed(topic.clone(), error.to_string()),
     }
 }
 
@@ -285,8 +285,8 @@ async fn find(way: Way, topic: Topic, mut stored: Option<Value>) {
             (Err(why), None) => (Err(why), false),
         };
         let news = match content {
-            Ok(content) => ObjectNews::Heard(topic.clone(), Some(content)),
-            Err(why) => ObjectNews::Failed(topic.clone(), why),
+            Ok(content) => ObjectEvent::Heard(topic.clone(), Some(content)),
+            Err(why) => ObjectEvent::Failed(topic.clone(), why),
         };
         if way.inbox.send(SyncEvent::Object(news)).await.is_err() {
             return;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use async_channel::Sender;
 use serde_json::{Value, json};
 
-use super::mirrors::{self, MirrorStep};
-use super::reports::{Job, Reports, Target, What};
+use super::mirror_pods::{self, MirrorStep};
+use super::status_queue::{StatusJob, StatusQueue, StatusRequest, Target};
 use crate::kubelet::status::reported;
 use crate::platform::apiserver::{ApiError, Client, Patch, Rank, Request};
 use crate::platform::rt;
@@ -17,12 +17,12 @@ use crate::types::metrics::{self, Timed};
 use crate::types::sorted::SortedMap;
 use crate::types::time::jitter;
 
-/// What the sync loop tells the cluster through.
-pub(crate) struct Reporter {
+/// StatusRequest the sync loop tells the cluster through.
+pub(crate) struct StatusManager {
     client: Client,
     node: String,
     inbox: Sender<SyncEvent>,
-    reports: Reports,
+    reports: StatusQueue,
     /// Of the node's object; empty until it is known. Without it no mirror can be made.
     node_uid: String,
     /// The pods of the node's own whose mirrors are being made or removed, or were, and until when nothing more is tried.
@@ -47,7 +47,7 @@ enum Mirrored {
 const SETTLES: Duration = Duration::from_secs(10);
 const RETRY_MIRROR: Duration = Duration::from_secs(20);
 
-impl Reporter {
+impl StatusManager {
     pub(crate) fn new(client: Client, node: &str, inbox: Sender<SyncEvent>) -> Self {
         let wake = rt::spawn(wake(client.clone(), inbox.clone()));
         Self {
@@ -55,7 +55,7 @@ impl Reporter {
             client,
             node: node.to_owned(),
             inbox,
-            reports: Reports::default(),
+            reports: StatusQueue::default(),
             node_uid: String::new(),
             mirrored: SortedMap::new(),
             own: Vec::new(),
@@ -133,7 +133,7 @@ impl Reporter {
         self.reports.due().into_iter().chain(mirrored).min()
     }
 
-    /// What waits can be told again.
+    /// StatusRequest waits can be told again.
     pub(crate) fn admitted(&mut self) {
         self.reports.begin_anew();
     }
@@ -150,7 +150,7 @@ impl Reporter {
             self.tasks.push(rt::spawn(async move {
                 let begun = rt::now();
                 let outcome = report(&client, &job).await;
-                if matches!((&job.what, &outcome), (What::Patch(_), ReportOutcome::Accepted { .. })) {
+                if matches!((&job.what, &outcome), (StatusRequest::Patch(_), ReportOutcome::Accepted { .. })) {
                     metrics::took(Timed::StatusSyncs, &[], rt::elapsed(begun));
                 }
                 let done = ReportDone { pod: job.pod, outcome };
@@ -166,7 +166,7 @@ impl Reporter {
             Mirrored::UnderWay => true,
             Mirrored::Settles(moment) | Mirrored::Failed(moment) => *moment > now,
         });
-        for step in mirrors::steps(&self.own, &self.mirrors, self.own_complete, &self.node, &self.node_uid) {
+        for step in mirror_pods::steps(&self.own, &self.mirrors, self.own_complete, &self.node, &self.node_uid) {
             let (MirrorStep::Delete { namespace, name, .. } | MirrorStep::Create { namespace, name, .. }) = &step;
             let name = crate::types::api::full_name(name, namespace);
             if self.mirrored.contains_key(&name) {
@@ -225,12 +225,12 @@ fn version(pod: &Pod) -> u64 {
     pod.metadata.resource_version.parse().unwrap_or_default()
 }
 
-async fn report(client: &Client, job: &Job) -> ReportOutcome {
+async fn report(client: &Client, job: &StatusJob) -> ReportOutcome {
     let Target { namespace, name, uid } = &job.target;
     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
     let request = match &job.what {
-        What::Patch(patch) => Request::patch(format!("{path}/status"), Patch::StrategicMerge, patch),
-        What::Delete { version } => {
+        StatusRequest::Patch(patch) => Request::patch(format!("{path}/status"), Patch::StrategicMerge, patch),
+        StatusRequest::Delete { version } => {
             let mut options = delete_options(uid.as_str());
             if let Some(preconditions) = options.get_mut("preconditions").filter(|_| *version > 0) {
                 preconditions["resourceVersion"] = version.to_string().into();
@@ -262,7 +262,7 @@ fn delete_options(uid: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": {"uid": uid}})
 }
 
-/// What is there already, or gone, is as it should be.
+/// StatusRequest is there already, or gone, is as it should be.
 async fn carry_out(client: &Client, step: MirrorStep) -> Result<(), ApiError> {
     match step {
         MirrorStep::Delete { namespace, name, uid } => {

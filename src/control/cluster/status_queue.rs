@@ -1,4 +1,4 @@
-//! What is still to be told of each pod, and what is on its way. Pure: the moment is an argument.
+//! StatusRequest is still to be told of each pod, and what is on its way. Pure: the moment is an argument.
 
 use std::time::{Duration, Instant};
 
@@ -20,15 +20,15 @@ pub(super) struct Target {
 
 /// A request to be made.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Job {
+pub(super) struct StatusJob {
     /// Whose status it is.
     pub(super) pod: PodUid,
     pub(super) target: Target,
-    pub(super) what: What,
+    pub(super) what: StatusRequest,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum What {
+pub(super) enum StatusRequest {
     /// Strategic merge, of the status.
     Patch(Value),
     /// The pod has ended and nothing of it is left: the server need not wait any longer. Only this version of it is known to be
@@ -37,7 +37,7 @@ pub(super) enum What {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Reports {
+pub(super) struct StatusQueue {
     pods: SortedMap<PodUid, Report>,
     /// Of the changes so far.
     changes: u64,
@@ -46,15 +46,15 @@ pub(super) struct Reports {
 #[derive(Debug)]
 struct Report {
     target: Target,
-    /// What the server shows, as far as is known, and since which of its versions.
+    /// StatusRequest the server shows, as far as is known, and since which of its versions.
     shown: PodStatus,
     version: u64,
-    /// What it shall show, and which change that was.
+    /// StatusRequest it shall show, and which change that was.
     wanted: Option<PodStatus>,
     change: u64,
     /// Nothing of the pod is left on the node.
     gone: bool,
-    /// What is shown may differ from what is wanted.
+    /// StatusRequest is shown may differ from what is wanted.
     news: bool,
     under_way: Option<UnderWay>,
     /// After a failure.
@@ -86,8 +86,8 @@ const RETRY_LONGEST: Duration = Duration::from_secs(10);
 /// A status that the server refuses as invalid.
 const RETRY_INVALID: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(3600)];
 
-impl Reports {
-    /// The server shows this of the pod, in this version. What is older than what it was told last means nothing.
+impl StatusQueue {
+    /// The server shows this of the pod, in this version. StatusRequest is older than what it was told last means nothing.
     pub(super) fn see(&mut self, pod: &PodUid, target: Target, shown: &PodStatus, version: u64) {
         match self.pods.get_mut(pod).filter(|report| report.target == target) {
             Some(report) if version < report.version => {}
@@ -108,7 +108,7 @@ impl Reports {
     }
 
     /// All that the server has was told anew. That may be another history, after its store was restored: what it shows
-    /// counts even if its versions are lower, and what it was told before may be lost. What is gone is to be said again.
+    /// counts even if its versions are lower, and what it was told before may be lost. StatusRequest is gone is to be said again.
     pub(super) fn relisted<'a>(&mut self, all: impl Iterator<Item = (&'a PodUid, &'a PodStatus, u64)>) {
         for report in self.pods.values_mut() {
             report.version = 0;
@@ -170,15 +170,15 @@ impl Reports {
         }
     }
 
-    /// What failed before says nothing of what is asked now.
+    /// StatusRequest failed before says nothing of what is asked now.
     pub(super) fn begin_anew(&mut self) {
         for report in self.pods.values_mut() {
             report.not_before = None;
         }
     }
 
-    /// What is to be asked now, as far as there is room for it: the newest first.
-    pub(super) fn next(&mut self, now: Instant) -> Vec<Job> {
+    /// StatusRequest is to be asked now, as far as there is room for it: the newest first.
+    pub(super) fn next(&mut self, now: Instant) -> Vec<StatusJob> {
         let room = self.room();
         let due = self.pods.iter_mut().filter(|(_, report)| report.not_before.is_none_or(|moment| moment <= now));
         let mut due: Vec<_> = due.filter(|(_, report)| report.news).collect();
@@ -207,7 +207,7 @@ impl Reports {
         waiting.filter_map(|report| report.not_before).min()
     }
 
-    /// What has become of a request. `stretch` adds jitter. True if the server has gone back to another history.
+    /// StatusRequest has become of a request. `stretch` adds jitter. True if the server has gone back to another history.
     pub(super) fn done(
         &mut self,
         pod: &PodUid,
@@ -225,14 +225,14 @@ impl Reports {
                 report.refusals = None;
                 match under_way {
                     Some(UnderWay::Patch { status, since }) => {
-                        // What is written is newer than all that was there before.
+                        // StatusRequest is written is newer than all that was there before.
                         let is_another_history = *version > 0 && *version < since;
                         // Somebody may have written since, and the watch may have told of it before the answer came.
                         if is_another_history || *version == 0 || *version >= report.version {
                             report.shown = *status;
                             report.version = if is_another_history { *version } else { report.version.max(*version) };
                         }
-                        // What the pod is there, a list will tell.
+                        // StatusRequest the pod is there, a list will tell.
                         report.unknown |= is_another_history;
                         return is_another_history;
                     }
@@ -283,22 +283,22 @@ impl Report {
         }
     }
 
-    fn next(&mut self, pod: &PodUid) -> Option<Job> {
+    fn next(&mut self, pod: &PodUid) -> Option<StatusJob> {
         if !self.news || self.under_way.is_some() || self.unknown {
             return None;
         }
-        let job = |what| Job { pod: pod.clone(), target: self.target.clone(), what };
+        let job = |what| StatusJob { pod: pod.clone(), target: self.target.clone(), what };
         if let Some(wanted) = &self.wanted {
             if let Some(status) = status_patch(&self.shown, wanted) {
                 // Another pod of this name must not get it.
                 let patch = json!({"metadata": {"uid": self.target.uid.as_str()}, "status": status});
-                let job = job(What::Patch(patch));
+                let job = job(StatusRequest::Patch(patch));
                 self.under_way = Some(UnderWay::Patch { status: Box::new(wanted.clone()), since: self.version });
                 return Some(job);
             }
         }
         if self.gone {
-            let job = job(What::Delete { version: self.version });
+            let job = job(StatusRequest::Delete { version: self.version });
             self.under_way = Some(UnderWay::Delete { since: self.version });
             return Some(job);
         }

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::byte_day::{ByteDay, DayRecord, next_write};
-use super::sync_times::{Window, first_wait, next_wait, window};
+use super::byte_budget::{ByteDay, DayRecord, next_write};
+use super::sync_windows::{Window, first_wait, next_wait, window};
 use crate::platform::apiserver::{Client, Opening, Rank, settle};
 use crate::platform::config::{SyncMode, SyncWindows};
-use crate::platform::host::link_state::{LinkNews, is_up};
+use crate::platform::host::link_state::{LinkEvents, is_up};
 use crate::platform::host::{boot_timer, clock, wall_timer};
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
@@ -22,7 +22,7 @@ use crate::types::time::Backoff;
 
 /// A handle on the task; clones share it.
 #[derive(Clone)]
-pub(crate) struct Exchanges {
+pub(crate) struct SyncScheduler {
     inner: Rc<Inner>,
 }
 
@@ -79,7 +79,7 @@ const RETRY: Duration = Duration::from_secs(30);
 /// A window of which nobody knows how long it is open is taken to be short.
 const UNKNOWN: Duration = Duration::from_secs(50);
 
-impl Exchanges {
+impl SyncScheduler {
     /// What was used of this day before counts from the beginning; `socket` is the local one, on a file system in memory.
     pub(crate) fn new(client: Client, mode: SyncMode, socket: &Path) -> Self {
         let day_record = client.gate().budget().map(|_| DayRecord::beside(socket));
@@ -144,7 +144,7 @@ impl Exchanges {
     }
 
     async fn follow_windows(&self, windows: &SyncWindows) {
-        let news = windows.interface.as_ref().map(|_| LinkNews::new());
+        let news = windows.interface.as_ref().map(|_| LinkEvents::new());
         let look = || {
             let is_up = windows.interface.as_deref().is_none_or(is_up);
             window(windows, clock::timestamp().as_second(), is_up)
@@ -344,7 +344,7 @@ impl Exchanges {
 }
 
 /// Returns when a window may have opened or closed.
-async fn edge(now: Window, news: Option<&LinkNews>) {
+async fn edge(now: Window, news: Option<&LinkEvents>) {
     let time = async {
         match now.stays {
             Some(seconds) => {

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::follower::Way;
-use super::token_dates::{self, Dates, is_worth_keeping};
+use super::object_watcher::Way;
+use super::token_lifetime::{self, Dates, is_worth_keeping};
 use crate::platform::apiserver::{ApiError, Client, Rank, Request};
 use crate::platform::host::clock;
 use crate::platform::rt;
-use crate::state::objects::{Content, ObjectNews, TokenKey, Topic};
+use crate::state::objects::{Content, ObjectEvent, TokenKey, Topic};
 use crate::state::pods::{PodEvent, SyncEvent};
 use crate::types::api::{EventKind, PodUid, Reason, Time};
 use crate::types::time::{Backoff, jitter};
@@ -28,7 +28,7 @@ const TOKEN_JITTER: Duration = Duration::from_secs(10);
 /// until the cluster gives another.
 pub(super) async fn keep_token(way: Way, key: TokenKey, stored: Option<Value>) {
     let topic = Topic::Token(key.clone());
-    let mut untold = stored.as_ref().and_then(token_dates::read);
+    let mut untold = stored.as_ref().and_then(token_lifetime::read);
     let mut kept = untold.as_ref().map(|(_, dates)| *dates);
     let mut used: Option<Dates> = None;
     let mut is_warned = false;
@@ -55,7 +55,7 @@ pub(super) async fn keep_token(way: Way, key: TokenKey, stored: Option<Value>) {
                 let dates = Dates::of(&token, now, life);
                 used = Some(dates);
                 if is_worth_keeping(kept, now) {
-                    way.store.remember(&topic, &token_dates::write(&token, dates));
+                    way.store.remember(&topic, &token_lifetime::write(&token, dates));
                     kept = used;
                 }
                 let before = TOKEN_JITTER.min(life / 10).mul_f64(f64::from(rt::random()) / f64::from(u32::MAX));
@@ -70,7 +70,7 @@ pub(super) async fn keep_token(way: Way, key: TokenKey, stored: Option<Value>) {
             }
             (Err(error), None) => {
                 let wait = jitter(backoff.next_wait(), 0.5, rt::random());
-                (ObjectNews::Failed(topic.clone(), error.to_string()), wait)
+                (ObjectEvent::Failed(topic.clone(), error.to_string()), wait)
             }
         };
         let over = used.filter(|dates| dates.is_over(now) && !is_fresh && !is_warned);
@@ -93,8 +93,8 @@ pub(super) async fn keep_token(way: Way, key: TokenKey, stored: Option<Value>) {
     }
 }
 
-fn heard(topic: &Topic, text: String, dates: Dates) -> ObjectNews {
-    ObjectNews::Heard(topic.clone(), Some(Content::Token { text, expires: dates.expires }))
+fn heard(topic: &Topic, text: String, dates: Dates) -> ObjectEvent {
+    ObjectEvent::Heard(topic.clone(), Some(Content::Token { text, expires: dates.expires }))
 }
 
 fn expired(key: &TokenKey, dates: Dates) -> PodEvent {

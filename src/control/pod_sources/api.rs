@@ -5,7 +5,7 @@ use std::rc::Rc;
 use async_channel::{Receiver, Sender, bounded};
 
 use super::api_pods::{ApiPods, Kept};
-use crate::kubelet::node::NodeNews;
+use crate::kubelet::node::StatusInputs;
 use crate::kubelet::offline::OfflineStore;
 use crate::platform::apiserver::{Change, Client, Collection, Rank, reflect};
 use crate::platform::host::clock;
@@ -17,7 +17,7 @@ pub(crate) struct ApiSource {
     pub(crate) client: Client,
     /// Its name.
     pub(crate) node: String,
-    pub(crate) news: Rc<NodeNews>,
+    pub(crate) news: Rc<StatusInputs>,
     pub(crate) store: OfflineStore,
     pub(crate) inbox: Sender<SyncEvent>,
 }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::control::pod_workers::pace::Pace;
 use crate::control::pod_workers::restart_backoff::Key;
+use crate::control::pod_workers::sync_latency::Pace;
 use crate::control::pod_workers::worker::{Kind, Worker};
 use crate::kubelet::kuberuntime::Cancel;
 use crate::platform::rt;

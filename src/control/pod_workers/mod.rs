@@ -4,19 +4,19 @@
 //! [`SyncEvent::WorkDone`](crate::state::pods::SyncEvent) to the sync loop. At most one piece of work of a pod is under way;
 //! what arrives meanwhile changes the worker, and so its next piece.
 
-mod clean_up_pod;
-mod ending;
 mod entry;
-mod look_at_pod;
-mod on_request;
-mod pace;
 mod refresh_volumes;
+mod relist_pod;
+mod requested_restart;
 mod restart_backoff;
-mod situation;
+mod start_gate;
 mod state;
-mod stop_pod;
+mod sync_input;
+mod sync_latency;
 mod sync_pod;
-mod turn;
+mod sync_terminated_pod;
+mod sync_terminating_pod;
+mod termination;
 mod worker;
 
 use std::rc::Rc;
@@ -352,7 +352,7 @@ impl PodWorkers {
                 let resize_of = |container: &Container, is_init, running: &ObservedContainer| {
                     runtime.resize_of(pod, container, is_init, running)
                 };
-                let known = situation::Known {
+                let known = sync_input::Known {
                     observed: observed.as_deref(),
                     probed,
                     held_until: &held_until,
@@ -360,8 +360,8 @@ impl PodWorkers {
                     groupless: entry.groupless.as_deref(),
                     asked: &entry.asked,
                 };
-                let plan = situation::plan(pod, &known, backoff, now);
-                *backing_off = situation::backing_off(pod, &plan, backoff);
+                let plan = sync_input::plan(pod, &known, backoff, now);
+                *backing_off = sync_input::backing_off(pod, &plan, backoff);
                 plan
             }
             None => Plan::default(),
@@ -436,8 +436,8 @@ impl PodWorkers {
         let inbox = self.inbox.clone();
         let pod = entry.worker.pod.clone();
         if let (Work::Sync(plan), Some(pod)) = (&work, &pod) {
-            entry.restarts = situation::restarts(pod, plan, &observed);
-            entry.hooked = situation::hooked(pod, plan);
+            entry.restarts = sync_input::restarts(pod, plan, &observed);
+            entry.hooked = sync_input::hooked(pod, plan);
             if plan.resizes() && entry.resizing == Resizing::No {
                 entry.resizing = Resizing::Goes;
             }
@@ -452,13 +452,13 @@ impl PodWorkers {
                 // A pod without a spec never syncs: its worker begins in Terminating.
                 (Work::Sync(_) | Work::Refresh, None) => return,
                 (Work::Refresh, Some(pod)) => refresh_volumes::refresh_volumes(&runtime, &csi, &pod, watch).await,
-                (Work::Look, _) => look_at_pod::look_at_pod(&runtime, &observed).await,
-                (Work::Collect(garbage), _) => look_at_pod::collect(&runtime, &observed, &garbage).await,
+                (Work::Look, _) => relist_pod::look_at_pod(&runtime, &observed).await,
+                (Work::Collect(garbage), _) => relist_pod::collect(&runtime, &observed, &garbage).await,
                 (Work::Stop { grace, by_lists }, pod) => {
-                    stop_pod::stop_pod(&runtime, pod.as_deref(), &observed, grace, by_lists).await
+                    sync_terminating_pod::stop_pod(&runtime, pod.as_deref(), &observed, grace, by_lists).await
                 }
                 (Work::CleanUp { purge }, _) => {
-                    clean_up_pod::clean_up_pod(&runtime, &groups, &csi, &observed, purge).await
+                    sync_terminated_pod::clean_up_pod(&runtime, &groups, &csi, &observed, purge).await
                 }
             };
             begun.ended();

@@ -6,7 +6,7 @@ use std::pin::Pin;
 
 use super::connections::{Reply, Text};
 use super::http::{Response, Status};
-use super::local::{LocalApi, LogSource};
+use super::local_api::{LocalApi, LogSource};
 use super::log_query;
 use crate::kubelet::logs::{LogReader, LogRequest};
 use crate::platform::host::clock;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::connections::{FEW, OneGet, Reply, answer};
 use super::http::{Response, Status};
+use super::listener::{Listener, Meeting};
 use super::pulse::{Doing, Pulse};
-use super::tcp_door::{Meeting, TcpDoor};
 use crate::platform::rt::{self, TcpStream};
 
 /// How the sync loop gets on: the loop itself notes it, the health endpoint and the watchdog look at it.
@@ -63,8 +63,8 @@ pub(crate) async fn serve(address: SocketAddr, health: SyncHealth) {
     door(address).serve(&|tcp, _, _| meet(tcp, &health)).await;
 }
 
-const fn door(address: SocketAddr) -> TcpDoor {
-    TcpDoor { name: "health", address, most: FEW, most_strangers: FEW }
+const fn door(address: SocketAddr) -> Listener {
+    Listener { name: "health", address, most: FEW, most_strangers: FEW }
 }
 
 fn meet(tcp: TcpStream, health: &SyncHealth) -> Meeting {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::connections::Reply;
 use super::http::{Response, Status};
-use super::local::LocalApi;
+use super::local_api::LocalApi;
 use crate::platform::rt;
 use crate::protocol::http1::Request;
 

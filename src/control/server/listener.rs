@@ -13,7 +13,7 @@ use crate::platform::rt::{self, TcpListener, TcpStream};
 use crate::types::error::ErrorChain;
 use crate::types::time::Backoff;
 
-pub(super) struct TcpDoor {
+pub(super) struct Listener {
     /// For the log.
     pub(super) name: &'static str,
     pub(super) address: SocketAddr,
@@ -29,7 +29,7 @@ pub(super) type Meeting = Pin<Box<dyn Future<Output = ()>>>;
 
 const FIRST_TRY: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));
 
-impl TcpDoor {
+impl Listener {
     /// For ever. Pods run without it: where the port is taken it is tried again, rarely.
     pub(super) async fn serve(&self, meet: Meet<'_>) {
         let Self { name, address, .. } = *self;

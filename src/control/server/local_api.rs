@@ -40,10 +40,10 @@ use super::http::{Response, Status};
 use super::images::{self, ArchivesStatus, ImageEntry, MissingImage, images};
 use super::local_socket::{LocalError, LocalSocket, is_trusted};
 use super::log_query::LogQuery;
-use super::page::Page;
+use super::metrics_pages::Page;
 use super::pod_changes;
 use super::streaming::{Streaming, stream};
-use super::sync::{SyncStatus, sync};
+use super::sync_requests::{SyncStatus, sync};
 use super::watchdog::{Stall, WatchdogStatus};
 use crate::platform::rt;
 use crate::protocol::http1::Request;
@@ -84,13 +84,13 @@ pub(crate) trait LocalApi {
     fn log(&self, asked: &LogQuery) -> Result<LogSource, String>;
 
     /// The container that runs under this name, by the runtime's id.
-    fn running_container(&self, pod: &PodAsked, name: &str) -> Result<String, Absent>;
+    fn running_container(&self, pod: &PodQuery, name: &str) -> Result<String, Absent>;
 
     /// Does something about one pod, and tells what has become of it; it is begun when it is awaited.
     fn change(&self, change: PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>>;
 
     /// The pod's sandbox, if it is ready.
-    fn sandbox(&self, pod: &PodAsked) -> Result<String, Absent>;
+    fn sandbox(&self, pod: &PodQuery) -> Result<String, Absent>;
 }
 
 /// What takes a while to find out; an error is one line.
@@ -98,14 +98,14 @@ pub(crate) type Found<T> = Pin<Box<dyn Future<Output = Result<T, String>>>>;
 
 /// A pod as a path names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PodAsked {
+pub(crate) struct PodQuery {
     pub(crate) namespace: String,
     pub(crate) name: String,
     /// Another pod of this name is not meant.
     pub(crate) uid: Option<String>,
 }
 
-impl PodAsked {
+impl PodQuery {
     pub(crate) fn new(namespace: &str, name: &str, uid: Option<&str>) -> Self {
         Self { namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.map(str::to_owned) }
     }

@@ -5,36 +5,36 @@ mod container_logs;
 pub(crate) mod health;
 mod http;
 mod images;
-mod local;
+mod kubelet_api;
+mod listener;
+mod local_api;
 mod local_socket;
 mod log_query;
-mod node_door;
-mod page;
+mod metrics_pages;
 mod pod_changes;
 mod pulse;
 mod relay;
 mod status_page;
 mod streaming;
-mod sync;
+mod sync_requests;
 pub(crate) mod systemd;
-mod tcp_door;
 mod watchdog;
 
 pub(crate) use health::SyncHealth;
 pub(crate) use http::parse_response;
 pub(crate) use images::{ArchiveStatus, ArchivesStatus, ImageEntry, Images, MissingImage};
-pub(crate) use local::{
+pub(crate) use kubelet_api::{KubeletApiServer, ReadOnlyServer};
+pub(crate) use local_api::{
     Absent, ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, Found, LocalApi, LocalServer,
-    LogSource, NodeStatus, OfflineStatus, PodAsked, PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus,
+    LogSource, NodeStatus, OfflineStatus, PodEntry, PodQuery, PullStatus, RecentError, RuntimeStatus, SourceStatus,
     VersionStatus,
 };
 pub(crate) use log_query::LogQuery;
-pub(crate) use node_door::{NodeDoor, ReadOnlyDoor};
-pub(crate) use page::Page;
+pub(crate) use metrics_pages::Page;
 pub(crate) use pulse::{Doing, Pulse};
 pub(crate) use status_page::StatusPage;
 pub(crate) use streaming::Streaming;
-pub(crate) use sync::{ExchangeStatus, SyncStatus};
+pub(crate) use sync_requests::{ExchangeStatus, SyncStatus};
 #[cfg(test)]
 pub(crate) use watchdog::DeviceStatus;
 pub(crate) use watchdog::{Stall, Watchdog, WatchdogStatus};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::connections::{HandedOn, Handing, Reply};
 use super::http::{Response, Status};
-use super::local::{Absent, LocalApi, PodAsked};
+use super::local_api::{Absent, LocalApi, PodQuery};
 use crate::platform::cri::v1::{AttachRequest, ExecRequest};
 use crate::platform::cri::{self, RuntimeService};
 use crate::platform::net::{Dialer, Url};
@@ -19,7 +19,7 @@ use crate::types::error::ErrorChain;
 /// What the runtime is asked to stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stream {
-    pod: PodAsked,
+    pod: PodQuery,
     what: What,
 }
 
@@ -62,13 +62,13 @@ impl Stream {
     fn of(request: &Request) -> Option<Result<Self, Response>> {
         let parts: Vec<&str> = request.path.strip_prefix('/')?.split('/').collect();
         let (verb, pod, container) = match *parts.as_slice() {
-            ["portForward", namespace, pod] => ("portForward", PodAsked::new(namespace, pod, None), ""),
-            ["portForward", namespace, pod, uid] => ("portForward", PodAsked::new(namespace, pod, Some(uid)), ""),
+            ["portForward", namespace, pod] => ("portForward", PodQuery::new(namespace, pod, None), ""),
+            ["portForward", namespace, pod, uid] => ("portForward", PodQuery::new(namespace, pod, Some(uid)), ""),
             [verb @ ("exec" | "attach"), namespace, pod, container] => {
-                (verb, PodAsked::new(namespace, pod, None), container)
+                (verb, PodQuery::new(namespace, pod, None), container)
             }
             [verb @ ("exec" | "attach"), namespace, pod, uid, container] => {
-                (verb, PodAsked::new(namespace, pod, Some(uid)), container)
+                (verb, PodQuery::new(namespace, pod, Some(uid)), container)
             }
             _ => return None,
         };
@@ -179,11 +179,11 @@ mod tests {
         let streams = Streams { stdin: true, stdout: true, stderr: true, tty: false };
         let command = ["sh", "-c", "echo &&"].map(str::to_owned).to_vec();
         let what = What::Exec { container: "main".to_owned(), command, streams };
-        assert_eq!(stream, Some(Ok(Stream { pod: PodAsked::new("ns", "web", None), what })));
+        assert_eq!(stream, Some(Ok(Stream { pod: PodQuery::new("ns", "web", None), what })));
         let Some(Ok(terminal)) = of("/attach/ns/web/uid/main?tty=1&output=1&error=1&input=true") else { panic!() };
         let streams = Streams { stdin: false, stdout: true, stderr: false, tty: true };
         let what = What::Attach { container: "main".to_owned(), streams };
-        assert_eq!(terminal, Stream { pod: PodAsked::new("ns", "web", Some("uid")), what });
+        assert_eq!(terminal, Stream { pod: PodQuery::new("ns", "web", Some("uid")), what });
     }
 
     #[test]

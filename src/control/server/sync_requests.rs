@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::connections::Reply;
 use super::http::{Response, Status};
-use super::local::{LocalApi, json};
+use super::local_api::{LocalApi, json};
 use crate::protocol::http1::Request;
 
 /// When the cluster is asked and told, and what that costs; the answer of `POST /sync`, too.

@@ -27,7 +27,7 @@ pub(super) fn doing(event: &SyncEvent) -> Doing {
         | SyncEvent::Reported(_)
         | SyncEvent::StatusesAdmitted
         | SyncEvent::Mirrored(_) => Doing::Happened,
-        SyncEvent::RestartAsked(_)
+        SyncEvent::RestartRequest(_)
         | SyncEvent::VersionAsked(_)
         | SyncEvent::VersionsKept(_)
         | SyncEvent::Placed(_)

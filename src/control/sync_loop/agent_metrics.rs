@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use super::Books;
-use super::figures::NodeFigures;
-use crate::kubelet::certificates::{CertificateBook, Which};
+use super::NodeState;
+use super::node_stats::NodeStats;
+use crate::kubelet::certificates::{CertificateStatuses, Which};
 use crate::kubelet::offline::OfflineStore;
 use crate::kubelet::stats::{ClaimSeen, write_claims};
 use crate::platform::apiserver::{Client, Rank};
@@ -19,22 +19,22 @@ use crate::types::metrics::{self, Exposition, Kind, Labels, Number};
 use crate::types::sorted::SortedMap;
 
 /// What the pods' book says, at one moment.
-pub(super) struct AgentSight<'a> {
+pub(super) struct AgentMetrics<'a> {
     pub(super) node: &'a str,
     pub(super) cgroup_v2: bool,
-    pub(super) books: &'a Books,
+    pub(super) books: &'a NodeState,
     pub(super) seen: &'a ObservedCache,
     pub(super) cluster: Option<&'a Client>,
-    pub(super) certificates: &'a CertificateBook,
+    pub(super) certificates: &'a CertificateStatuses,
     pub(super) own: OwnProcess,
     pub(super) claims: Vec<ClaimSeen>,
 }
 
-impl NodeFigures {
+impl NodeStats {
     pub(super) fn agent_page(&self, claims: Vec<ClaimSeen>) -> Vec<u8> {
         let (books, seen) = (self.books.borrow(), self.runtime.seen());
         let node = &self.runtime.node;
-        page(&AgentSight {
+        page(&AgentMetrics {
             node: &node.node_name,
             cgroup_v2: node.cgroup_v2,
             books: &books,
@@ -54,7 +54,7 @@ impl NodeFigures {
     }
 }
 
-pub(super) fn page(sight: &AgentSight<'_>) -> Vec<u8> {
+pub(super) fn page(sight: &AgentMetrics<'_>) -> Vec<u8> {
     let mut page = Exposition::default();
     of_node(&mut page, sight);
     of_pods(&mut page, sight);
@@ -66,7 +66,7 @@ pub(super) fn page(sight: &AgentSight<'_>) -> Vec<u8> {
     page.into_bytes()
 }
 
-fn of_node(page: &mut Exposition, sight: &AgentSight<'_>) {
+fn of_node(page: &mut Exposition, sight: &AgentMetrics<'_>) {
     page.family("kubelet_node_name", Kind::Gauge, "[ALPHA] The node's name. The count is always 1.");
     page.sample(&Labels::of(&[("node", sight.node)]), Number::Whole(1));
     page.family("kubelet_cgroup_version", Kind::Gauge, "[ALPHA] cgroup version on the hosts.");
@@ -99,7 +99,7 @@ fn of_node(page: &mut Exposition, sight: &AgentSight<'_>) {
     }
 }
 
-fn of_pods(page: &mut Exposition, sight: &AgentSight<'_>) {
+fn of_pods(page: &mut Exposition, sight: &AgentMetrics<'_>) {
     let books = sight.books;
     let is_over = |uid: &PodUid| books.statuses.status(uid).is_some_and(|status| status.phase.is_terminal());
     let (mut desired, mut active, mut working) = (SortedMap::new(), SortedMap::new(), SortedMap::new());
@@ -202,7 +202,7 @@ fn started_at(page: &mut Exposition, own: &OwnProcess, help: &'static str) {
 const ALPHA_START: &str = "[ALPHA] Start time of the process since unix epoch in seconds.";
 
 /// What no other kubelet tells.
-fn of_coracle(page: &mut Exposition, sight: &AgentSight<'_>) {
+fn of_coracle(page: &mut Exposition, sight: &AgentMetrics<'_>) {
     page.family("coracle_build_info", Kind::Gauge, "A constant '1' with the version of Coracle.");
     page.sample(&Labels::of(&[("version", env!("CARGO_PKG_VERSION"))]), Number::Whole(1));
     let traffic = sight.cluster.map(Client::traffic);
@@ -258,7 +258,7 @@ fn of_coracle(page: &mut Exposition, sight: &AgentSight<'_>) {
 }
 
 /// As existing alerts have it, and the date itself, which says the same whatever the clock shows.
-fn of_certificates(certificates: &CertificateBook, page: &mut Exposition) {
+fn of_certificates(certificates: &CertificateStatuses, page: &mut Exposition) {
     let now = clock::now().unix_seconds();
     for (which, entry) in certificates.entries() {
         let (ttl, errors) = match which {

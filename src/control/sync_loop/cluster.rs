@@ -8,7 +8,7 @@ use crate::control::sync_loop::SyncLoop;
 use crate::kubelet::status::terminated;
 use crate::kubelet::volumes::{self, SetUp};
 use crate::platform::host::clock;
-use crate::state::objects::{Lookup, ObjectNews, Topic};
+use crate::state::objects::{Lookup, ObjectEvent, Topic};
 use crate::state::pods::{MirrorDone, NodeTerms, ReportDone, SourcePod};
 use crate::types::api::{Pod, PodStatus, PodUid};
 use crate::types::sorted::SortedSet;
@@ -128,8 +128,8 @@ impl SyncLoop {
         self.news.volumes_in_use(names.iter().cloned().collect());
     }
 
-    pub(super) fn on_object(&mut self, news: ObjectNews) {
-        let (ObjectNews::Heard(topic, _) | ObjectNews::Failed(topic, _)) = &news;
+    pub(super) fn on_object(&mut self, news: ObjectEvent) {
+        let (ObjectEvent::Heard(topic, _) | ObjectEvent::Failed(topic, _)) = &news;
         let topic = topic.clone();
         let is_news = self.runtime.objects.borrow_mut().hear(news);
         // One thing may need another.

@@ -13,7 +13,7 @@ use crate::types::error::ErrorChain;
 
 /// What was decided is carried out here.
 #[derive(Debug)]
-pub(super) struct Placing {
+pub(super) struct CpuAssignment {
     pub(super) managers: ResourceManagers,
     /// Containers have come, or others are to have what they have.
     due: bool,
@@ -22,7 +22,7 @@ pub(super) struct Placing {
     fault: Option<String>,
 }
 
-impl Placing {
+impl CpuAssignment {
     pub(super) fn new(managers: ResourceManagers) -> Self {
         Self { managers, due: false, task: None, fault: None }
     }

@@ -8,7 +8,7 @@ use crate::types::sorted::SortedMap;
 
 /// The last warnings of each pod and container. Its size has the bound of the pods' own number.
 #[derive(Debug, Default)]
-pub(super) struct Happenings {
+pub(super) struct EventDedup {
     warned: SortedMap<Key, VecDeque<(Reason, String)>>,
 }
 
@@ -17,7 +17,7 @@ type Key = (PodUid, Option<String>);
 /// Warnings that are remembered of one container: what goes wrong again and again is told by a few in turn.
 const REMEMBERED: usize = 6;
 
-impl Happenings {
+impl EventDedup {
     pub(super) fn tell(&mut self, pod: &str, event: &PodEvent) {
         let PodEvent { pod: uid, container, kind, reason, message } = event;
         let name = container.as_deref().unwrap_or_default();

@@ -23,9 +23,9 @@ use crate::kubelet::status::Failed;
 use crate::platform::cgroups::CgroupName;
 use crate::platform::config::{Eviction, Threshold};
 use crate::platform::host::clock;
-use crate::platform::host::memory_stalls::{MEMORY_PRESSURE, MemoryStalls};
+use crate::platform::host::memory_pressure::{MEMORY_PRESSURE, MemoryStalls};
 use crate::platform::rt;
-use crate::state::pods::{NodeEvent, PodEvent, PodEviction, PressureLook, SyncEvent};
+use crate::state::pods::{NodeEvent, PodEvent, PodEviction, PressureObservation, SyncEvent};
 use crate::types::api::{EventKind, Pod, PodUid, Reason};
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Count};
@@ -46,7 +46,7 @@ pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
 const STALL_REST: Duration = Duration::from_secs(2);
 
 /// The looks at what the node has left.
-pub(super) struct NodeWatch {
+pub(super) struct EvictionManager {
     settings: Rc<Eviction>,
     memory: Rc<RefCell<Memory>>,
     task: Option<rt::Task<()>>,
@@ -70,7 +70,7 @@ struct Memory {
     reclaimed: Option<Instant>,
 }
 
-impl NodeWatch {
+impl EvictionManager {
     pub(super) fn new(settings: &Eviction, inbox: Sender<SyncEvent>) -> Self {
         let has_memory = settings.thresholds.iter().any(|t| Starved::of(t.signal) == Starved::Memory);
         let stalls = if has_memory { MemoryStalls::watch(Path::new(MEMORY_PRESSURE)).ok() } else { None };
@@ -185,7 +185,7 @@ impl SyncLoop {
         self.workers.iter().filter_map(candidate).collect()
     }
 
-    pub(super) fn on_pressure_looked(&mut self, look: PressureLook, now: Instant) {
+    pub(super) fn on_pressure_looked(&mut self, look: PressureObservation, now: Instant) {
         let changed = {
             let node = &self.runtime.node.node_name;
             let mut books = self.books.borrow_mut();
@@ -253,15 +253,15 @@ struct Look {
 }
 
 impl Look {
-    async fn look(self) -> PressureLook {
+    async fn look(self) -> PressureObservation {
         let (seen, layout) = observe(&self.runtime).await;
         let thresholds = layout.thresholds(&self.settings.thresholds);
         let now = rt::now();
         let verdict = self.memory.borrow_mut().thresholds.take(&thresholds, &seen, self.settings.transition, now);
-        let mut look = PressureLook {
+        let mut look = PressureObservation {
             pressures: verdict.pressures,
             is_close: is_close(&thresholds, &seen),
-            ..PressureLook::default()
+            ..PressureObservation::default()
         };
         let Some(first) = verdict.starved.first() else {
             self.memory.borrow_mut().told = None;

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use crate::control::pod_workers::{Identity, Kind, State};
 use crate::control::server::Doing;
-use crate::control::sync_loop::doing::doing;
-use crate::control::sync_loop::{SyncLoop, strays, takeover};
+use crate::control::sync_loop::activity::doing;
+use crate::control::sync_loop::{SyncLoop, adoption, orphans};
 use crate::kubelet::logs::{KeptLog, link_name};
 use crate::kubelet::status::{StatusInput, deadline_exceeded, pod_status};
 use crate::platform::host::clock;
@@ -59,7 +59,7 @@ impl SyncLoop {
                 }
             }
             SyncEvent::Mirrored(done) => self.on_mirrored(done, now),
-            SyncEvent::RestartAsked(asked) => self.workers.restart(asked),
+            SyncEvent::RestartRequest(asked) => self.workers.restart(asked),
             SyncEvent::VersionAsked(asked) => self.on_version_asked(asked, now),
             SyncEvent::VersionsKept(fault) => self.on_versions_kept(fault, now),
             SyncEvent::Placed(placed) => self.on_placed(placed),
@@ -173,7 +173,7 @@ impl SyncLoop {
                     return Arc::clone(pod);
                 }
                 let free = all.filter(|observed| self.workers.worker(&observed.uid).is_none());
-                match takeover::running_uid(pod, free) {
+                match adoption::running_uid(pod, free) {
                     Some(uid) => uid,
                     None => return Arc::clone(pod),
                 }
@@ -363,7 +363,7 @@ impl SyncLoop {
             let known = self.workers.uids().cloned().collect();
             let (runtime, books) = (Rc::clone(&self.runtime), Rc::clone(&self.books));
             let (csi, failed) = (Rc::clone(&self.csi), Rc::clone(&self.strays_failed));
-            self.strays = Some(rt::spawn(strays::remove(runtime, csi, known, books, failed)));
+            self.strays = Some(rt::spawn(orphans::remove(runtime, csi, known, books, failed)));
         }
     }
 
@@ -399,11 +399,11 @@ impl SyncLoop {
                         self.take_in_new(&pod, now);
                     }
                 }
-                self.health.begin(Doing::Resizes);
+                self.health.begin(Doing::PendingResizes);
                 // What they had, others may have waited for.
                 self.retry_resizes(now);
             }
-            self.health.begin(Doing::Placing);
+            self.health.begin(Doing::CpuAssignment);
             self.weigh_burstable();
             self.place();
         }

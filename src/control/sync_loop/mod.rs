@@ -3,29 +3,29 @@
 //! One inbox, one timer. The loop never waits for anything else: what takes time runs in a pod worker's task and comes
 //! back as an event.
 
-mod admitting;
-mod agent_page;
-mod books;
+mod activity;
+mod admit;
+mod adoption;
+mod agent_metrics;
 mod cluster;
+mod cpu_assignment;
 mod devices;
-mod doing;
 mod due_times;
+mod event_dedup;
 mod eviction;
-mod exchanges;
-mod figures;
-mod followers;
-mod groups;
 mod handlers;
-mod happenings;
-mod image_garbage;
+mod image_gc;
+mod log_followers;
+mod node_cgroups;
+mod node_state;
+mod node_stats;
 mod oom;
-mod placing;
-mod pod_changes;
-mod resizes;
+mod orphans;
+mod pending_resizes;
+mod pod_requests;
 mod shutdown;
 mod storage_limits;
-mod strays;
-mod takeover;
+mod sync_status;
 mod versions;
 
 use std::cell::{Cell, RefCell};
@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 
 use async_channel::{Receiver, RecvError, Sender};
 
-use crate::control::cluster::{EventSender, Follower, Reporter};
+use crate::control::cluster::{EventSender, Follower, StatusManager};
 use crate::control::pleg::Pleg;
 use crate::control::pod_workers::PodWorkers;
 use crate::control::server::SyncHealth;
@@ -44,8 +44,8 @@ use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::Devices;
 use crate::kubelet::kuberuntime::PodRuntime;
-use crate::kubelet::logs::{LogKeeper, LogLimits};
-use crate::kubelet::node::NodeNews;
+use crate::kubelet::logs::{LogLimits, LogManager};
+use crate::kubelet::node::StatusInputs;
 use crate::kubelet::offline::OfflineStore;
 use crate::kubelet::probes::Probes;
 use crate::kubelet::resource_managers::ResourceManagers;
@@ -59,16 +59,16 @@ use crate::types::api::PodUid;
 use crate::types::metrics::{self, Count};
 use crate::types::sorted::{SortedMap, SortedSet};
 
-pub(crate) use books::{Books, LocalBooks};
 pub(crate) use due_times::Part;
-pub(crate) use figures::NodeFigures;
+pub(crate) use node_state::{NodeLocalApi, NodeState};
+pub(crate) use node_stats::NodeStats;
 
+use cpu_assignment::CpuAssignment;
 use due_times::{Due, DueTimes, MOST_ROUNDS};
-use eviction::NodeWatch;
-use happenings::Happenings;
-use image_garbage::ImageGarbage;
-use placing::Placing;
-use resizes::Resizes;
+use event_dedup::EventDedup;
+use eviction::EvictionManager;
+use image_gc::ImageGarbage;
+use pending_resizes::PendingResizes;
 use shutdown::NodeShutdown;
 use storage_limits::StorageLimits;
 
@@ -94,7 +94,7 @@ pub(crate) struct SyncLoop {
     inbox: Receiver<SyncEvent>,
     /// For tasks of the loop's own.
     sender: Sender<SyncEvent>,
-    books: Rc<RefCell<Books>>,
+    books: Rc<RefCell<NodeState>>,
     seen: Rc<RefCell<ObservedCache>>,
     runtime: Rc<PodRuntime>,
     groups: Rc<ContainerManager>,
@@ -104,10 +104,10 @@ pub(crate) struct SyncLoop {
     sync_frequency: Duration,
     workers: PodWorkers,
     pleg: Pleg,
-    logs: LogKeeper,
+    logs: LogManager,
     probes: Probes,
     /// What was told of pods, so that it is not told again and again.
-    happenings: Happenings,
+    happenings: EventDedup,
     health: SyncHealth,
     /// The runtime was looked at as a whole: what was not seen then is not there.
     relisted: bool,
@@ -133,21 +133,21 @@ pub(crate) struct SyncLoop {
     kernel_log: Option<Rc<KernelLog>>,
     #[expect(dead_code, reason = "dropping the task ends it")]
     kernel_log_follower: Option<rt::Task<()>>,
-    placing: Placing,
+    placing: CpuAssignment,
     /// Pods that wait for other resources.
-    resizes: Resizes,
+    resizes: PendingResizes,
     /// Pods have come, changed or gone: together they may weigh something else.
     weigh: bool,
     image_garbage: ImageGarbage,
-    node_watch: NodeWatch,
+    node_watch: EvictionManager,
     storage_limits: StorageLimits,
     due_times: DueTimes,
     /// Parts whose stall was logged.
     stalled: Vec<Part>,
     shutdown: NodeShutdown,
     /// `None` without a cluster.
-    reporter: Option<Reporter>,
-    news: Rc<NodeNews>,
+    reporter: Option<StatusManager>,
+    news: Rc<StatusInputs>,
     /// `None` without a cluster.
     event_sender: Option<EventSender>,
     follower: Option<Follower>,
@@ -169,7 +169,7 @@ impl SyncLoop {
         runtime: Rc<PodRuntime>,
         groups: Rc<ContainerManager>,
         (managers, devices, csi): (ResourceManagers, Rc<Devices>, Rc<Csi>),
-        books: Rc<RefCell<Books>>,
+        books: Rc<RefCell<NodeState>>,
         health: SyncHealth,
         (sender, inbox): (Sender<SyncEvent>, Receiver<SyncEvent>),
     ) -> Self {
@@ -187,11 +187,11 @@ impl SyncLoop {
             workers: config.container_log_max_workers,
             interval: config.container_log_monitor_interval,
         };
-        let logs = LogKeeper::start(runtime.cri(), limits);
+        let logs = LogManager::start(runtime.cri(), limits);
         let kernel_log = oom::open_kernel_log();
         let follow = |log| rt::spawn(oom::follow_kernel_log(log, sender.clone()));
         let kernel_log_follower = kernel_log.clone().map(follow);
-        let node_watch = NodeWatch::new(&config.eviction, sender.clone());
+        let node_watch = EvictionManager::new(&config.eviction, sender.clone());
         let shutdown = NodeShutdown::new(&config.shutdown_phases, sender.clone());
         let pleg = Pleg::new(Rc::clone(&runtime), config.sync_frequency, sender.clone());
         let admission = Admission::new(config, &runtime.node.allocatable, runtime.node.max_pods);
@@ -209,7 +209,7 @@ impl SyncLoop {
             pleg,
             logs,
             probes,
-            happenings: Happenings::default(),
+            happenings: EventDedup::default(),
             health,
             relisted: false,
             dirty: SortedSet::new(),
@@ -224,8 +224,8 @@ impl SyncLoop {
             kills: VecDeque::new(),
             kernel_log,
             kernel_log_follower,
-            placing: Placing::new(managers),
-            resizes: Resizes::default(),
+            placing: CpuAssignment::new(managers),
+            resizes: PendingResizes::default(),
             weigh: true,
             image_garbage: ImageGarbage::default(),
             node_watch,
@@ -252,13 +252,13 @@ impl SyncLoop {
 
     /// With a cluster, which is told what becomes of the pods and asked for what they need.
     pub(crate) fn in_cluster(self, client: &Client, store: &OfflineStore, node: &str) -> Self {
-        let reporter = Reporter::new(client.clone(), node, self.sender.clone());
+        let reporter = StatusManager::new(client.clone(), node, self.sender.clone());
         let follower = Follower::new(client.clone(), store.clone(), self.sender.clone());
         Self { reporter: Some(reporter), follower: Some(follower), store: Some(store.clone()), ..self }
     }
 
     /// With somebody who passes on what happens to the node.
-    pub(crate) fn telling(self, news: Rc<NodeNews>) -> Self {
+    pub(crate) fn telling(self, news: Rc<StatusInputs>) -> Self {
         Self { news, ..self }
     }
 
@@ -323,7 +323,7 @@ impl SyncLoop {
             (Part::NodePressure, self.node_watch.due().filter(|_| works)),
             (Part::PodWorkers, self.workers.due().filter(|_| works)),
             (Part::Shutdown, self.shutdown.due()),
-            (Part::StatusManager, self.reporter.as_ref().and_then(Reporter::due)),
+            (Part::StatusManager, self.reporter.as_ref().and_then(StatusManager::due)),
             (Part::Versions, self.books.borrow().versions.due()),
         ]
     }

@@ -11,30 +11,30 @@ use std::time::Instant;
 use async_channel::Sender;
 use serde_json::{Value, json};
 
-use crate::control::cluster::Exchanges;
+use crate::control::cluster::SyncScheduler;
 use crate::control::pod_sources::local_pods::LocalPods;
 use crate::control::pod_sources::merge::{SourceView, Sources};
 use crate::control::pod_sources::versions::{VersionView, Versions};
 use crate::control::server::{
     Absent, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus,
-    Found, ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, OfflineStatus, Page, PodAsked,
-    PodEntry, PullStatus, RecentError, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus, VersionStatus, Watchdog,
+    Found, ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, OfflineStatus, Page, PodEntry,
+    PodQuery, PullStatus, RecentError, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus, VersionStatus, Watchdog,
 };
-use crate::control::sync_loop::exchanges::sync_status;
-use crate::control::sync_loop::figures::NodeFigures;
-use crate::control::sync_loop::followers::Followers;
-use crate::control::sync_loop::pod_changes::{self, elsewhere, is_taken, name_on_node};
-use crate::kubelet::certificates::{CertificateBook, CertificateEntry, Standing, Which};
+use crate::control::sync_loop::log_followers::Followers;
+use crate::control::sync_loop::node_stats::NodeStats;
+use crate::control::sync_loop::pod_requests::{self, elsewhere, is_taken, name_on_node};
+use crate::control::sync_loop::sync_status::sync_status;
+use crate::kubelet::certificates::{CertificateEntry, CertificateStatuses, Standing, Which};
 use crate::kubelet::images::{ArchiveView, PullUnderWay, PullsUnderWay};
 use crate::kubelet::kuberuntime::KnownImage;
 use crate::kubelet::offline::OfflineStore;
-use crate::kubelet::status::{StatusBook, run_to_read};
+use crate::kubelet::status::{PodStatuses, run_to_read};
 use crate::platform::apiserver::Client;
 use crate::platform::config::Config;
 use crate::platform::rt;
 use crate::state::pods::{
     ContainerState, EventRing, NodePressures, ObservedCache, ObservedPod, PodAnswer, PodChange, PodChangeKind, PodDirs,
-    PressureCondition, RestartAsked, RuntimeState, SourcePod, SyncEvent, VersionAsk, VersionAsked,
+    PressureCondition, RestartRequest, RuntimeState, SourcePod, SyncEvent, VersionAsk, VersionAsked,
 };
 use crate::types::api::{self, Event, Pod, PodStatus, PodUid, Time};
 use crate::types::sorted::SortedMap;
@@ -43,9 +43,9 @@ use crate::types::sorted::SortedMap;
 const ERRORS: usize = 20;
 
 /// Written by the sync loop only.
-pub(crate) struct Books {
+pub(crate) struct NodeState {
     pub(crate) sources: Sources,
-    pub(crate) statuses: StatusBook,
+    pub(crate) statuses: PodStatuses,
     pub(crate) runtime: RuntimeState,
     /// Pods that no source has any more and that have not ended yet.
     pub(crate) ending: SortedMap<PodUid, Arc<Pod>>,
@@ -63,11 +63,11 @@ pub(crate) struct Books {
     errors: VecDeque<RecentError>,
 }
 
-impl Books {
+impl NodeState {
     pub(crate) fn new(sources: Sources) -> Self {
         Self {
             sources,
-            statuses: StatusBook::default(),
+            statuses: PodStatuses::default(),
             runtime: RuntimeState::default(),
             ending: SortedMap::new(),
             takeovers: SortedMap::new(),
@@ -103,7 +103,7 @@ impl Books {
     }
 
     /// What runs, or ends, under the name that was asked for.
-    fn uid_of(&self, asked: &PodAsked) -> Option<&PodUid> {
+    fn uid_of(&self, asked: &PodQuery) -> Option<&PodUid> {
         let mut pods = self.sources.pods().map(|source| &source.pod).chain(self.ending.values());
         let pod = pods.find(|pod| {
             let metadata = &pod.metadata;
@@ -132,8 +132,8 @@ impl Books {
 }
 
 /// The books as the local socket's answers.
-pub(crate) struct LocalBooks {
-    pub(crate) books: Rc<RefCell<Books>>,
+pub(crate) struct NodeLocalApi {
+    pub(crate) books: Rc<RefCell<NodeState>>,
     pub(crate) seen: Rc<RefCell<ObservedCache>>,
     pub(crate) dirs: PodDirs,
     pub(crate) config: Rc<Config>,
@@ -144,15 +144,15 @@ pub(crate) struct LocalBooks {
     pub(crate) pulls: PullsUnderWay,
     /// `None` without a cluster.
     pub(crate) cluster: Option<Client>,
-    pub(crate) exchanges: Option<Exchanges>,
-    pub(crate) certificates: Rc<CertificateBook>,
-    pub(crate) figures: Rc<NodeFigures>,
+    pub(crate) exchanges: Option<SyncScheduler>,
+    pub(crate) certificates: Rc<CertificateStatuses>,
+    pub(crate) figures: Rc<NodeStats>,
     pub(crate) local_pods: LocalPods,
     pub(crate) inbox: Sender<SyncEvent>,
     pub(crate) started: Instant,
 }
 
-impl LocalApi for LocalBooks {
+impl LocalApi for NodeLocalApi {
     fn status(&self) -> NodeStatus {
         let books = self.books.borrow();
         let runtime = &books.runtime;
@@ -256,7 +256,7 @@ impl LocalApi for LocalBooks {
     fn log(&self, asked: &LogQuery) -> Result<LogSource, String> {
         let LogQuery { namespace, pod: name, container, previous, .. } = asked;
         let mut books = self.books.borrow_mut();
-        let asked = PodAsked::new(namespace, name, None);
+        let asked = PodQuery::new(namespace, name, None);
         let Some(uid) = books.uid_of(&asked) else { return Err(format!("pod {name:?} does not exist")) };
         let nothing = Arc::default();
         let id = run_to_read(name, books.statuses.status(uid).unwrap_or(&nothing), container, *previous)?;
@@ -269,14 +269,14 @@ impl LocalApi for LocalBooks {
         Ok(LogSource { log, ended: books.followers.add(pod, &run.id) })
     }
 
-    fn running_container(&self, pod: &PodAsked, name: &str) -> Result<String, Absent> {
+    fn running_container(&self, pod: &PodQuery, name: &str) -> Result<String, Absent> {
         let (books, seen) = (self.books.borrow(), self.seen.borrow());
         let uid = books.uid_of(pod).ok_or(Absent::Pod)?;
         let container = seen.pod(uid).and_then(|pod| pod.container(name)).filter(|container| container.is_running());
         container.map(|container| container.id.clone()).ok_or_else(|| Absent::Container(name.to_owned()))
     }
 
-    fn sandbox(&self, pod: &PodAsked) -> Result<String, Absent> {
+    fn sandbox(&self, pod: &PodQuery) -> Result<String, Absent> {
         let (books, seen) = (self.books.borrow(), self.seen.borrow());
         let sandbox = books.uid_of(pod).and_then(|uid| seen.pod(uid)?.ready_sandbox());
         sandbox.map(|sandbox| sandbox.id.clone()).ok_or(Absent::Pod)
@@ -293,7 +293,7 @@ impl LocalApi for LocalBooks {
                 };
                 let containers = asked.containers.clone();
                 // It fails only when the agent ends.
-                let _ = inbox.send(SyncEvent::RestartAsked(asked)).await;
+                let _ = inbox.send(SyncEvent::RestartRequest(asked)).await;
                 PodAnswer::Restarts(containers)
             });
         }
@@ -320,7 +320,7 @@ impl LocalApi for LocalBooks {
     }
 }
 
-impl LocalBooks {
+impl NodeLocalApi {
     fn archives_status(&self) -> ArchivesStatus {
         let archives = self.figures.runtime.image_archives();
         let file = |ArchiveView { file, stamp, state, images, message }| ArchiveStatus {
@@ -339,7 +339,7 @@ impl LocalBooks {
     }
 
     /// The pod that is asked about. It goes by its name on the node or that in its manifest.
-    fn find<'a>(&self, books: &'a Books, change: &PodChange) -> Result<&'a SourcePod, PodAnswer> {
+    fn find<'a>(&self, books: &'a NodeState, change: &PodChange) -> Result<&'a SourcePod, PodAnswer> {
         let PodChange { namespace, name, .. } = change;
         let names = [name.clone(), name_on_node(name, &self.config.node_name)];
         let found = books.sources.pods().find(|pod| {
@@ -365,13 +365,13 @@ impl LocalBooks {
     }
 
     /// Which containers of the pod are to begin anew. It goes by its name on the node or that in its manifest.
-    fn restart(&self, change: &PodChange, container: Option<&str>) -> Result<RestartAsked, PodAnswer> {
+    fn restart(&self, change: &PodChange, container: Option<&str>) -> Result<RestartRequest, PodAnswer> {
         let (books, seen) = (self.books.borrow(), self.seen.borrow());
         let found = self.find(&books, change)?;
         let uid = books.running_uid(&found.pod.metadata.uid);
         let phase = books.statuses.status(uid).map_or(found.pod.status.phase, |status| status.phase);
-        let asked = pod_changes::restart(&found.pod, phase, seen.pod(uid).map(|pod| &**pod), container)?;
-        Ok(RestartAsked { uid: uid.clone(), ..asked })
+        let asked = pod_requests::restart(&found.pod, phase, seen.pod(uid).map(|pod| &**pod), container)?;
+        Ok(RestartRequest { uid: uid.clone(), ..asked })
     }
 }
 

@@ -4,24 +4,24 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::Books;
+use super::NodeState;
 use crate::control::server::Page;
-use crate::kubelet::certificates::CertificateBook;
+use crate::kubelet::certificates::CertificateStatuses;
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::stats::{Question, Stats, Subject, foreign_volumes};
 use crate::platform::apiserver::Client;
 use crate::types::sorted::SortedSet;
 
-pub(crate) struct NodeFigures {
-    pub(crate) books: Rc<RefCell<Books>>,
+pub(crate) struct NodeStats {
+    pub(crate) books: Rc<RefCell<NodeState>>,
     pub(crate) runtime: Rc<PodRuntime>,
     pub(crate) stats: Stats,
     /// `None` without a cluster.
     pub(crate) cluster: Option<Client>,
-    pub(crate) certificates: Rc<CertificateBook>,
+    pub(crate) certificates: Rc<CertificateStatuses>,
 }
 
-impl NodeFigures {
+impl NodeStats {
     pub(super) async fn page(self: Rc<Self>, page: Page) -> Vec<u8> {
         let question = match page {
             // It is no figure.

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use crate::control::sync_loop::books::Books;
+use crate::control::sync_loop::node_state::NodeState;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::logs::remove_dead_links;
@@ -18,7 +18,7 @@ pub(super) async fn remove(
     runtime: Rc<PodRuntime>,
     csi: Rc<Csi>,
     mut known: Vec<PodUid>,
-    books: Rc<RefCell<Books>>,
+    books: Rc<RefCell<NodeState>>,
     failed: Rc<Cell<bool>>,
 ) {
     let removed = async {

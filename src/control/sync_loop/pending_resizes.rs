@@ -13,7 +13,7 @@ use crate::types::sorted::SortedMap;
 
 /// The pods whose sources ask for other resources than they have been given.
 #[derive(Debug, Default)]
-pub(super) struct Resizes {
+pub(super) struct PendingResizes {
     waiting: SortedMap<PodUid, Waiting>,
 }
 
@@ -25,7 +25,7 @@ struct Waiting {
     message: String,
 }
 
-impl Resizes {
+impl PendingResizes {
     pub(super) fn forget(&mut self, uid: &PodUid) {
         self.waiting.remove(uid);
     }

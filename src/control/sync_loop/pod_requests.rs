@@ -1,6 +1,6 @@
 //! What somebody asks of one pod: who has it, and which of its containers can begin anew. Pure.
 
-use crate::state::pods::{ContainerState, ObservedPod, PodAnswer, PodChange, RestartAsked, SourcePod};
+use crate::state::pods::{ContainerState, ObservedPod, PodAnswer, PodChange, RestartRequest, SourcePod};
 use crate::types::api::{Pod, PodPhase, RestartPolicy};
 
 /// The pod of a manifest as the node names it.
@@ -43,7 +43,7 @@ pub(super) fn restart(
     phase: PodPhase,
     observed: Option<&ObservedPod>,
     container: Option<&str>,
-) -> Result<RestartAsked, PodAnswer> {
+) -> Result<RestartRequest, PodAnswer> {
     let name = &pod.metadata.name;
     if phase.is_terminal() {
         return Err(PodAnswer::Conflict(format!(
@@ -54,7 +54,7 @@ pub(super) fn restart(
         return Err(PodAnswer::Conflict(format!("pod {name} is ending")));
     }
     let candidates = candidates(pod, container)?;
-    let mut asked = RestartAsked { uid: pod.metadata.uid.clone(), containers: Vec::new(), running: Vec::new() };
+    let mut asked = RestartRequest { uid: pod.metadata.uid.clone(), containers: Vec::new(), running: Vec::new() };
     for (candidate, policy) in candidates {
         let newest = observed.and_then(|observed| observed.container(candidate));
         let has_ended_well = newest.and_then(|newest| newest.exit()).is_some_and(|exit| exit.code == 0);

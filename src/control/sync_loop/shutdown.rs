@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use async_channel::Sender;
 
-use crate::control::cluster::Reporter;
+use crate::control::cluster::StatusManager;
 use crate::control::pod_workers::State;
 use crate::control::sync_loop::SyncLoop;
 use crate::kubelet::admission::Rejection;
@@ -97,7 +97,7 @@ impl SyncLoop {
 
     /// After the work, and when what is new is on its way to the cluster.
     pub(super) fn let_machine_go(&mut self, now: Instant) {
-        let tells = self.reporter.as_ref().is_some_and(Reporter::is_telling);
+        let tells = self.reporter.as_ref().is_some_and(StatusManager::is_telling);
         if self.shutdown.progress.is_over(tells, now) {
             log!(info, "the machine may shut down");
             self.shutdown.inhibitor.replace(None);

@@ -1,12 +1,12 @@
 //! What is known of the exchanges with the cluster, as the local socket shows it.
 
-use crate::control::cluster::{Exchange, Exchanges};
+use crate::control::cluster::{Exchange, SyncScheduler};
 use crate::control::server::{ExchangeStatus, SyncStatus};
-use crate::control::sync_loop::Books;
+use crate::control::sync_loop::NodeState;
 use crate::platform::config::{Config, SyncMode, go_duration};
 use crate::types::api::Time;
 
-pub(super) fn sync_status(exchanges: &Exchanges, config: &Config, books: &Books) -> SyncStatus {
+pub(super) fn sync_status(exchanges: &SyncScheduler, config: &Config, books: &NodeState) -> SyncStatus {
     let state = exchanges.state();
     let mode = match &config.sync.mode {
         SyncMode::Watch => "watch".to_owned(),

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::control::pod_sources::versions::{self, Ask, Doing, Verdict};
 use crate::control::sync_loop::SyncLoop;
-use crate::control::sync_loop::books::Books;
+use crate::control::sync_loop::node_state::NodeState;
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::{PodAnswer, PodEvent, SourceUpdate, SyncEvent, VersionAsk, VersionAsked};
@@ -16,7 +16,7 @@ impl SyncLoop {
     /// What a source has, with what is to run in the place of what its manifests say.
     pub(super) fn with_versions(&mut self, mut update: SourceUpdate) -> SourceUpdate {
         let mut books = self.books.borrow_mut();
-        let Books { versions, sources, .. } = &mut *books;
+        let NodeState { versions, sources, .. } = &mut *books;
         versions.take_in(&mut update, |pod| sources.has_namesake(pod));
         update
     }
@@ -26,7 +26,7 @@ impl SyncLoop {
         let works = self.can_work();
         let verdicts = {
             let mut books = self.books.borrow_mut();
-            let Books { versions, statuses, takeovers, .. } = &mut *books;
+            let NodeState { versions, statuses, takeovers, .. } = &mut *books;
             versions.judge(works, now, |uid| {
                 let status = statuses.status(takeovers.get(uid).unwrap_or(uid));
                 status.map_or(Doing::NotReady, |status| doing(status))
@@ -83,7 +83,7 @@ impl SyncLoop {
     fn run_versions(&mut self, now: Instant) {
         {
             let mut books = self.books.borrow_mut();
-            let Books { versions, sources, .. } = &mut *books;
+            let NodeState { versions, sources, .. } = &mut *books;
             sources.replace_pods(|source| versions.runs(source).map(Arc::clone));
         }
         if self.relisted {

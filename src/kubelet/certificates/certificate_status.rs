@@ -6,7 +6,7 @@ use super::rotation::{Seconds, Standing};
 
 /// An entry for each of the node's certificates that is looked after.
 #[derive(Debug, Default)]
-pub(crate) struct CertificateBook {
+pub(crate) struct CertificateStatuses {
     client: RefCell<Option<CertificateEntry>>,
     serving: RefCell<Option<CertificateEntry>>,
 }
@@ -38,7 +38,7 @@ impl Which {
     }
 }
 
-impl CertificateBook {
+impl CertificateStatuses {
     pub(crate) fn entries(&self) -> impl Iterator<Item = (Which, CertificateEntry)> {
         let entries = [Which::Client, Which::Serving].map(|which| Some((which, self.cell(which).borrow().clone()?)));
         entries.into_iter().flatten()

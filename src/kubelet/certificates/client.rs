@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use async_channel::Sender;
 
-use super::ask::Issued;
-use super::book::{CertificateBook, CertificateEntry, Which};
-use super::look::{Found, FoundOwn, Mark, Places};
-use super::pursuit::{Fault, pursue};
-use super::request::Names;
+use super::certificate_status::{CertificateEntry, CertificateStatuses, Which};
+use super::csr::Issued;
+use super::csr_attempt::{Fault, pursue};
+use super::events::Teller;
+use super::inspect::{Found, FoundOwn, Mark, Places};
+use super::next_step::{Own, OwnCertificate, Situation, Step};
+use super::pkcs10::Names;
 use super::rotation::{Credentials, Held, Present, Seconds, Until};
 use super::signing_request::Purpose;
-use super::situation::{Own, OwnCertificate, Situation, Step};
 use super::store::StoreError;
-use super::teller::Teller;
 use super::waits::{changed, clock_set, due};
 use crate::platform::apiserver::{Client, Request, Source};
 use crate::platform::host::clock;
@@ -35,7 +35,7 @@ pub(crate) struct ClientCertificate {
     /// Speaks with what the kubeconfig says.
     pub(crate) client: Client,
     pub(crate) dialer: Dialer,
-    pub(crate) book: Rc<CertificateBook>,
+    pub(crate) book: Rc<CertificateStatuses>,
     pub(crate) inbox: Sender<SyncEvent>,
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::key::{Key, KeyError};
 use super::pair::{Pair, PairError};
-use super::request::{Names, certification_request};
+use super::pkcs10::{Names, certification_request};
 use super::rotation::{Failure, REQUEST_WAIT};
 use super::signing_request::{Outcome, Purpose, SigningRequest};
 use crate::platform::apiserver::{ApiError, Change, Client, Collection, Rank, Request, reflect};

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::ask::{AskError, Issued, ask};
-use super::request::Names;
+use super::csr::{AskError, Issued, ask};
+use super::pkcs10::Names;
 use super::rotation::{Failure, Held, Present, Standing};
 use super::signing_request::Purpose;
 use super::store::{Store, StoreError};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_channel::Sender;
 
-use super::book::{CertificateBook, CertificateEntry, Which};
-use super::pursuit::Fault;
+use super::certificate_status::{CertificateEntry, CertificateStatuses, Which};
+use super::csr_attempt::Fault;
 use super::rotation::{Present, Seconds, Standing, nearness, wait};
 use crate::platform::rt;
 use crate::protocol::x509::Certificate;
@@ -16,7 +16,7 @@ use crate::types::api::{EventKind, Reason, Time};
 #[derive(Debug)]
 pub(super) struct Teller {
     which: Which,
-    book: Rc<CertificateBook>,
+    book: Rc<CertificateStatuses>,
     inbox: Sender<SyncEvent>,
     /// In a row.
     pub(super) failures: u32,
@@ -25,7 +25,7 @@ pub(super) struct Teller {
 }
 
 impl Teller {
-    pub(super) fn new(which: Which, book: Rc<CertificateBook>, inbox: Sender<SyncEvent>) -> Self {
+    pub(super) fn new(which: Which, book: Rc<CertificateStatuses>, inbox: Sender<SyncEvent>) -> Self {
         Self { which, book, inbox, failures: 0, told: String::new() }
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::kubeconfig;
 use super::pair::Pair;
-use super::request::Names;
+use super::pkcs10::Names;
 use super::rotation::{Held, Present, Seconds, Standing};
 use super::store::{Store, StoreError};
 use crate::platform::apiserver::{Kubeconfig, Pem};

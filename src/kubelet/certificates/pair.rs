@@ -79,7 +79,7 @@ impl std::error::Error for PairError {}
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::kubelet::certificates::request::{Names, self_signed};
+    use crate::kubelet::certificates::pkcs10::{Names, self_signed};
     use crate::types::api::Time;
 
     /// A pair of this node that is good between two moments, in seconds.

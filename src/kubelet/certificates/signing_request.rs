@@ -3,7 +3,7 @@
 use ring::digest;
 use serde_json::{Value, json};
 
-use super::request::Names;
+use super::pkcs10::Names;
 use crate::protocol::pem;
 use crate::types::api::Bytes;
 

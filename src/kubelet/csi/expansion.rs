@@ -10,14 +10,14 @@ use serde_json::Value;
 use super::drivers::{Driver, Refusal, method};
 use super::v1::{CapacityRange, EXPAND_VOLUME, NodeExpandVolumeRequest, NodeExpandVolumeResponse};
 use super::volume::{capability, is_published};
-use super::{Csi, CsiVolume, places};
+use super::{Csi, CsiVolume, paths};
 use crate::platform::apiserver::{ApiError, Patch, Request};
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::protocol::grpc::Code;
 use crate::protocol::protobuf::encode;
 use crate::state::objects::{
-    ConfigObject, GrowthDue, ObjectKey, Target, begun_patch, capacity, done_patch, failed_patch, growth_due,
+    ConfigObject, ExpansionDue, ObjectKey, Target, begun_patch, capacity, done_patch, failed_patch, growth_due,
     size_in_bytes,
 };
 use crate::state::pods::{PodEvent, SyncEvent};
@@ -108,7 +108,7 @@ impl Csi {
         let turn = self.turn(&volume.driver, &volume.handle);
         let _turn = turn.acquire().await;
         // Another pod that has it may have been at it meanwhile.
-        let is_due = growth_due(&claim, seen.capacity.get()) != GrowthDue::Nothing;
+        let is_due = growth_due(&claim, seen.capacity.get()) != ExpansionDue::Nothing;
         if is_due && is_published(volume).await == Ok(true) {
             self.grow(volume, driver, &claim, &target, seen).await;
         }
@@ -137,9 +137,9 @@ impl Csi {
         let due = growth_due(&claim, seen.capacity.get());
         seen.capacity.set(seen.capacity.get().or_else(|| capacity(&claim)));
         let target = match due {
-            GrowthDue::Nothing => return Ok(None),
-            GrowthDue::To(target) => target,
-            GrowthDue::AsLargeAsVolume => {
+            ExpansionDue::Nothing => return Ok(None),
+            ExpansionDue::To(target) => target,
+            ExpansionDue::AsLargeAsVolume => {
                 let bound = get(format!("/api/v1/persistentvolumes/{}", volume.name)).await?;
                 let size = bound.pointer("/spec/capacity/storage").and_then(Value::as_str);
                 let Some(size) = size.map(str::to_owned) else { return Ok(None) };
@@ -235,7 +235,7 @@ impl Csi {
     }
 
     fn tell(&self, volume: &CsiVolume, kind: EventKind, reason: Reason, message: String) {
-        let event = PodEvent::of_pod(&places::pod_uid(&volume.place), kind, reason, message);
+        let event = PodEvent::of_pod(&paths::pod_uid(&volume.place), kind, reason, message);
         // Nothing depends on it: when the inbox is full it is dropped.
         let _ = self.inbox.try_send(SyncEvent::Happened(event));
     }

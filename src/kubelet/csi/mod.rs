@@ -4,11 +4,11 @@
 //! kernel's table of mounts and from the files beside the mounts, so that it is found again after a restart.
 
 mod allocatable;
-mod attaching;
+mod attachment;
 mod drivers;
-mod growth;
+mod expansion;
 mod node_object;
-mod places;
+mod paths;
 mod usage;
 mod v1;
 mod vol_data;
@@ -28,12 +28,12 @@ use crate::state::pods::SyncEvent;
 use crate::types::sorted::{SortedMap, SortedSet};
 
 use allocatable::Recurrence;
-pub(crate) use attaching::Unattached;
-use attaching::Waiting;
+pub(crate) use attachment::Unattached;
+use attachment::Waiting;
 use drivers::Driver;
-use growth::{Growth, Seen};
-pub(crate) use node_object::CsiNodeKeeper;
-pub(crate) use places::target;
+use expansion::{Growth, Seen};
+pub(crate) use node_object::CsiNodeRegistration;
+pub(crate) use paths::target;
 pub(crate) use volume::{CsiVolume, Ends, OwnershipIsDue, Phase, Unmounted, handle_of_inline};
 
 /// One for the whole process.

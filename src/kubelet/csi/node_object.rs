@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::Csi;
 use super::drivers::Driver;
-use crate::kubelet::node::NodeNews;
+use crate::kubelet::node::StatusInputs;
 use crate::platform::apiserver::{ApiError, Client, Patch, Rank, Request};
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
@@ -15,10 +15,10 @@ use crate::types::sorted::SortedMap;
 use crate::types::time::{Backoff, jitter};
 
 /// Who is told, and of what.
-pub(crate) struct CsiNodeKeeper {
+pub(crate) struct CsiNodeRegistration {
     pub(crate) client: Client,
     pub(crate) csi: Rc<Csi>,
-    pub(crate) news: Rc<NodeNews>,
+    pub(crate) news: Rc<StatusInputs>,
 }
 
 type Drivers = SortedMap<String, Option<Rc<Driver>>>;
@@ -27,7 +27,7 @@ const FIRST: Duration = Duration::from_secs(1);
 const MOST: Duration = Duration::from_secs(120);
 const NODE_IDS: &str = "csi.volume.kubernetes.io/nodeid";
 
-impl CsiNodeKeeper {
+impl CsiNodeRegistration {
     /// Tells of drivers that come and go, for as long as the process lives.
     pub(crate) async fn run(self) {
         let mut seen = 0;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::places;
+use super::paths;
 use crate::platform::host::file;
 
 /// Of a volume on the disk.
@@ -72,7 +72,7 @@ fn parse(text: &[u8]) -> Option<VolData> {
 /// The places of a pod's volumes of this kind.
 pub(super) fn volumes_of(pod: &Path) -> io::Result<Vec<PathBuf>> {
     let mut volumes = Vec::new();
-    for folder in ["volumes", places::DEVICES] {
+    for folder in ["volumes", paths::DEVICES] {
         let entries = match fs::read_dir(pod.join(folder).join(FOLDER)) {
             Ok(entries) => entries,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
@@ -87,12 +87,12 @@ pub(super) fn volumes_of(pod: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// The volume at this place. `None` where the file about it is missing or damaged.
 pub(super) fn of_place(place: &Path) -> io::Result<Option<VolData>> {
-    read(&places::data(place))
+    read(&paths::data(place))
 }
 
 /// Whether a volume of another place than `own` is this one.
 pub(super) fn is_used_elsewhere(own: &Path, data: &VolData) -> io::Result<bool> {
-    Ok(all_volumes(places::pods(own))?.iter().any(|(volume, of)| volume != own && of == data))
+    Ok(all_volumes(paths::pods(own))?.iter().any(|(volume, of)| volume != own && of == data))
 }
 
 /// The volumes of all pods, but for those whose file is missing or damaged.
@@ -121,13 +121,13 @@ mod tests {
         let bring = |place: &str, handle: &str| {
             let place = root.join("pods").join(place);
             fs::create_dir_all(place.parent().unwrap()).unwrap();
-            write(&places::data(&place), &of_pod(&data(handle), "pv", "n", "a")).unwrap();
-            if places::is_device(&place) {
+            write(&paths::data(&place), &of_pod(&data(handle), "pv", "n", "a")).unwrap();
+            if paths::is_device(&place) {
                 fs::write(&place, "").unwrap();
             }
             place
         };
-        for folder in ["volumes", places::DEVICES] {
+        for folder in ["volumes", paths::DEVICES] {
             let own = bring(&format!("u/{folder}/{FOLDER}/pv"), "h");
             bring(&format!("other/{folder}/{FOLDER}/pv-2"), "h-2");
             assert!(!is_used_elsewhere(&own, &data("h")).unwrap(), "{folder}");
@@ -143,7 +143,7 @@ mod tests {
     fn a_file_that_the_disk_does_not_give_is_not_taken_for_a_missing_one() {
         let place =
             std::env::temp_dir().join(format!("coracle-vol-data-unread-{}/volumes/{FOLDER}/pv", std::process::id()));
-        let file = places::data(&place).join(NAME);
+        let file = paths::data(&place).join(NAME);
         let mut found = vec![of_place(&place)];
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(&file, "{").unwrap();

@@ -15,7 +15,7 @@ use super::v1::{
     STAGE_UNSTAGE_VOLUME, UndoRequest, VOLUME_MOUNT_GROUP, VolumeCapability,
 };
 use super::vol_data::{self, VolData};
-use super::{Csi, places};
+use super::{Csi, paths};
 use crate::platform::host::directories;
 use crate::platform::host::mounts::{mounted_at, unmount_below};
 use crate::platform::host::remove_tree::remove_tree;
@@ -58,7 +58,7 @@ pub(crate) struct CsiVolume {
     /// The namespace and name of its claim.
     pub(crate) claim: Option<(String, String)>,
     pub(crate) expand_secret: Option<ObjectKey>,
-    /// In the directory of its pod, see [`super::places`].
+    /// In the directory of its pod, see [`super::paths`].
     pub(crate) place: PathBuf,
     /// What cannot be told yet, without which it cannot be brought: one line.
     pub(crate) missing: Option<(Phase, String)>,
@@ -91,7 +91,7 @@ pub(crate) fn handle_of_inline(pod_uid: &str, volume: &str) -> String {
 impl CsiVolume {
     /// Where the driver publishes it.
     pub(crate) fn target(&self) -> PathBuf {
-        places::target(&self.place)
+        paths::target(&self.place)
     }
 }
 
@@ -250,11 +250,11 @@ impl Csi {
         let turn = self.turn(&data.driver, &data.handle);
         let _turn = turn.acquire().await;
         let driver = self.driver(&data.driver)?;
-        let target = places::target(place);
+        let target = paths::target(place);
         let request = UndoRequest { volume_id: data.handle.clone(), path: target.display().to_string() };
         self.make(&driver, method!("NodeUnpublishVolume"), encode(&request), &target).await?;
-        let staged = match places::is_device(place) {
-            true => places::staged_device(place),
+        let staged = match paths::is_device(place) {
+            true => paths::staged_device(place),
             false => self.staging(&data.driver, &data.handle).join(GLOBAL),
         };
         let (own, of, at_stage) = (place.to_owned(), data.clone(), staged.clone());
@@ -292,7 +292,7 @@ impl Csi {
     pub(super) fn staged_at(&self, volume: &CsiVolume, driver: &Driver) -> Option<PathBuf> {
         let is_staged = !volume.is_ephemeral && driver.can(STAGE_UNSTAGE_VOLUME);
         is_staged.then(|| match volume.is_block {
-            true => places::staged_device(&volume.place),
+            true => paths::staged_device(&volume.place),
             false => self.staging(&volume.driver, &volume.handle).join(GLOBAL),
         })
     }
@@ -352,17 +352,17 @@ fn access_mode(mode: &str, tells_writers_apart: bool) -> i32 {
 /// Makes what the driver expects to be there, and writes down what the pod's end takes away.
 fn prepare(place: &Path, of_pod: &Value, staged: Option<&Path>, of_staged: &Value) -> Result<(), String> {
     let make = |path: &Path| directories::make_own(path, 0o750).map_err(at(path));
-    let data = places::data(place);
-    let is_device = places::is_device(place);
+    let data = paths::data(place);
+    let is_device = paths::is_device(place);
     place.parent().map_or(Ok(()), make)?;
     if is_device {
         // By the link the pod's end finds the rest.
-        link(&places::target(place), place).map_err(at(place))?;
+        link(&paths::target(place), place).map_err(at(place))?;
     }
     make(&data)?;
     vol_data::write(&data, of_pod).map_err(at(&data))?;
     if is_device {
-        make(&places::published(place))?;
+        make(&paths::published(place))?;
     }
     let Some(staged) = staged else { return Ok(()) };
     make(staged)?;
@@ -383,8 +383,8 @@ fn link(target: &Path, place: &Path) -> io::Result<()> {
 
 /// Of what is unpublished: whether it may be staged, and no other pod of the node has it.
 fn is_left_alone(place: &Path, data: &VolData, staged: &Path) -> Result<bool, String> {
-    if places::is_device(place) {
-        let target = places::target(place);
+    if paths::is_device(place) {
+        let target = paths::target(place);
         remove_tree(&target).map_err(at(&target))?;
     } else {
         // Whatever the driver has left.
@@ -393,15 +393,15 @@ fn is_left_alone(place: &Path, data: &VolData, staged: &Path) -> Result<bool, St
             return Ok(false);
         }
     }
-    vol_data::is_used_elsewhere(place, data).map(|is_used| !is_used).map_err(at(places::pods(place)))
+    vol_data::is_used_elsewhere(place, data).map(|is_used| !is_used).map_err(at(paths::pods(place)))
 }
 
 /// What a device has of what is written about it, where that has not come to its end: nothing else was begun then.
 fn remove_unwritten(place: &Path) -> Result<(), String> {
-    if !places::is_device(place) || vol_data::is_at(&places::data(place)) {
+    if !paths::is_device(place) || vol_data::is_at(&paths::data(place)) {
         return Ok(());
     }
-    let own = places::own(place);
+    let own = paths::own(place);
     remove_tree(&own).map_err(at(&own))
 }
 
@@ -411,8 +411,8 @@ fn remove_staged(place: &Path, staged: &Path) -> Result<(), String> {
         unmount_below(path).map_err(at(path))?;
         remove_tree(path).map_err(at(path))
     };
-    if places::is_device(place) {
-        return [staged, &places::published(place), &places::own(place)].into_iter().try_for_each(remove);
+    if paths::is_device(place) {
+        return [staged, &paths::published(place), &paths::own(place)].into_iter().try_for_each(remove);
     }
     staged.parent().map_or(Ok(()), remove)
 }
@@ -473,11 +473,11 @@ mod tests {
         let root = folder("device");
         let (pod, written) = (root.join("pods/u"), vol_data::of_pod(&vol_data(), "pv", "n", "a"));
         let place = pod.join("volumeDevices/kubernetes.io~csi/pv");
-        let (own, data) = (places::own(&place), places::data(&place));
+        let (own, data) = (paths::own(&place), paths::data(&place));
         // It cannot be written down.
         fs::create_dir_all(data.join("vol_data.new")).unwrap();
         prepare(&place, &written, None, &Value::Null).unwrap_err();
-        assert_eq!(fs::read_link(&place).unwrap(), places::target(&place));
+        assert_eq!(fs::read_link(&place).unwrap(), paths::target(&place));
         let csi = Csi::new(&root, "n", async_channel::bounded(1).0, None);
         rt::block_on(csi.tear_down(&pod)).unwrap();
         assert!(!own.exists());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::book::Given;
+use super::allocations::Given;
 use super::plugins::{call, method};
 use super::v1beta1::*;
 use super::{Devices, checkpoint};

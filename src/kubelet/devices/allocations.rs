@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use super::v1beta1::{self, ContainerAllocateResponse, DevicePluginOptions, HEALTHY};
 use crate::kubelet::resource_managers::Nodes;
-use crate::state::pods::GivenDevices;
+use crate::state::pods::AllocatedDevices;
 use crate::types::api::{Container, Format, Pod, PodUid, Quantity, ResourceList, is_extended_resource};
 use crate::types::sorted::{SortedMap, SortedSet};
 
 #[derive(Debug, Default)]
-pub(super) struct DeviceBook {
+pub(super) struct DeviceAllocations {
     resources: SortedMap<String, Resource>,
     /// What each container has, or is about to get.
     pub(super) given: Vec<Given>,
@@ -75,7 +75,7 @@ const WITHOUT_NODE: i64 = -1;
 /// So long resources stay without a plugin (`endpointStopGracePeriod`).
 const GRACE: Duration = Duration::from_secs(5 * 60);
 
-impl DeviceBook {
+impl DeviceAllocations {
     /// What an earlier process has written down. Plugins that registered then have so long to come back.
     pub(super) fn restore(&mut self, given: Vec<Given>, resources: Vec<String>, now: Instant) {
         for name in resources {
@@ -310,7 +310,7 @@ impl DeviceBook {
     }
 
     /// What the pod's containers have, and whether each of it is healthy.
-    pub(super) fn shown(&self, pod: &PodUid) -> Vec<GivenDevices> {
+    pub(super) fn shown(&self, pod: &PodUid) -> Vec<AllocatedDevices> {
         let of_pod = self.given.iter().filter(|given| given.pod == *pod);
         let shown = |given: &Given| {
             let resource = self.resources.get(&given.resource);
@@ -319,13 +319,13 @@ impl DeviceBook {
                 // What nobody tells of yet is not known to be ill; what is told of no more is gone.
                 None => resource.is_none_or(|resource| !resource.is_told),
             };
-            GivenDevices {
+            AllocatedDevices {
                 container: given.container.clone(),
                 resource: given.resource.clone(),
                 devices: given.ids().map(|id| (id.clone(), health(id))).collect(),
             }
         };
-        let mut shown: Vec<GivenDevices> = of_pod.map(shown).collect();
+        let mut shown: Vec<AllocatedDevices> = of_pod.map(shown).collect();
         shown.sort_by(|one, other| (&one.container, &one.resource).cmp(&(&other.container, &other.resource)));
         shown
     }

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use super::book::{DeviceBook, Given, Lacks, Left, Registration};
+use super::allocations::{DeviceAllocations, Given, Lacks, Left, Registration};
 use super::v1beta1::{ContainerAllocateResponse, Device, DevicePluginOptions, HEALTHY, NumaNode, TopologyInfo};
 use crate::kubelet::resource_managers::Nodes;
 use crate::types::api::{Container, Pod, RestartPolicy, annotations};
@@ -16,14 +16,14 @@ fn ill(id: &str) -> Device {
     Device { health: "Unhealthy".to_owned(), ..device(id) }
 }
 
-fn told(book: &mut DeviceBook, ids: &[&str]) -> Registration {
+fn told(book: &mut DeviceAllocations, ids: &[&str]) -> Registration {
     let registration = book.register(CAM, DevicePluginOptions::default());
     book.tell(CAM, registration, ids.iter().map(|id| device(id)).collect());
     registration
 }
 
-fn book(ids: &[&str]) -> DeviceBook {
-    let mut book = DeviceBook::default();
+fn book(ids: &[&str]) -> DeviceAllocations {
+    let mut book = DeviceAllocations::default();
     told(&mut book, ids);
     book
 }
@@ -41,16 +41,16 @@ fn pod(uid: &str, count: u32) -> Pod {
     pod
 }
 
-fn of(book: &DeviceBook, pod: &Pod, container: &str) -> Vec<String> {
+fn of(book: &DeviceAllocations, pod: &Pod, container: &str) -> Vec<String> {
     book.of_container(&pod.metadata.uid, container).flat_map(|given| given.ids().cloned()).collect()
 }
 
-fn lacks(book: &mut DeviceBook, pod: &Pod) -> String {
+fn lacks(book: &mut DeviceAllocations, pod: &Pod) -> String {
     let Lacks(why) = book.reserve(pod, |_| false).unwrap_err();
     why
 }
 
-fn amounts(book: &DeviceBook) -> Option<(i64, i64)> {
+fn amounts(book: &DeviceAllocations) -> Option<(i64, i64)> {
     let [capacity, allocatable] = book.amounts();
     Some((capacity.get(CAM)?.value(), allocatable.get(CAM)?.value()))
 }
@@ -71,7 +71,7 @@ fn an_entry_that_is_read_late_takes_no_device_from_a_pod_that_has_got_it_since()
 
 #[test]
 fn a_pod_that_asks_for_any_device_is_not_started_without_it_while_the_checkpoint_cannot_be_read() {
-    let mut book = DeviceBook::default();
+    let mut book = DeviceAllocations::default();
     assert!(!book.concerns(&pod("1", 1)), "nobody has told of it");
     book.is_unread = true;
     assert!(book.concerns(&pod("1", 1)));
@@ -125,7 +125,7 @@ fn what_an_init_container_had_goes_to_those_after_it_and_what_a_sidecar_has_does
 
 #[test]
 fn only_healthy_devices_are_given_and_upstreams_words_say_why_not() {
-    let mut book = DeviceBook::default();
+    let mut book = DeviceAllocations::default();
     // What nobody knows of is the cluster's; a pod of the node's own waits for it.
     book.reserve(&pod("1", 1), |_| false).unwrap();
     let mut own = pod("1", 1);
@@ -144,7 +144,7 @@ fn only_healthy_devices_are_given_and_upstreams_words_say_why_not() {
 fn a_pod_whose_containers_run_is_not_asked_again() {
     let mut book = book(&["a"]);
     book.reserve(&pod("1", 1), |_| false).unwrap();
-    let mut later = DeviceBook::default();
+    let mut later = DeviceAllocations::default();
     let mut given = book.given.clone();
     given[0].response = Some(ContainerAllocateResponse::default());
     given[0].is_confirmed = false;
@@ -206,7 +206,7 @@ fn what_is_told_by_a_plugin_that_has_been_displaced_does_not_count() {
 
 #[test]
 fn the_same_list_again_is_no_news() {
-    let mut book = DeviceBook::default();
+    let mut book = DeviceAllocations::default();
     let registration = book.register(CAM, DevicePluginOptions::default());
     assert!(book.tell(CAM, registration, vec![device("a"), device("b")]));
     assert!(!book.tell(CAM, registration, vec![device("b"), device("a")]));
@@ -217,7 +217,7 @@ fn the_same_list_again_is_no_news() {
 #[test]
 fn a_plugins_preference_counts_as_far_as_it_can_be_had() {
     let preferring = DevicePluginOptions { get_preferred_allocation_available: true, ..DevicePluginOptions::default() };
-    let mut book = DeviceBook::default();
+    let mut book = DeviceAllocations::default();
     let registration = book.register(CAM, preferring);
     book.tell(CAM, registration, ["a", "b", "c", "d"].map(device).to_vec());
     book.reserve(&pod("1", 1), |_| false).unwrap();
@@ -236,7 +236,7 @@ fn a_plugins_preference_counts_as_far_as_it_can_be_had() {
 
 #[test]
 fn devices_are_written_down_by_the_numa_nodes_that_they_are_near_to() {
-    let mut book = DeviceBook::default();
+    let mut book = DeviceAllocations::default();
     let registration = book.register(CAM, DevicePluginOptions::default());
     let near = |id: &str, nodes: &[i64]| {
         let nodes = nodes.iter().map(|id| NumaNode { id: *id }).collect();
@@ -261,7 +261,7 @@ fn the_health_of_what_a_pod_has_is_shown_and_what_is_gone_is_not_healthy() {
     assert_eq!((shown[0].container.as_str(), shown[0].resource.as_str()), ("main", CAM));
     book.tell(CAM, registration, vec![device("a")]);
     assert_eq!(book.shown(&"1".into())[0].devices, [("a".to_owned(), true), ("b".to_owned(), false)]);
-    let mut again = DeviceBook::default();
+    let mut again = DeviceAllocations::default();
     again.restore(book.given.clone(), vec![CAM.to_owned()], Instant::now());
     let both = [("a".to_owned(), true), ("b".to_owned(), true)];
     assert_eq!(again.shown(&"1".into())[0].devices, both, "nobody has told of them yet");
@@ -269,7 +269,7 @@ fn the_health_of_what_a_pod_has_is_shown_and_what_is_gone_is_not_healthy() {
 
 #[test]
 fn a_container_that_starts_anew_gets_another_device_of_a_rule_where_its_own_is_gone() {
-    let mut book = DeviceBook::default();
+    let mut book = DeviceAllocations::default();
     book.add_local(CAM);
     assert!(book.tell_local(CAM, vec![device("/dev/video0")]));
     book.reserve(&pod("1", 1), |_| false).unwrap();
@@ -285,8 +285,8 @@ fn nodes(text: &str) -> Nodes {
 }
 
 /// A book with these devices; those below 0 are near to no node.
-fn near_nodes(devices: &[(&str, i64)], options: DevicePluginOptions) -> DeviceBook {
-    let mut book = DeviceBook::default();
+fn near_nodes(devices: &[(&str, i64)], options: DevicePluginOptions) -> DeviceAllocations {
+    let mut book = DeviceAllocations::default();
     let registration = book.register(CAM, options);
     let topology = |node: i64| (node >= 0).then(|| TopologyInfo { nodes: vec![NumaNode { id: node }] });
     let devices = devices.iter().map(|(id, node)| Device { topology: topology(*node), ..device(id) });
@@ -295,7 +295,7 @@ fn near_nodes(devices: &[(&str, i64)], options: DevicePluginOptions) -> DeviceBo
 }
 
 /// The container has these, whatever was decided.
-fn put(book: &mut DeviceBook, pod: &str, container: &str, ids: &[&str]) {
+fn put(book: &mut DeviceAllocations, pod: &str, container: &str, ids: &[&str]) {
     book.given.push(Given {
         pod: pod.into(),
         container: container.to_owned(),
@@ -308,7 +308,7 @@ fn put(book: &mut DeviceBook, pod: &str, container: &str, ids: &[&str]) {
 
 /// The hints, as `0` or `0-1`, with a `+` if they are preferred, for a container and for the pod that has only that.
 #[track_caller]
-fn check_hints(book: &DeviceBook, count: u32, expected: Option<&[&str]>) {
+fn check_hints(book: &DeviceAllocations, count: u32, expected: Option<&[&str]>) {
     let pod = pod("p", count);
     let shown = |container| {
         let found = book.hints(nodes("0-1"), &pod, container, &Left::new(), false);

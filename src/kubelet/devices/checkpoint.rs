@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::book::{DeviceBook, Given};
+use super::allocations::{DeviceAllocations, Given};
 use super::v1beta1::ContainerAllocateResponse;
 use crate::protocol::protobuf::{decode, encode};
 use crate::types::api::{Bytes, PodUid};
@@ -22,7 +22,7 @@ pub(super) struct Kept {
     pub(super) is_damaged: bool,
 }
 
-pub(super) fn write(book: &DeviceBook) -> String {
+pub(super) fn write(book: &DeviceAllocations) -> String {
     let entries = entries(&book.given);
     let registered: serde_json::Map<String, Value> =
         book.registered().map(|(name, healthy)| (name.to_owned(), json!(healthy))).collect();

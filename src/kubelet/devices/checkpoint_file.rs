@@ -68,7 +68,7 @@ impl Devices {
 mod tests {
     use std::fs;
 
-    use super::super::book::{DeviceBook, Given};
+    use super::super::allocations::{DeviceAllocations, Given};
     use super::*;
     use crate::types::api::PodUid;
 
@@ -85,7 +85,7 @@ mod tests {
             response: Some(Default::default()),
             is_confirmed: true,
         };
-        let mut book = DeviceBook::default();
+        let mut book = DeviceAllocations::default();
         book.given.push(given);
         let text = checkpoint::write(&book);
         fs::write(&path, &text).unwrap();

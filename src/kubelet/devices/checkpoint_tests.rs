@@ -1,6 +1,6 @@
 use std::time::Instant;
 
-use super::book::DeviceBook;
+use super::allocations::DeviceAllocations;
 use super::checkpoint::{Kept, read, write};
 use super::v1beta1::{ContainerAllocateResponse, Device, DevicePluginOptions, HEALTHY};
 use crate::types::api::{Container, Pod};
@@ -24,8 +24,8 @@ fn the_checksum_is_that_of_upstreams_own_code() {
 }
 
 /// A book in which one pod has a device.
-fn book() -> DeviceBook {
-    let mut book = DeviceBook::default();
+fn book() -> DeviceAllocations {
+    let mut book = DeviceAllocations::default();
     let registration = book.register("a.com/b", DevicePluginOptions::default());
     let device = |id: &str| Device { id: id.to_owned(), health: HEALTHY.to_owned(), topology: None };
     book.tell("a.com/b", registration, vec![device("x"), device("y")]);
@@ -60,7 +60,7 @@ fn what_was_written_is_read_back_and_upstream_would_take_it() {
     let mut expected = book.given.clone();
     expected[0].is_confirmed = false;
     assert_eq!(read.given, expected);
-    let mut again = DeviceBook::default();
+    let mut again = DeviceAllocations::default();
     again.restore(read.given, read.resources, Instant::now());
     let capacity = &again.amounts()[0];
     assert_eq!(capacity.get("a.com/b").map(|amount| amount.value()), Some(0), "nobody tells of it yet");

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::Devices;
-use super::book::Given;
+use super::allocations::Given;
 use super::v1beta1::{ContainerAllocateResponse, Device, DeviceSpec, HEALTHY};
 use crate::platform::config::DeviceRule;
 use crate::platform::host::file_watch::FileWatch;

@@ -3,16 +3,16 @@
 //! [`Devices`] is the handle. The sync loop asks it whether a pod may have what it asks for, which is decided at once from
 //! what is known; a pod's worker asks it for the devices themselves, which may take as long as a plugin takes.
 
-mod book;
+mod allocate;
+mod allocations;
 #[cfg(test)]
-mod book_tests;
+mod allocations_tests;
 mod checkpoint;
+mod checkpoint_file;
 #[cfg(test)]
 mod checkpoint_tests;
-mod choosing;
-mod give;
-mod kept;
-mod nodes;
+mod device_files;
+mod numa_allocation;
 mod plugins;
 mod pod_resources;
 mod v1beta1;
@@ -27,16 +27,16 @@ use async_channel::Sender;
 use crate::platform::config::DeviceRule;
 use crate::platform::rpc::Signal;
 use crate::platform::rt;
-use crate::state::pods::{GivenDevices, SyncEvent};
+use crate::state::pods::{AllocatedDevices, SyncEvent};
 use crate::types::api::{Pod, PodUid, ResourceList};
 use crate::types::sorted::SortedMap;
 use crate::types::time::Backoff;
 
-use book::DeviceBook;
+use allocations::DeviceAllocations;
 use plugins::Plugin;
 
-pub(crate) use book::Lacks;
-pub(crate) use give::NotGiven;
+pub(crate) use allocate::NotGiven;
+pub(crate) use allocations::Lacks;
 pub(crate) use pod_resources::PodResourcesServer;
 
 /// A checkpoint that could not be written is written again after so long.
@@ -45,7 +45,7 @@ const RETRY_LONGEST: Duration = Duration::from_secs(60);
 
 /// What there is, and who has it. One for the whole process.
 pub(crate) struct Devices {
-    book: RefCell<DeviceBook>,
+    book: RefCell<DeviceAllocations>,
     /// Who is asked about each resource.
     plugins: RefCell<SortedMap<String, Plugin>>,
     /// Resources that need no plugin.
@@ -67,9 +67,9 @@ impl Devices {
     /// With what an earlier process has written down.
     pub(crate) async fn open(root: &Path, rules: Vec<DeviceRule>, inbox: Sender<SyncEvent>) -> Rc<Self> {
         let directory = root.join("device-plugins");
-        let mut book = DeviceBook::default();
+        let mut book = DeviceAllocations::default();
         let empty = checkpoint::write(&book);
-        let read = kept::read(directory.join(kept::NAME)).await;
+        let read = checkpoint_file::read(directory.join(checkpoint_file::NAME)).await;
         let is_unread = read.is_err();
         if let Err(error) = &read {
             log!(error, "failed to read the device checkpoint", directory = directory.display(), error = error);
@@ -107,7 +107,7 @@ impl Devices {
     /// Takes plugins in, for as long as the process lives.
     pub(crate) async fn run(self: Rc<Self>) {
         let _registration = rt::spawn(plugins::serve(Rc::clone(&self)));
-        let _nodes = rt::spawn(nodes::follow(Rc::clone(&self)));
+        let _nodes = rt::spawn(device_files::follow(Rc::clone(&self)));
         let mut retry = Backoff::new(RETRY_FIRST, RETRY_LONGEST);
         loop {
             let seen = self.changed.changes();
@@ -189,7 +189,7 @@ impl Devices {
     }
 
     /// What the pod's containers have.
-    pub(crate) fn shown(&self, pod: &PodUid) -> Vec<GivenDevices> {
+    pub(crate) fn shown(&self, pod: &PodUid) -> Vec<AllocatedDevices> {
         self.book.borrow().shown(pod)
     }
 }

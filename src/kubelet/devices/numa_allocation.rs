@@ -1,7 +1,7 @@
 //! The devices of a pod that comes, chosen beside what else its containers get from NUMA nodes.
 
 use super::Devices;
-use super::book::{Lacks, Left};
+use super::allocations::{Lacks, Left};
 use crate::kubelet::resource_managers::{Hints, Nodes, Provider, Refused, unexpected};
 use crate::types::api::{Container, Pod};
 

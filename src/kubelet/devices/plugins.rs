@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::Devices;
-use super::book::Registration;
+use super::allocations::Registration;
 use super::v1beta1::{DevicePluginOptions, Empty, ListAndWatchResponse, RegisterRequest, VERSION};
 use crate::platform::host::directories;
 use crate::platform::plugin_manager::Taker;

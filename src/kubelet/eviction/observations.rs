@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::layout::Layout;
+use super::image_layout::Layout;
 use super::signals::{MemInfo, Observation, Observations};
 use crate::platform::cgroups::{Depth, HIERARCHY, UsageReader};
 use crate::platform::config::Signal;

@@ -11,7 +11,7 @@ use crate::platform::config::CgroupDriver;
 use crate::platform::cri::RuntimeService;
 use crate::platform::host::disk_usage::disk_usage;
 use crate::platform::rt;
-use crate::state::pods::volume_places::{CONFIG_MAP, EMPTY_DIR};
+use crate::state::pods::volume_paths::{CONFIG_MAP, EMPTY_DIR};
 use crate::state::pods::{ObservedPod, PodDirs, VolumePlace, volume_places};
 use crate::types::api::{Pod, qos_class};
 

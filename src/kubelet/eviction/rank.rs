@@ -5,7 +5,7 @@
 
 use std::cmp::{Ordering, Reverse};
 
-use super::layout::Parts;
+use super::image_layout::Parts;
 use super::signals::Starved;
 use super::usage::{Disk, Measured, PodUsage};
 use crate::types::api::{EPHEMERAL_STORAGE, MEMORY, Pod, pod_requests};

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::credentials::{Credential, PullSecrets};
 use super::service::Service;
 use super::verification::{Pulled, Verdict, recorded, verdict};
-use super::{Images, PresentImage, Wanted, image_name, pull_policy, unreachable};
+use super::{Images, PresentImage, Wanted, image_name, pull_policy, registry_outages};
 use crate::platform::config::CredentialsVerification;
 use crate::platform::cri::v1::{ImageSpec, PodSandboxConfig};
 use crate::platform::host::clock;
@@ -114,7 +114,7 @@ impl<S: Service> Images<S> {
     async fn present_instead(&self, order: &Order<'_>, waiting: Waiting) -> Result<PresentImage, Waiting> {
         let will_do = !self.strict && pull_policy::present_will_do(order.policy);
         if !will_do
-            || !(waiting.reason == Reason::REGISTRY_UNAVAILABLE || unreachable::is_unreachable(&waiting.message))
+            || !(waiting.reason == Reason::REGISTRY_UNAVAILABLE || registry_outages::is_unreachable(&waiting.message))
         {
             return Err(waiting);
         }

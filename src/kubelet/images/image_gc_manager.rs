@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::Images;
-use super::garbage::{InUse, Unused, not_enough, to_free};
+use super::image_gc_policy::{InUse, Unused, not_enough, to_free};
 use super::service::Service;
 use crate::platform::cri::v1::{FilesystemUsage, Image, ImageSpec};
 use crate::platform::host::file_system::{Room, room};

@@ -5,10 +5,10 @@
 //! is only what cannot be seen: the failures of late.
 
 pub mod archives;
-mod bring;
-mod collect;
 mod credentials;
-mod garbage;
+mod ensure_image;
+mod image_gc_manager;
+mod image_gc_policy;
 mod image_name;
 mod pull;
 mod pull_backoff;
@@ -16,8 +16,8 @@ mod pull_error;
 mod pull_policy;
 mod pull_records;
 mod pulls_under_way;
+mod registry_outages;
 mod service;
-mod unreachable;
 mod verification;
 
 use std::cell::{Cell, RefCell};
@@ -35,18 +35,18 @@ use crate::types::api::{Container, EventKind, Pod, PodUid, PullPolicy, Reason};
 use crate::types::time::TokenBucket;
 
 pub(crate) use archives::{ArchiveView, ImageArchives, Importer, Stamp, stamp};
-pub(crate) use collect::CollectError;
 pub(crate) use credentials::PullSecrets;
-pub(crate) use garbage::InUse;
+pub(crate) use image_gc_manager::CollectError;
+pub(crate) use image_gc_policy::InUse;
 pub(crate) use pulls_under_way::{PullUnderWay, PullsUnderWay};
 
-use bring::Order;
 use credentials::NodeCredentials;
-use garbage::ImageBook;
+use ensure_image::Order;
+use image_gc_policy::ImageBook;
 use pull_backoff::PullBackoff;
 use pull_records::PullRecords;
+use registry_outages::Outages;
 use service::Service;
-use unreachable::Outages;
 
 /// The images of this node. One for the whole process.
 #[derive(Debug)]

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::bring::Order;
 use super::credentials::{Credential, Owner};
+use super::ensure_image::Order;
 use super::service::Service;
-use super::{Images, PresentImage, pull_error, pull_policy, unreachable};
+use super::{Images, PresentImage, pull_error, pull_policy, registry_outages};
 use crate::platform::config::{CredentialsVerification, go_duration};
 use crate::platform::cri::v1::ImageSpec;
 use crate::platform::rt;
@@ -174,7 +174,7 @@ impl<S: Service> Images<S> {
     fn failed(&self, order: &Order<'_>, error: &str, now: Instant) -> Waiting {
         let image = order.image();
         self.tell_of(order, EventKind::Warning, Reason::FAILED, format!("Failed to pull image {image:?}: {error}"));
-        if unreachable::is_unreachable(error) {
+        if registry_outages::is_unreachable(error) {
             self.outages.borrow_mut().failed(order.registry(), now);
         }
         let waiting = pull_error::waiting(image, error);

@@ -6,16 +6,16 @@ use std::pin::Pin;
 use crate::kubelet::images::{PresentImage, PullSecrets, Wanted};
 use crate::kubelet::kuberuntime::config_error::ConfigError;
 use crate::kubelet::kuberuntime::container_config::{ContainerInput, container_config};
+use crate::kubelet::kuberuntime::cpu_placement::{lift_quota, put};
 use crate::kubelet::kuberuntime::dns::{PodDns, needs_host_dns, pod_dns};
-use crate::kubelet::kuberuntime::earlier_runs;
 use crate::kubelet::kuberuntime::environment::{Environment, FileValue, Given};
+use crate::kubelet::kuberuntime::etc_hosts::{host_dns, make_own_files};
 use crate::kubelet::kuberuntime::grace::grace_of_kill;
 use crate::kubelet::kuberuntime::kill::{Kill, gone_is_fine};
-use crate::kubelet::kuberuntime::own_files::{host_dns, make_own_files};
-use crate::kubelet::kuberuntime::placing::{lift_quota, put};
+use crate::kubelet::kuberuntime::previous_runs;
+use crate::kubelet::kuberuntime::record_event::{words, words_with_code};
 use crate::kubelet::kuberuntime::sandbox_config::sandbox_config;
 use crate::kubelet::kuberuntime::security_context::ImageUser;
-use crate::kubelet::kuberuntime::tell::{words, words_with_code};
 use crate::kubelet::kuberuntime::user_namespace::share_users;
 use crate::kubelet::kuberuntime::{Action, CancelWatch, Place, Plan, PodRuntime};
 use crate::platform::cgroups::CgroupName;
@@ -223,7 +223,7 @@ impl PodRuntime {
         let Start { pod, container, place, sandbox, observed, mut restart_count } = *start;
         if restart_count == 0 {
             let logs = self.dirs.logs(&pod.metadata.namespace, &pod.metadata.name, &pod.metadata.uid);
-            restart_count = earlier_runs::restart_count(logs.join(&container.name)).await;
+            restart_count = previous_runs::restart_count(logs.join(&container.name)).await;
         }
         let image = self.image(pod, Wanted::by(container), sandbox, cancel).await?;
         let config_error = |message: String| Waiting::new(Reason::CREATE_CONTAINER_CONFIG_ERROR, message);

@@ -15,7 +15,7 @@ use crate::control::pod_sources::static_pod::{Object, Origin, read_manifest};
 use crate::kubelet::node::NodeSettings;
 use crate::platform::cri::v1::{DnsConfig, Mount};
 use crate::protocol::protobuf::Message as _;
-use crate::state::objects::{Content, ObjectNews, Objects, SourceObject, Topic};
+use crate::state::objects::{Content, ObjectEvent, Objects, SourceObject, Topic};
 use crate::state::pods::SourceName;
 use crate::types::api::{Format, MEMORY, Pod, Quantity, ResourceList, Time, decode};
 
@@ -101,11 +101,11 @@ fn objects(pod: &Pod) -> Objects {
     let mut objects = Objects::default();
     objects.replace(&configs);
     for topic in Topic::of(pod) {
-        objects.hear(ObjectNews::Heard(topic, None));
+        objects.hear(ObjectEvent::Heard(topic, None));
     }
     for SourceObject { object, .. } in configs {
         let topic = Topic::Object(object.key.clone());
-        objects.hear(ObjectNews::Heard(topic, Some(Content::Object(object))));
+        objects.hear(ObjectEvent::Heard(topic, Some(Content::Object(object))));
     }
     objects
 }

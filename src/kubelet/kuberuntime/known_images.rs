@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::image_garbage::images_of;
+use super::image_gc::images_of;
 use super::labels::pod_of;
 use crate::kubelet::images::{CollectError, ImageArchives};
 use crate::kubelet::kuberuntime::PodRuntime;

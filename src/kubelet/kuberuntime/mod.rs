@@ -3,29 +3,30 @@
 mod cancel;
 mod config_error;
 mod container_config;
-mod disks;
+mod container_gc;
+mod cpu_placement;
 mod dns;
-mod earlier_runs;
 mod environment;
+mod etc_hosts;
 mod execute;
-mod garbage;
 #[cfg(test)]
 pub(crate) mod golden;
 mod grace;
 mod hooks;
 mod hostname;
 mod hosts;
-mod image_garbage;
+mod image_filesystems;
+mod image_gc;
 mod kill;
 mod known_images;
 mod labels;
-mod look;
 mod network_results;
 mod observe;
 mod oom_score;
-mod own_files;
-mod placing;
 mod pod_actions;
+mod pod_cache;
+mod previous_runs;
+mod record_event;
 mod remove;
 mod resize;
 mod resources;
@@ -33,10 +34,9 @@ mod sandbox_config;
 mod security_context;
 mod service_links;
 mod stop_order;
-mod tell;
 mod termination_message;
 mod user_namespace;
-mod user_ranges;
+mod user_namespaces;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -57,12 +57,12 @@ use crate::types::cpu_set::CpuSet;
 use crate::types::sorted::SortedMap;
 
 pub(crate) use cancel::{Cancel, CancelWatch};
+pub(crate) use container_gc::{Garbage, remains};
 pub(crate) use environment::{Environment, FileValue};
 pub(crate) use execute::{Executed, Made, Mounts, VolumesFor};
-pub(crate) use garbage::{Garbage, remains};
 pub(crate) use known_images::KnownImage;
-pub(crate) use look::Process;
 pub(crate) use pod_actions::{Action, Health, Place, Plan, Situation, Wanted, compute_pod_actions};
+pub(crate) use pod_cache::Process;
 pub(crate) use resize::Resize;
 
 /// The runtime as pods see it. One for the whole process.

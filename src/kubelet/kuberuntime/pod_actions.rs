@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::kubelet::kuberuntime::garbage::{Garbage, garbage};
+use crate::kubelet::kuberuntime::container_gc::{Garbage, garbage};
 use crate::kubelet::kuberuntime::resize::Resize;
 use crate::state::pods::{ContainerState, ObservedContainer, ObservedPod, ObservedSandbox, ProbeKind, SandboxState};
 use crate::types::api::{AfterExit, ContainerRestartRule, RestartPolicy};

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use crate::kubelet::kuberuntime::PodRuntime;
-use crate::kubelet::kuberuntime::placing::put;
+use crate::kubelet::kuberuntime::cpu_placement::put;
 use crate::kubelet::kuberuntime::resources::container_resources;
 use crate::platform::cgroups::{CpuMax, HIERARCHY, Limit, Tree, is_weight_of, own_group};
 use crate::platform::cri::v1::LinuxContainerResources;

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::stamps::stamp_in;
+use super::rotated_names::stamp_in;
 
 #[derive(Clone, Debug)]
 pub(super) struct LogFile {

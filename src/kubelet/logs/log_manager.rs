@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use async_channel::{Receiver, Sender};
 use nix::sys::inotify::WatchDescriptor;
 
+use super::limits::LogLimits;
 use super::links::link;
 use super::rotate::{RotateError, Standing, see_to};
-use super::sizes::LogLimits;
 use super::watch::Watch;
 use crate::platform::cri::RuntimeService;
 use crate::platform::rt;
@@ -38,7 +38,7 @@ pub(crate) struct KeptLog {
 }
 
 /// The logs of this node. It ends when it is dropped.
-pub(crate) struct LogKeeper {
+pub(crate) struct LogManager {
     /// What the task has yet to take in: of each pod the newest.
     changes: Rc<RefCell<Changes>>,
     changed: Sender<()>,
@@ -49,7 +49,7 @@ pub(crate) struct LogKeeper {
 
 type Changes = SortedMap<PodUid, Vec<KeptLog>>;
 
-impl LogKeeper {
+impl LogManager {
     pub(crate) fn start(cri: RuntimeService, limits: LogLimits) -> Self {
         let (changed, inbox) = async_channel::bounded(1);
         let changes = Rc::default();

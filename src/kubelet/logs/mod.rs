@@ -1,21 +1,21 @@
 //! The logs of containers: kept within their limits, linked where tools look, and read.
 //!
-//! A runtime writes `<restart>.log`. [`LogKeeper`] renames it when it is full, to `<restart>.log.<stamp>`, and has the
+//! A runtime writes `<restart>.log`. [`LogManager`] renames it when it is full, to `<restart>.log.<stamp>`, and has the
 //! runtime open a new one. [`LogReader`] gives all of it as one text.
 
 mod decode;
 mod files;
-mod keeper;
+mod limits;
 mod links;
+mod log_manager;
 mod reader;
 mod rotate;
-mod sizes;
-mod stamps;
+mod rotated_names;
 mod tail;
 mod watch;
 
 pub(crate) use files::remove_log;
-pub(crate) use keeper::{KeptLog, LogKeeper};
+pub(crate) use limits::LogLimits;
 pub(crate) use links::{link_name, remove_dead_links};
+pub(crate) use log_manager::{KeptLog, LogManager};
 pub(crate) use reader::{LogReader, LogRequest};
-pub(crate) use sizes::LogLimits;

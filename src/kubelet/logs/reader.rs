@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use super::decode::Decoder;
 use super::files::{self, LogFile};
-use super::stamps::is_compressed;
+use super::rotated_names::is_compressed;
 use super::tail::start_of_tail;
 use super::watch::Watch;
 use crate::platform::rt;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use std::{error, fmt};
 
 use super::files;
-use super::sizes::LogLimits;
-use super::stamps::next_stamp;
+use super::limits::LogLimits;
+use super::rotated_names::next_stamp;
 use crate::platform::cri::{self, RuntimeService};
 use crate::platform::host::clock;
 use crate::platform::rt;

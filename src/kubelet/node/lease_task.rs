@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::NodeNews;
+use super::StatusInputs;
 use super::lease::{Lease, LeaseOutcome, LeaseStep, NAMESPACE};
 use crate::platform::apiserver::{ApiError, Client, History, Patch, Rank, Request};
 use crate::platform::host::clock;
@@ -18,7 +18,7 @@ use crate::types::time::{Backoff, jitter};
 const JITTER: f64 = 0.04;
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 
-pub(super) async fn run(client: Client, node: String, duration: Duration, news: Rc<NodeNews>) {
+pub(super) async fn run(client: Client, node: String, duration: Duration, news: Rc<StatusInputs>) {
     let mut lease = Lease::new(&node, duration);
     let mut retry = Backoff::new(FIRST_RETRY.min(lease.interval()), lease.interval());
     let mut history = History::default();

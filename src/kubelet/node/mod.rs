@@ -1,18 +1,18 @@
 //! What is known of this node, and what an API server is told of it.
 
-mod facts;
-mod keep;
 mod lease;
 mod lease_task;
-mod machine;
-mod news;
-mod own_node;
+mod machine_info;
+mod node_images;
+mod node_info;
+mod node_object;
 mod patch;
 mod profile;
+mod registration;
 mod report_times;
 mod runtime_health;
-mod shown_images;
 mod status;
+mod status_inputs;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -21,13 +21,13 @@ use std::time::Duration;
 use crate::platform::config::{CgroupDriver, Config, SwapBehavior};
 use crate::types::api::{MEMORY, ResourceList};
 
-pub(crate) use facts::{Facts, default_interface};
-pub(crate) use keep::NodeKeeper;
-pub(crate) use machine::Machine;
-pub(crate) use news::NodeNews;
+pub(crate) use machine_info::Machine;
+pub(crate) use node_info::{Facts, default_interface};
 pub(crate) use profile::NodeProfile;
+pub(crate) use registration::NodeRegistration;
 pub(crate) use runtime_health::RuntimeHealth;
-pub(crate) use status::NodeSight;
+pub(crate) use status::NodeObservation;
+pub(crate) use status_inputs::StatusInputs;
 
 /// What the configuration of sandboxes and containers takes from the node: settings and facts as plain values.
 #[derive(Clone, Debug, PartialEq)]

@@ -20,13 +20,13 @@ use serde_json::Value;
 use crate::kubelet::node::patch::{Occasion, StatusPatch};
 use crate::kubelet::node::report_times::ReportTimes;
 use crate::kubelet::node::status::READY;
-use crate::kubelet::node::{NodeProfile, NodeSight};
+use crate::kubelet::node::{NodeObservation, NodeProfile};
 use crate::state::pods::{NodeEvent, NodeTerms};
 use crate::types::api::{EventKind, Map, Node, NodeAddress, NodeStatus, Reason, encode, is_extended_resource};
 use crate::types::time::{Backoff, TokenBucket};
 
 #[derive(Debug)]
-pub(crate) struct OwnNode {
+pub(crate) struct NodeObjectState {
     profile: NodeProfile,
     /// The object is this node's to make and to bring in order.
     registers: bool,
@@ -111,7 +111,7 @@ const SPACING: Duration = Duration::from_secs(10);
 /// The first object is made with what the runtime tells, if it is there within this: that saves telling it after that.
 const RUNTIME_FIRST: Duration = Duration::from_secs(5);
 
-impl OwnNode {
+impl NodeObjectState {
     pub(crate) fn new(profile: NodeProfile, registers: bool, report_period: Duration, now: Instant) -> Self {
         Self {
             profile,
@@ -213,7 +213,7 @@ impl OwnNode {
     }
 
     /// The next request. Once it is under way, nothing is asked for before `done`.
-    pub(crate) fn next(&mut self, sight: &NodeSight<'_>) -> Step {
+    pub(crate) fn next(&mut self, sight: &NodeObservation<'_>) -> Step {
         let now = sight.moment;
         if self.not_before.is_some_and(|moment| now < moment) {
             return Step::Wait(self.not_before);
@@ -231,7 +231,7 @@ impl OwnNode {
         }
     }
 
-    fn create(&mut self, sight: &NodeSight<'_>) -> Step {
+    fn create(&mut self, sight: &NodeObservation<'_>) -> Step {
         let runtime_first = self.begun + RUNTIME_FIRST;
         if sight.runtime.told().is_none() && sight.moment < runtime_first {
             return Step::Wait(Some(runtime_first));
@@ -242,7 +242,7 @@ impl OwnNode {
         Step::Create(node)
     }
 
-    fn reconcile(&mut self, sight: &NodeSight<'_>) -> Step {
+    fn reconcile(&mut self, sight: &NodeObservation<'_>) -> Step {
         if self.registers {
             let wanted = self.profile.status_at_registration(sight, &self.server.status);
             if let Some(patch) = self.profile.patch(&self.server, &wanted, Occasion::Registration) {
@@ -253,7 +253,7 @@ impl OwnNode {
         self.report(sight)
     }
 
-    fn report(&mut self, sight: &NodeSight<'_>) -> Step {
+    fn report(&mut self, sight: &NodeObservation<'_>) -> Step {
         let now = sight.moment;
         let is_due = self.times.is_due(now);
         let wanted = self.profile.status(sight, &self.server.status);

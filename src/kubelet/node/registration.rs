@@ -7,9 +7,9 @@ use async_channel::{Receiver, Sender, bounded};
 use serde_json::Value;
 
 use super::lease_task;
-use super::own_node::{Outcome, OwnNode, Step};
-use super::shown_images::shown_images;
-use super::{Facts, NodeNews, NodeProfile, NodeSight};
+use super::node_images::shown_images;
+use super::node_object::{NodeObjectState, Outcome, Step};
+use super::{Facts, NodeObservation, NodeProfile, StatusInputs};
 use crate::platform::apiserver::{ApiError, Change, Client, Collection, Patch, Rank, Request, reflect};
 use crate::platform::config::Reporting;
 use crate::platform::cri::ImageService;
@@ -20,11 +20,11 @@ use crate::types::api::{ContainerImage, Node, decode};
 use crate::types::error::ErrorChain;
 
 /// Who is told, of what, and how it is heard of.
-pub(crate) struct NodeKeeper {
+pub(crate) struct NodeRegistration {
     pub(crate) client: Client,
     pub(crate) profile: NodeProfile,
     pub(crate) reporting: Reporting,
-    pub(crate) news: Rc<NodeNews>,
+    pub(crate) news: Rc<StatusInputs>,
     /// Tells of images, if any are to be shown.
     pub(crate) images: ImageService,
     /// The sync loop's, for events.
@@ -36,7 +36,7 @@ const CHANGES: usize = 8;
 /// For the runtime's list of images, which nothing else waits for.
 const LIST: Duration = Duration::from_secs(10);
 
-impl NodeKeeper {
+impl NodeRegistration {
     /// The tasks; dropping them ends them.
     pub(crate) fn start(self) -> [rt::Task<()>; 2] {
         let name = self.profile.metadata.name.clone();
@@ -55,7 +55,7 @@ impl NodeKeeper {
         };
         let _follower = rt::spawn(reflect(self.client.clone(), collection, sender));
         let Reporting { register, status_period, .. } = self.reporting;
-        let mut own = OwnNode::new(self.profile.clone(), register, status_period, rt::now());
+        let mut own = NodeObjectState::new(self.profile.clone(), register, status_period, rt::now());
         let mut talk = Talk::default();
         let mut images = Vec::new();
         let mut terms = None;
@@ -74,7 +74,7 @@ impl NodeKeeper {
             }
             let addresses = Facts::read_addresses();
             self.news.set_addresses(self.profile.addresses(&addresses, own.addresses()));
-            let step = own.next(&NodeSight {
+            let step = own.next(&NodeObservation {
                 pressures: &self.news.pressures.borrow(),
                 runtime: &self.news.runtime.borrow(),
                 addresses: &addresses,
@@ -105,7 +105,7 @@ impl NodeKeeper {
         }
     }
 
-    fn take_in(&self, own: &mut OwnNode, change: Change) {
+    fn take_in(&self, own: &mut NodeObjectState, change: Change) {
         if matches!(change, Change::Away(_)) {
             self.news.set_away();
         }
@@ -113,7 +113,7 @@ impl NodeKeeper {
     }
 
     /// Pods of the cluster come only after this: whether the node takes them depends on it.
-    async fn tell_terms(&self, own: &OwnNode, told: &mut Option<NodeTerms>) {
+    async fn tell_terms(&self, own: &NodeObjectState, told: &mut Option<NodeTerms>) {
         let terms = own.terms();
         if let Some(terms) = terms.filter(|terms| told.as_ref() != Some(terms)) {
             *told = Some(terms.clone());
@@ -153,7 +153,7 @@ impl NodeKeeper {
     }
 }
 
-fn take_in(own: &mut OwnNode, change: Change) {
+fn take_in(own: &mut NodeObjectState, change: Change) {
     match change {
         Change::Replaced(objects) => {
             let node = objects.into_iter().next().map(read);

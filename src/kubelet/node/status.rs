@@ -13,7 +13,7 @@ use crate::types::api::{
 
 /// What of the node may be another the next moment.
 #[derive(Debug)]
-pub(crate) struct NodeSight<'a> {
+pub(crate) struct NodeObservation<'a> {
     /// Empty before the first look at what the node has left.
     pub(crate) pressures: &'a [PressureCondition],
     pub(crate) runtime: &'a RuntimeHealth,
@@ -40,7 +40,7 @@ const DECLARED_FEATURES: [&str; 2] =
 
 impl NodeProfile {
     /// The status as it should be where the API server has `server`. What others have written into it stays.
-    pub(crate) fn status(&self, sight: &NodeSight<'_>, server: &NodeStatus) -> NodeStatus {
+    pub(crate) fn status(&self, sight: &NodeObservation<'_>, server: &NodeStatus) -> NodeStatus {
         let [devices, allocatable_devices] = sight.devices;
         let mut capacity = self.capacity_beside(&server.capacity);
         add_all(&mut capacity, devices);
@@ -72,7 +72,7 @@ impl NodeProfile {
 
     /// The status to register with where there is an object of this name already: extended resources that are in it
     /// were another kubelet's, and nobody on this node has them (`reconcileExtendedResource`).
-    pub(crate) fn status_at_registration(&self, sight: &NodeSight<'_>, server: &NodeStatus) -> NodeStatus {
+    pub(crate) fn status_at_registration(&self, sight: &NodeObservation<'_>, server: &NodeStatus) -> NodeStatus {
         let mut status = self.status(sight, server);
         if self.keeps_extended {
             return status;
@@ -127,7 +127,7 @@ impl NodeProfile {
     /// In upstream's order, of which old readers want Ready to be the last.
     fn conditions(
         &self,
-        sight: &NodeSight<'_>,
+        sight: &NodeObservation<'_>,
         capacity: &ResourceList,
         server: &[NodeCondition],
     ) -> Vec<NodeCondition> {
@@ -157,7 +157,7 @@ impl NodeProfile {
     }
 
     /// Why the node is not ready, in upstream's order.
-    fn faults(&self, sight: &NodeSight<'_>, capacity: &ResourceList) -> Vec<String> {
+    fn faults(&self, sight: &NodeObservation<'_>, capacity: &ResourceList) -> Vec<String> {
         let mut faults = sight.runtime.faults(sight.moment);
         if sight.shuts_down {
             faults.push("node is shutting down".to_owned());

@@ -10,7 +10,7 @@ use crate::types::api::{NodeAddress, ResourceList};
 
 /// Shared by the sync loop, which tells, and the tasks that pass it on.
 #[derive(Debug, Default)]
-pub(crate) struct NodeNews {
+pub(crate) struct StatusInputs {
     pub(super) runtime: RefCell<RuntimeHealth>,
     /// Empty before the first look at what the node has left.
     pub(super) pressures: RefCell<Vec<PressureCondition>>,
@@ -32,7 +32,7 @@ pub(crate) struct NodeNews {
     pub(super) changed: Signal,
 }
 
-impl NodeNews {
+impl StatusInputs {
     pub(crate) fn runtime(&self, state: RuntimeState, now: Instant) {
         self.runtime.borrow_mut().note(state, now);
         self.changed.notify();

@@ -4,14 +4,14 @@
 //! ends with its instance; what it finds goes to the sync loop, which hands it back in. A container that does not run,
 //! or whose probe has nothing more to say, has no task.
 
-mod book;
 mod grpc;
 mod http;
 mod outcome;
 mod prober;
-mod task;
+mod results;
 mod tcp;
 mod timing;
+mod worker;
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
-use crate::kubelet::probes::book::{Book, Found, container_at, probe_of, with_probes};
 use crate::kubelet::probes::prober::Prober;
-use crate::kubelet::probes::task::Assignment;
+use crate::kubelet::probes::results::{Book, Found, container_at, probe_of, with_probes};
+use crate::kubelet::probes::worker::Assignment;
 use crate::platform::cri::RuntimeService;
 use crate::platform::host::{clock, process};
 use crate::platform::net::Dialer;
@@ -32,7 +32,7 @@ use crate::types::api::{Container, Pod, PodUid};
 use crate::types::metrics;
 use crate::types::sorted::SortedMap;
 
-pub(crate) use book::Probed;
+pub(crate) use results::Probed;
 
 /// Dropping it ends every probe.
 pub(crate) struct Probes {
@@ -107,7 +107,7 @@ impl Probes {
                     ip: if pod.spec.host_network { Some(node_ip) } else { pod_ip(observed, running) },
                     first: entry.first_question(container, kind, place, running, began, now),
                 };
-                let task = rt::spawn(task::run(Rc::clone(prober), work));
+                let task = rt::spawn(worker::run(Rc::clone(prober), work));
                 entry.tasks.push(Running { place, kind, container_id: running.id.clone(), task });
             }
         }
@@ -165,7 +165,7 @@ impl PodProbes {
     ) -> Instant {
         let Some(probe) = probe_of(container, kind) else { return now };
         let period = timing::period(probe);
-        let delay = book::seconds(probe.initial_delay_seconds);
+        let delay = results::seconds(probe.initial_delay_seconds);
         let left = if delay.is_zero() { delay } else { delay.saturating_sub(age(running)) };
         // An agent that has just begun does not ask everything at once.
         let is_young = self.since.saturating_duration_since(began) < period;

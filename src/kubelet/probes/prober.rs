@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_channel::Sender;
 
-use crate::kubelet::probes::book::seconds;
 use crate::kubelet::probes::outcome::Outcome;
+use crate::kubelet::probes::results::seconds;
 use crate::kubelet::probes::{grpc, host, http, tcp};
 use crate::platform::cri::{self, RuntimeService};
 use crate::platform::net::Dialer;

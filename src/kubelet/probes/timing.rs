@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::kubelet::probes::book::seconds;
+use crate::kubelet::probes::results::seconds;
 use crate::types::api::Probe;
 
 /// Answers in a row against the thresholds.

@@ -5,9 +5,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::kubelet::probes::book::{container_at, probe_of};
 use crate::kubelet::probes::outcome::Outcome;
 use crate::kubelet::probes::prober::Prober;
+use crate::kubelet::probes::results::{container_at, probe_of};
 use crate::kubelet::probes::timing::{self, Tally};
 use crate::platform::rt;
 use crate::state::pods::{PodEvent, ProbeKind, ProbeResult, SyncEvent};

@@ -3,7 +3,7 @@
 //! `takeByTopologyNUMAPacked` in pkg/kubelet/cm/cpumanager/cpu_assignment.go: whole nodes or packages first, then whole
 //! cores, then threads, and of each the ones of which the least is left, so that what is whole stays whole.
 
-use super::topology::{Level, Topology};
+use super::cpu_topology::{Level, Topology};
 use crate::types::cpu_set::CpuSet;
 
 /// `None` if there are not as many.
@@ -241,7 +241,7 @@ fn combinations(all: usize, size: usize) -> Vec<Vec<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubelet::resource_managers::topology::tests::{board, dual_socket, four_nodes, single_socket};
+    use crate::kubelet::resource_managers::cpu_topology::tests::{board, dual_socket, four_nodes, single_socket};
 
     fn set(text: &str) -> CpuSet {
         CpuSet::parse(text).unwrap()

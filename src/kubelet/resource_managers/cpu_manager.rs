@@ -2,9 +2,9 @@
 //!
 //! `staticPolicy` in pkg/kubelet/cm/cpumanager.
 
-use super::affinity::{self, Hints, Nodes};
-use super::take::{take_distributed, take_packed};
-use super::topology::{Level, Topology};
+use super::cpu_assignment::{take_distributed, take_packed};
+use super::cpu_topology::{Level, Topology};
+use super::topology_manager::{self, Hints, Nodes};
 use crate::platform::config::CpuOptions;
 use crate::state::pods::Assigned;
 use crate::types::api::{CPU, Container, Pod, PodUid, QosClass, Reason, qos_class};
@@ -15,14 +15,14 @@ use crate::types::sorted::SortedMap;
 pub(crate) type Refused = (Reason, String);
 
 #[derive(Clone, Debug)]
-pub(crate) struct StaticCpus {
+pub(crate) struct CpuManager {
     pub(super) topology: Topology,
     /// No container has one of these for itself.
     pub(super) reserved: CpuSet,
     options: CpuOptions,
 }
 
-impl StaticCpus {
+impl CpuManager {
     /// `named` are the processors that are reserved by their numbers; else as many as `count` are.
     pub(super) fn new(topology: Topology, named: &CpuSet, count: usize, options: CpuOptions) -> Result<Self, String> {
         let all = topology.all();
@@ -149,7 +149,7 @@ impl StaticCpus {
             let reused = near(reusable, nodes);
             reused == reusable.len() && near(free, nodes) + reused >= wanted
         };
-        affinity::hints(nodes, &|nodes| near(&all, nodes) >= wanted, &can)
+        topology_manager::hints(nodes, &|nodes| near(&all, nodes) >= wanted, &can)
     }
 
     /// First what an earlier container of the pod has had, then what is free; and of both first what is in `nodes`.
@@ -232,9 +232,9 @@ pub(super) fn own_cpus(pod: &Pod, container: &Container) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::affinity::Hint;
+    use super::super::cpu_topology::tests::{board, single_socket, two_nodes};
     use super::super::guaranteed::{self, pod};
-    use super::super::topology::tests::{board, single_socket, two_nodes};
+    use super::super::topology_manager::Hint;
     use super::*;
     use crate::types::api::RestartPolicy;
 
@@ -250,11 +250,11 @@ mod tests {
         Container { restart_policy: Some(RestartPolicy::Always), ..container(name, cpu) }
     }
 
-    fn policy(topology: Topology, reserved: &str, options: CpuOptions) -> StaticCpus {
-        StaticCpus::new(topology, &set(reserved), 0, options).unwrap()
+    fn policy(topology: Topology, reserved: &str, options: CpuOptions) -> CpuManager {
+        CpuManager::new(topology, &set(reserved), 0, options).unwrap()
     }
 
-    fn plain(topology: Topology) -> StaticCpus {
+    fn plain(topology: Topology) -> CpuManager {
         policy(topology, "0", CpuOptions::default())
     }
 
@@ -267,14 +267,14 @@ mod tests {
     }
 
     /// What containers get, as `name:cpus`; or the reason and message of the refusal.
-    fn given(policy: &StaticCpus, assigned: &Assigned, pod: &Pod) -> Result<String, (String, String)> {
+    fn given(policy: &CpuManager, assigned: &Assigned, pod: &Pod) -> Result<String, (String, String)> {
         let own = policy.allocate(assigned, pod, &mut |_, _| Ok(None));
         let own = own.map_err(|(reason, message)| (reason.as_str().to_owned(), message))?;
         Ok(own.iter().map(|(name, cpus)| format!("{name}:{cpus}")).collect::<Vec<_>>().join(" "))
     }
 
     #[track_caller]
-    fn check(policy: &StaticCpus, assigned: &Assigned, pod: &Pod, expected: &str) {
+    fn check(policy: &CpuManager, assigned: &Assigned, pod: &Pod, expected: &str) {
         assert_eq!(given(policy, assigned, pod), Ok(expected.to_owned()));
     }
 
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn more_than_one_node_has_is_spread_over_them_where_that_is_asked_for() {
         let spread = CpuOptions { across_nodes: true, ..CpuOptions::default() };
-        let eight = || super::super::topology::tests::machine(8, |cpu| (cpu / 4, 0, cpu));
+        let eight = || super::super::cpu_topology::tests::machine(8, |cpu| (cpu / 4, 0, cpu));
         let asks = pod("p", vec![], vec![container("a", "6")]);
         assert_eq!(given(&policy(eight(), "0", CpuOptions::default()), &Assigned::new(), &asks).unwrap(), "a:1-2,4-7");
         assert_eq!(given(&policy(eight(), "0", spread), &Assigned::new(), &asks).unwrap(), "a:1-6");
@@ -409,13 +409,13 @@ mod tests {
     #[test]
     fn as_many_are_reserved_as_the_rest_leaves_and_none_is_an_error() {
         let reserved = |count| {
-            let policy = StaticCpus::new(single_socket(), &CpuSet::EMPTY, count, CpuOptions::default());
+            let policy = CpuManager::new(single_socket(), &CpuSet::EMPTY, count, CpuOptions::default());
             policy.map(|policy| policy.reserved.to_string())
         };
         assert_eq!((reserved(1), reserved(2)), (Ok("0".to_owned()), Ok("0,4".to_owned())));
         assert!(reserved(0).unwrap_err().starts_with("cpuManagerPolicy: "));
         assert!(reserved(9).unwrap_err().ends_with("9 of cpu for both, but 0-7 are online"));
-        let offline = StaticCpus::new(board(2), &set("1-2"), 0, CpuOptions::default()).unwrap_err();
+        let offline = CpuManager::new(board(2), &set("1-2"), 0, CpuOptions::default()).unwrap_err();
         assert_eq!(offline, "reservedSystemCPUs: 1-2 are not all among the processors that are online, 0-1");
     }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::topology::{Cpu, Topology};
+use super::cpu_topology::{Cpu, Topology};
 use crate::types::api::{Format, HUGE_PAGES_PREFIX, MEMORY, Quantity};
 use crate::types::cpu_set::CpuSet;
 
@@ -75,7 +75,7 @@ fn list(path: &Path) -> Option<CpuSet> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::kubelet::resource_managers::topology::Level;
+    use crate::kubelet::resource_managers::cpu_topology::Level;
 
     /// What a made tree comes to; each file with its text.
     fn read(name: &str, files: &[(&str, &str)]) -> Topology {

@@ -1,8 +1,8 @@
 //! Which containers have memory from which NUMA nodes, and what the file says of it. Pure.
 
-use super::affinity::Nodes;
-use super::memory::{Block, Blocks, OwnMemory, Planning, StaticMemory};
+use super::memory_policy::{Block, Blocks, OwnMemory, Planning, StaticMemory};
 use super::state_files::State;
+use super::topology_manager::Nodes;
 use super::{InUse, MemoryNodes, memory_state};
 use crate::platform::config::Config;
 use crate::state::pods::{MemoryBlock, PlacedMemory};

@@ -3,8 +3,8 @@
 //! `staticPolicy` in pkg/kubelet/cm/memorymanager. A node from which a container has memory alone gives none to a container
 //! that has it from several, and the other way around.
 
-use super::affinity::{self, Hint, Hints, Nodes};
-use super::static_cpus::{Refused, unexpected};
+use super::cpu_manager::{Refused, unexpected};
+use super::topology_manager::{self, Hint, Hints, Nodes};
 use super::{MemoryNodes, Provider};
 use crate::types::api::{Container, HUGE_PAGES_PREFIX, MEMORY, Pod, PodUid, QosClass, qos_class};
 use crate::types::sorted::SortedMap;
@@ -227,7 +227,7 @@ impl Planning<'_> {
             };
             could(nodes) && !is_split(&self.state, nodes) && asked.iter().all(is_free)
         };
-        affinity::hints(all, &could, &can)
+        topology_manager::hints(all, &could, &can)
     }
 
     fn of_pod(&self) -> Vec<(String, u64)> {

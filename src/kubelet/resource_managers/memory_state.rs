@@ -5,8 +5,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::affinity::Nodes;
-use super::memory::{Block, Blocks, NodeState, OwnMemory};
+use super::memory_policy::{Block, Blocks, NodeState, OwnMemory};
+use super::topology_manager::Nodes;
 use crate::types::api::{PodUid, fnv_32a};
 use crate::types::cpu_set::CpuSet;
 

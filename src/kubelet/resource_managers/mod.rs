@@ -6,21 +6,21 @@
 //!
 //! ```text
 //!   machine, topology -> what there is                    state_files, cpu_state, memory_state -> who had what
-//!   plan: hints of each kind -> affinity::merge -> static_cpus (take), memory, other providers -> give
+//!   plan: hints of each kind -> topology_manager::merge -> static_cpus (take), memory, other providers -> give
 //! ```
 
-mod affinity;
+mod cpu_assignment;
+mod cpu_manager;
 mod cpu_state;
+mod cpu_topology;
 #[cfg(test)]
 mod guaranteed;
-mod machine;
-mod memory;
+mod host_topology;
 mod memory_manager;
+mod memory_policy;
 mod memory_state;
 mod state_files;
-mod static_cpus;
-mod take;
-mod topology;
+mod topology_manager;
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -33,18 +33,18 @@ use crate::types::cpu_set::CpuSet;
 use crate::types::metrics::{self, Count};
 use crate::types::sorted::SortedMap;
 
-pub(crate) use affinity::{Hints, Nodes, hints};
-pub(crate) use machine::{MemoryNodes, read_memory};
-pub(crate) use memory::{Blocks, OwnMemory};
+pub(crate) use cpu_manager::{Refused, unexpected};
+pub(crate) use cpu_topology::Topology;
+pub(crate) use host_topology::{MemoryNodes, read_memory};
+pub(crate) use memory_policy::{Blocks, OwnMemory};
 pub(crate) use state_files::{State, read_states, write_state};
-pub(crate) use static_cpus::{Refused, unexpected};
-pub(crate) use topology::Topology;
+pub(crate) use topology_manager::{Hints, Nodes, hints};
 
+use cpu_manager::{CpuManager, own_cpus};
 use cpu_state::Saved;
-use memory::Planning;
 use memory_manager::MemoryManager;
+use memory_policy::Planning;
 use state_files::{CPU_STATE, MEMORY_STATE};
-use static_cpus::{StaticCpus, own_cpus};
 
 /// The processors of a pod's containers.
 pub(crate) type OwnCpus = SortedMap<String, CpuSet>;
@@ -53,7 +53,7 @@ pub(crate) type OwnCpus = SortedMap<String, CpuSet>;
 #[derive(Debug)]
 pub(crate) struct ResourceManagers {
     /// `None`: no container has processors for itself.
-    cpus: Option<StaticCpus>,
+    cpus: Option<CpuManager>,
     /// How resources of different kinds are brought together; `None`: not at all.
     topology: Option<TopologyManager>,
     /// Those of the machine.
@@ -128,7 +128,7 @@ impl ResourceManagers {
         let kept = [&config.system_reserved, &config.kube_reserved].map(|list| list.get(CPU).copied());
         let kept = kept.into_iter().flatten().fold(Quantity::ZERO, Quantity::plus);
         let count = usize::try_from(kept.value()).unwrap_or(0);
-        let cpus = StaticCpus::new(topology, &config.managers.reserved_cpus, count, options)?;
+        let cpus = CpuManager::new(topology, &config.managers.reserved_cpus, count, options)?;
         let isolated = cpus.reserved.common(&cpus.topology.isolated);
         log!(
             info,
@@ -192,7 +192,7 @@ impl ResourceManagers {
 
     /// What all containers together can have for themselves.
     pub(crate) fn allocatable(&self) -> (CpuSet, Vec<MemoryBlock>) {
-        let cpus = self.cpus.as_ref().map(StaticCpus::allocatable);
+        let cpus = self.cpus.as_ref().map(CpuManager::allocatable);
         (cpus.unwrap_or_default(), self.memory.allocatable())
     }
 
@@ -250,7 +250,7 @@ impl ResourceManagers {
     fn plan_cpus(&self, pod: &Pod, providers: &mut [&mut dyn Provider]) -> Result<OwnCpus, Refused> {
         let assigned = &self.placements.borrow().exclusive;
         let merged = |policy, resources: Vec<Hints>| {
-            let nodes = affinity::merge(policy, self.nodes, &resources);
+            let nodes = topology_manager::merge(policy, self.nodes, &resources);
             nodes.ok_or_else(|| (Reason::TOPOLOGY_AFFINITY_ERROR, NO_LOCALITY.to_owned()))
         };
         let mut of_pod = None;
@@ -369,7 +369,7 @@ impl ResourceManagers {
     }
 }
 
-impl StaticCpus {
+impl CpuManager {
     fn count(&self, placements: &Placements) {
         let shared = placements.shared.clone().without(&self.reserved).len();
         let exclusive = placements.exclusive.values().flat_map(SortedMap::values).map(CpuSet::len).sum();
@@ -382,7 +382,7 @@ const STATIC: &str = "static";
 
 #[cfg(test)]
 mod tests {
-    use super::topology::tests::board;
+    use super::cpu_topology::tests::board;
     use super::*;
     use crate::platform::config::{CpuOptions, TopologyPolicy};
     use crate::state::pods::Assigned;
@@ -488,7 +488,7 @@ mod tests {
 
     impl Provider for Devices {
         fn hints(&mut self, _: Option<&Container>) -> Vec<Hints> {
-            let hint = |nodes: Nodes| affinity::Hint { nodes: Some(nodes), preferred: nodes.count() == 1 };
+            let hint = |nodes: Nodes| topology_manager::Hint { nodes: Some(nodes), preferred: nodes.count() == 1 };
             let has = Nodes::of(&set(self.0));
             let able = Nodes::of(&set("0-1"))
                 .subsets()
@@ -513,7 +513,7 @@ mod tests {
             let mut config = config(true);
             config.managers.topology =
                 topology.map(|(policy, pod_scope)| TopologyManager { policy, pod_scope, most_nodes: 8 });
-            let managers = ResourceManagers::new(&config, topology::tests::two_nodes(), State::Nothing).unwrap();
+            let managers = ResourceManagers::new(&config, cpu_topology::tests::two_nodes(), State::Nothing).unwrap();
             let mut devices = Devices(devices, Vec::new());
             let own = managers.plan(&guaranteed(cpus), vec![&mut devices]);
             let own = own.map(|own| own.cpus.values().map(ToString::to_string).collect::<Vec<_>>());

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use super::cpu_state::{self, Saved};
-use super::memory::Blocks;
+use super::memory_policy::Blocks;
 use super::memory_state;
 use crate::platform::host::directories::set_aside;
 use crate::platform::host::file;

@@ -2,7 +2,7 @@
 
 use super::cadvisor_families::{DISK, FAMILIES, NETWORK};
 use super::procfs::{Interface, MemInfo};
-use super::seen::{Figures, Found, Look, NodeSeen, PodSeen, Processes};
+use super::snapshot::{Figures, Found, Look, NodeSnapshot, PodSnapshot, Processes};
 use crate::kubelet::node::Machine;
 use crate::platform::cgroups::{CpuStat, MemoryStat, Usage};
 use crate::types::metrics::{Exposition, Kind, Labels, Number};
@@ -123,7 +123,7 @@ fn of_owners(out: &mut Exposition, owners: &[Owner<'_>]) {
     }
 }
 
-fn of_disk(out: &mut Exposition, node: &NodeSeen, owners: &[Owner<'_>]) {
+fn of_disk(out: &mut Exposition, node: &NodeSnapshot, owners: &[Owner<'_>]) {
     let usage = "Number of bytes that are consumed by the container on this filesystem.";
     out.family("container_fs_usage_bytes", Kind::Gauge, usage);
     let root = owners.first();
@@ -144,7 +144,7 @@ fn of_disk(out: &mut Exposition, node: &NodeSeen, owners: &[Owner<'_>]) {
     }
 }
 
-fn of_machine(out: &mut Exposition, node: &NodeSeen, machine: &Machine) {
+fn of_machine(out: &mut Exposition, node: &NodeSnapshot, machine: &Machine) {
     let labels = Labels::of(&[
         ("boot_id", &machine.boot_id),
         ("machine_id", &machine.machine_id),
@@ -188,7 +188,7 @@ fn owners(look: &Look) -> Vec<Owner<'_>> {
     owners
 }
 
-fn of_pod<'a>(pod: &'a PodSeen, owners: &mut Vec<Owner<'a>>) {
+fn of_pod<'a>(pod: &'a PodSnapshot, owners: &mut Vec<Owner<'a>>) {
     owners.push(Owner {
         labels: labels(&pod.figures, ["", "", "", &pod.namespace, &pod.name]),
         figures: &pod.figures,

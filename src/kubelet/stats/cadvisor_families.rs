@@ -2,7 +2,7 @@
 
 use super::cadvisor::{Owner, micros, millis, shares, whole};
 use super::procfs::{DiskIo, Interface};
-use super::seen::FileSystem;
+use super::snapshot::FileSystem;
 use crate::types::metrics::{Kind, Number};
 
 /// A figure of whoever uses something; `None` where it has none.

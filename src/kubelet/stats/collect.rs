@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::procfs::{self, CpuTimes, MemInfo};
-use super::seen::{ContainerSeen, Figures, Look, Memory, NodeSeen, PodSeen, Processes};
+use super::snapshot::{ContainerSnapshot, Figures, Look, Memory, NodeSnapshot, PodSnapshot, Processes};
 use crate::kubelet::node::default_interface;
 use crate::platform::cgroups::{Depth, HIERARCHY, Pressure, UsageReader};
 use crate::platform::host::clock;
@@ -45,7 +45,7 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    fn node(&mut self, node: &mut NodeSeen) {
+    fn node(&mut self, node: &mut NodeSnapshot) {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let memory = MemInfo::parse(&text("/proc/meminfo"));
         self.swap_free = (memory.swap_total > 0).then_some(memory.swap_free);
@@ -132,7 +132,7 @@ impl Pass<'_> {
     }
 
     /// False if its group, or that of a container, could not be read.
-    fn pod(&mut self, pod: &mut PodSeen) -> bool {
+    fn pod(&mut self, pod: &mut PodSnapshot) -> bool {
         let mut is_whole = true;
         if let Some(group) = &pod.group {
             match self.group(group) {
@@ -166,7 +166,7 @@ impl Pass<'_> {
         is_whole
     }
 
-    fn processes(&mut self, container: &mut ContainerSeen) {
+    fn processes(&mut self, container: &mut ContainerSnapshot) {
         let figures = &mut container.figures;
         if figures.group.is_empty() {
             // Without groups of its own kind it still has one, by which it is called.

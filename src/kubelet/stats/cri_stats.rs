@@ -1,13 +1,13 @@
 //! What the runtime tells of pods and containers, where it is asked. Pure.
 
 use super::procfs::{Counts, Interface};
-use super::seen::{Figures, Found, Memory, PodSeen};
+use super::snapshot::{Figures, Found, Memory, PodSnapshot};
 use crate::platform::cri::v1::{
     ContainerStats, CpuUsage, FilesystemUsage, MemoryUsage, NetworkInterfaceUsage, PodSandboxStats, SwapUsage,
 };
 
 /// Takes the writable layers from what the runtime told, and everything of pods that have no groups of their own.
-pub(super) fn take(pods: &mut [PodSeen], containers: &[ContainerStats], sandboxes: &[PodSandboxStats], at: i64) {
+pub(super) fn take(pods: &mut [PodSnapshot], containers: &[ContainerStats], sandboxes: &[PodSandboxStats], at: i64) {
     for pod in pods {
         for container in &mut pod.containers {
             let is_it = |stats: &&ContainerStats| stats.attributes.as_ref().is_some_and(|one| one.id == container.id);
@@ -86,18 +86,18 @@ fn interface(usage: &NetworkInterfaceUsage) -> Interface {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubelet::stats::seen::ContainerSeen;
+    use crate::kubelet::stats::snapshot::ContainerSnapshot;
     use crate::platform::cri::v1::{ContainerAttributes, LinuxPodSandboxStats, NetworkUsage, PodSandboxAttributes};
 
-    fn pod(group: Option<&str>, figures_at: i64) -> PodSeen {
+    fn pod(group: Option<&str>, figures_at: i64) -> PodSnapshot {
         let figures = Figures { at: figures_at, cpu_nanos: Some(1), ..Figures::default() };
-        let container = ContainerSeen { id: "c".to_owned(), figures, ..ContainerSeen::default() };
-        PodSeen {
+        let container = ContainerSnapshot { id: "c".to_owned(), figures, ..ContainerSnapshot::default() };
+        PodSnapshot {
             group: group.map(str::to_owned),
             sandbox_id: "s".to_owned(),
             network_pid: Some(1),
             containers: vec![container],
-            ..PodSeen::default()
+            ..PodSnapshot::default()
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_channel::Receiver;
 
-use super::seen::VolumeSeen;
+use super::snapshot::VolumeSnapshot;
 use crate::platform::host::clock;
 use crate::platform::host::disk_usage::disk_usage_until;
 use crate::platform::host::file_system::file_system;
@@ -19,8 +19,8 @@ pub(super) type Volumes = (String, Vec<VolumePlace>);
 
 /// A walk begins with a question, and no sooner than a minute after the one before.
 #[derive(Default)]
-pub(super) struct Walks {
-    found: Rc<RefCell<SortedMap<String, Vec<VolumeSeen>>>>,
+pub(super) struct DiskUsageCache {
+    found: Rc<RefCell<SortedMap<String, Vec<VolumeSnapshot>>>>,
     began: Cell<Option<Instant>>,
     under_way: RefCell<Option<UnderWay>>,
 }
@@ -39,7 +39,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// Volumes are mostly small: who asks waits for so long, and then has what the last walk found.
 const WAIT: Duration = Duration::from_millis(500);
 
-impl Walks {
+impl DiskUsageCache {
     /// Begins a walk if one is due, and waits for one that is under way, but not for long.
     pub(super) async fn ask(&self, places: impl FnOnce() -> Vec<Volumes>) {
         let now = rt::now();
@@ -62,18 +62,18 @@ impl Walks {
     }
 
     /// What the last walk has found of this pod.
-    pub(super) fn volumes(&self, uid: &str) -> Vec<VolumeSeen> {
+    pub(super) fn volumes(&self, uid: &str) -> Vec<VolumeSnapshot> {
         self.found.borrow().get(uid).cloned().unwrap_or_default()
     }
 }
 
-fn walk(pods: Vec<Volumes>) -> SortedMap<String, Vec<VolumeSeen>> {
+fn walk(pods: Vec<Volumes>) -> SortedMap<String, Vec<VolumeSnapshot>> {
     let end = rt::now() + LONGEST;
     let volume = |place: VolumePlace| {
         let disk = file_system(&place.path).ok()?;
         let used = disk_usage_until(&place.path, Some(end)).ok()?;
         let at = i64::try_from(clock::timestamp().as_nanosecond()).unwrap_or(i64::MAX);
-        Some(VolumeSeen { at, name: place.name, claim: None, is_elsewhere: place.in_memory, disk, used })
+        Some(VolumeSnapshot { at, name: place.name, claim: None, is_elsewhere: place.in_memory, disk, used })
     };
     pods.into_iter().map(|(uid, places)| (uid, places.into_iter().filter_map(volume).collect())).collect()
 }
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_walk_begins_with_a_question_and_at_most_once_a_minute() {
-        let walks = Walks::default();
+        let walks = DiskUsageCache::default();
         let root = std::env::temp_dir().join(format!("coracle-walks-{}", std::process::id()));
         std::fs::create_dir_all(&root).unwrap();
         std::fs::write(root.join("file"), vec![1; 10_000]).unwrap();

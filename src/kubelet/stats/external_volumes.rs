@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::kubelet::csi::{handle_of_inline, target};
 use crate::state::objects::{Lookup, Objects, PersistentSource, Topic};
 use crate::state::pods::PodDirs;
-use crate::state::pods::volume_places::{CSI, LOCAL, NFS};
+use crate::state::pods::volume_paths::{CSI, LOCAL, NFS};
 use crate::types::api::{Pod, PodUid, Volume, VolumeSource};
 
 /// A volume of a CSI driver, a file server, or of the cluster's.
@@ -75,14 +75,14 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::state::objects::{Content, ObjectNews, PersistentVolume};
+    use crate::state::objects::{Content, ObjectEvent, PersistentVolume};
     use crate::types::api::decode;
 
     fn bound(objects: &mut Objects, claim: &str, spec: &Value) {
         let volume = PersistentVolume::read(&json!({"metadata": {"name": format!("pv-{claim}")}, "spec": spec}));
         let content = Content::Volume(Box::new(volume.unwrap()));
         let topic = Topic::Claim { namespace: "ns".to_owned(), name: claim.to_owned(), owner: None };
-        assert!(objects.hear(ObjectNews::Heard(topic, Some(content))));
+        assert!(objects.hear(ObjectEvent::Heard(topic, Some(content))));
     }
 
     #[test]

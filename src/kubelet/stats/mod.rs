@@ -15,22 +15,22 @@
 //!
 //! Nothing runs while nobody asks.
 
-mod by_runtime;
 mod cadvisor;
 mod cadvisor_families;
-mod claims;
-mod foreign;
-mod inquiries;
+mod collect;
+mod cri_stats;
+mod disk_usage_cache;
+mod external_volumes;
 mod json_text;
-mod pass;
 mod procfs;
 mod rates;
 mod resource;
-mod seen;
+mod snapshot;
 mod summary;
 #[cfg(test)]
 mod tests;
-mod walks;
+mod volume_metrics;
+mod volume_stats;
 
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -51,14 +51,14 @@ use crate::state::pods::{ContainerState, ObservedContainer, ObservedPod, PodDirs
 use crate::types::api::{Pod, QosClass, Time, qos_class};
 use crate::types::error::ErrorChain;
 
-use inquiries::Inquiries;
-use pass::Asked;
+use collect::Asked;
+use disk_usage_cache::DiskUsageCache;
 use rates::Rates;
-use seen::{ContainerSeen, Look, NodeSeen, PodSeen};
-use walks::Walks;
+use snapshot::{ContainerSnapshot, Look, NodeSnapshot, PodSnapshot};
+use volume_stats::VolumeStatsCache;
 
-pub(crate) use claims::{ClaimSeen, write_claims};
-pub(crate) use foreign::{ForeignVolume, foreign_volumes};
+pub(crate) use external_volumes::{ForeignVolume, foreign_volumes};
+pub(crate) use volume_metrics::{ClaimSeen, write_claims};
 
 /// One for the whole process.
 pub(crate) struct Stats {
@@ -71,8 +71,8 @@ pub(crate) struct Stats {
     /// time.
     sandboxes_refused: Cell<bool>,
     rates: RefCell<Rates>,
-    walks: Walks,
-    inquiries: Inquiries,
+    walks: DiskUsageCache,
+    inquiries: VolumeStatsCache,
 }
 
 struct Settings {
@@ -126,8 +126,8 @@ impl Stats {
             images,
             sandboxes_refused: Cell::new(false),
             rates: RefCell::default(),
-            walks: Walks::default(),
-            inquiries: Inquiries::new(csi),
+            walks: DiskUsageCache::default(),
+            inquiries: VolumeStatsCache::new(csi),
         }
     }
 
@@ -152,7 +152,7 @@ impl Stats {
         self.inquiries.begin(foreign(subjects));
         self.inquiries.wait().await;
         let seen = foreign(subjects).filter_map(|volume| ClaimSeen::of(volume, self.inquiries.answer(volume)?));
-        claims::each_once(seen)
+        volume_metrics::each_once(seen)
     }
 
     async fn look(&self, question: Question, subjects: &[Subject], driver: Option<CgroupDriver>) -> Look {
@@ -175,7 +175,7 @@ impl Stats {
             images: None,
             layers: None,
         };
-        let node = NodeSeen { name: self.settings.node_name.clone(), ..NodeSeen::default() };
+        let node = NodeSnapshot { name: self.settings.node_name.clone(), ..NodeSnapshot::default() };
         let pods = subjects.iter().filter_map(|subject| self.pod(subject, groups)).collect();
         let mut look = Look { at: 0, node, pods, is_partial: false };
         let with_volumes = matches!(question, Question::Summary { only_cpu_and_memory: false });
@@ -195,12 +195,12 @@ impl Stats {
         let (containers, sandboxes) = self.by_runtime(with_rest, groups.is_none(), &mut look).await;
         let mut look = rt::blocking(move || {
             look.at = i64::try_from(clock::timestamp().as_nanosecond()).unwrap_or(i64::MAX);
-            pass::pass(&mut look, &asked);
+            collect::pass(&mut look, &asked);
             look
         })
         .await;
         let now = look.at;
-        by_runtime::take(&mut look.pods, &containers, &sandboxes, now);
+        cri_stats::take(&mut look.pods, &containers, &sandboxes, now);
         if groups.is_none() {
             look.node.pods = look.node.figures.clone();
         }
@@ -243,7 +243,7 @@ impl Stats {
     }
 
     /// What is known beforehand; `None` for a pod of which nothing runs.
-    fn pod(&self, subject: &Subject, groups: Option<(&String, CgroupDriver)>) -> Option<PodSeen> {
+    fn pod(&self, subject: &Subject, groups: Option<(&String, CgroupDriver)>) -> Option<PodSnapshot> {
         let Subject { pod, observed, started_at, .. } = subject;
         let sandbox = observed.ready_sandbox()?;
         let uid = &observed.uid;
@@ -253,21 +253,21 @@ impl Stats {
         let container = |container: &ObservedContainer| {
             let ContainerState::Running { started_at } = container.state else { return None };
             let logs = self.dirs.log(&observed.namespace, &observed.name, uid, &container.name, 0);
-            Some(ContainerSeen {
+            Some(ContainerSnapshot {
                 id: container.id.clone(),
                 name: container.name.clone(),
                 image: container.image.clone(),
                 started_at,
                 pid: container.pid,
                 logs_directory: logs.parent().map(Path::to_path_buf).unwrap_or_default(),
-                ..ContainerSeen::default()
+                ..ContainerSnapshot::default()
             })
         };
-        let mut containers: Vec<ContainerSeen> =
+        let mut containers: Vec<ContainerSnapshot> =
             observed.containers.iter().filter(is_newest).filter_map(container).collect();
         containers.sort_by(|a, b| a.name.cmp(&b.name));
         let network_pid = sandbox.pid.or_else(|| containers.iter().find_map(|container| container.pid));
-        Some(PodSeen {
+        Some(PodSnapshot {
             namespace: observed.namespace.clone(),
             name: observed.name.clone(),
             uid: uid.as_str().to_owned(),
@@ -279,7 +279,7 @@ impl Stats {
             network_pid: network_pid.filter(|_| !sandbox.host_network && !pod.spec.host_network),
             etc_hosts: self.dirs.etc_hosts(uid),
             containers,
-            ..PodSeen::default()
+            ..PodSnapshot::default()
         })
     }
 
@@ -287,7 +287,7 @@ impl Stats {
     fn rate(&self, look: &mut Look) {
         let mut rates = self.rates.borrow_mut();
         let now = clock::since_boot();
-        let mut rate = |who: &str, figures: &mut seen::Figures| {
+        let mut rate = |who: &str, figures: &mut snapshot::Figures| {
             let Some(cpu) = figures.cpu_nanos else { return };
             figures.nano_cores = rates.nano_cores(who, cpu, now).or(figures.nano_cores);
         };
@@ -311,7 +311,7 @@ fn foreign(subjects: &[Subject]) -> impl Iterator<Item = &ForeignVolume> {
 /// Where a file system of the runtime is, and what the runtime has there.
 fn place(usage: &FilesystemUsage) -> Option<(PathBuf, Found)> {
     let path = usage.fs_id.as_ref().map(|id| PathBuf::from(&id.mountpoint))?;
-    Some((path, by_runtime::found(usage)))
+    Some((path, cri_stats::found(usage)))
 }
 
 async fn within<T>(what: &str, call: impl Future<Output = Result<T, cri::Error>>) -> Option<T> {

@@ -1,13 +1,13 @@
 //! The answer of `/metrics/resource`, which a metrics-server reads. Pure.
 
-use super::seen::{ContainerSeen, Figures, Look, PodSeen};
+use super::snapshot::{ContainerSnapshot, Figures, Look, PodSnapshot};
 use crate::types::metrics::{Exposition, Kind, Labels, Number};
 
 /// Upstream's families, with upstream's words.
 pub(super) fn resource(look: &Look) -> Vec<u8> {
     let mut page = Page { out: Exposition::default() };
-    let containers: Vec<(Labels, &ContainerSeen)> = look.pods.iter().flat_map(of_pod).collect();
-    let pods: Vec<(Labels, &PodSeen)> = look.pods.iter().map(|pod| (labels(pod), pod)).collect();
+    let containers: Vec<(Labels, &ContainerSnapshot)> = look.pods.iter().flat_map(of_pod).collect();
+    let pods: Vec<(Labels, &PodSnapshot)> = look.pods.iter().map(|pod| (labels(pod), pod)).collect();
     let of_containers = || containers.iter().map(|(labels, container)| (labels, &container.figures));
     let of_pods = || pods.iter().map(|(labels, pod)| (labels, &pod.figures));
     let nothing = Labels::default();
@@ -133,12 +133,12 @@ impl Page {
     }
 }
 
-fn labels(pod: &PodSeen) -> Labels {
+fn labels(pod: &PodSnapshot) -> Labels {
     Labels::of(&[("namespace", &pod.namespace), ("pod", &pod.name)])
 }
 
-fn of_pod(pod: &PodSeen) -> impl Iterator<Item = (Labels, &ContainerSeen)> {
-    let labels = |container: &ContainerSeen| {
+fn of_pod(pod: &PodSnapshot) -> impl Iterator<Item = (Labels, &ContainerSnapshot)> {
+    let labels = |container: &ContainerSnapshot| {
         Labels::of(&[("container", &container.name), ("namespace", &pod.namespace), ("pod", &pod.name)])
     };
     pod.containers.iter().map(move |container| (labels(container), container))

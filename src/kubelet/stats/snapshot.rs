@@ -14,14 +14,14 @@ pub(crate) use crate::platform::host::file_system::FileSystem;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Look {
     pub(crate) at: i64,
-    pub(crate) node: NodeSeen,
-    pub(crate) pods: Vec<PodSeen>,
+    pub(crate) node: NodeSnapshot,
+    pub(crate) pods: Vec<PodSnapshot>,
     /// Something of it could not be read.
     pub(crate) is_partial: bool,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct NodeSeen {
+pub(crate) struct NodeSnapshot {
     pub(crate) name: String,
     pub(crate) booted_at: i64,
     pub(crate) figures: Figures,
@@ -46,7 +46,7 @@ pub(crate) struct NodeSeen {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PodSeen {
+pub(crate) struct PodSnapshot {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) uid: String,
@@ -62,12 +62,12 @@ pub(crate) struct PodSeen {
     pub(crate) processes: Option<u64>,
     /// The pod's own files that are in no volume.
     pub(crate) own: Found,
-    pub(crate) volumes: Vec<VolumeSeen>,
-    pub(crate) containers: Vec<ContainerSeen>,
+    pub(crate) volumes: Vec<VolumeSnapshot>,
+    pub(crate) containers: Vec<ContainerSnapshot>,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ContainerSeen {
+pub(crate) struct ContainerSnapshot {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) image: String,
@@ -92,7 +92,7 @@ pub(crate) struct Processes {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct VolumeSeen {
+pub(crate) struct VolumeSnapshot {
     pub(crate) at: i64,
     pub(crate) name: String,
     /// The claim that stands for it.
@@ -198,7 +198,7 @@ impl Figures {
     }
 }
 
-impl PodSeen {
+impl PodSnapshot {
     /// What the pod has on the node's disks: writable layers, logs, volumes that are nowhere else, its own files.
     pub(crate) fn storage(&self) -> Found {
         let containers = self.containers.iter().flat_map(|container| [container.layer, container.logs]).flatten();

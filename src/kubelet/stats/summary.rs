@@ -2,7 +2,7 @@
 
 use super::json_text::JsonText;
 use super::procfs::Interface;
-use super::seen::{ContainerSeen, Figures, FileSystem, Found, Look, NodeSeen, PodSeen};
+use super::snapshot::{ContainerSnapshot, Figures, FileSystem, Found, Look, NodeSnapshot, PodSnapshot};
 use crate::platform::cgroups::{Pressure, Stall};
 use crate::types::api::Time;
 
@@ -44,7 +44,7 @@ impl Writer {
         });
     }
 
-    fn node(&mut self, node: &NodeSeen, at: i64) {
+    fn node(&mut self, node: &NodeSnapshot, at: i64) {
         self.json.string("nodeName", &node.name);
         self.list("systemContainers", |this| {
             this.object("", |this| {
@@ -82,7 +82,7 @@ impl Writer {
         self.swap(&node.figures);
     }
 
-    fn pod(&mut self, pod: &PodSeen, node: &NodeSeen, at: i64) {
+    fn pod(&mut self, pod: &PodSnapshot, node: &NodeSnapshot, at: i64) {
         self.object("podRef", |this| {
             this.json.string("name", &pod.name);
             this.json.string("namespace", &pod.namespace);
@@ -127,7 +127,7 @@ impl Writer {
         self.swap(&pod.figures);
     }
 
-    fn container(&mut self, container: &ContainerSeen, node: &NodeSeen, at: i64) {
+    fn container(&mut self, container: &ContainerSnapshot, node: &NodeSnapshot, at: i64) {
         self.json.string("name", &container.name);
         self.time("startTime", container.started_at);
         self.usage(&container.figures);

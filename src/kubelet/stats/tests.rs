@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::procfs::{Counts, DiskIo, Interface, MemInfo};
-use super::seen::{Figures, Processes, VolumeSeen};
+use super::snapshot::{Figures, Processes, VolumeSnapshot};
 use super::*;
 use crate::platform::cgroups::{Bound, CpuStat, MemoryStat, Pressure, Stall, Usage};
 use crate::platform::host::file_system::FileSystem;
@@ -43,9 +43,9 @@ fn figures(group: &str) -> Figures {
     Figures { nano_cores: Some(1000), ..Figures::of_group(group, usage, AT, Some(1 << 20)) }
 }
 
-fn pod(name: &str) -> PodSeen {
+fn pod(name: &str) -> PodSnapshot {
     let found = Found { bytes: 4096, inodes: 2 };
-    let container = |container: &str| ContainerSeen {
+    let container = |container: &str| ContainerSnapshot {
         id: format!("{name}-{container}"),
         name: container.to_owned(),
         image: "docker.io/library/busybox:1".to_owned(),
@@ -54,9 +54,9 @@ fn pod(name: &str) -> PodSeen {
         layer: Some(found),
         logs: Some(found),
         processes: Some(Processes { count: 2, files: 9, most_files: Some(1024) }),
-        ..ContainerSeen::default()
+        ..ContainerSnapshot::default()
     };
-    let volume = |name: &str, is_elsewhere| VolumeSeen {
+    let volume = |name: &str, is_elsewhere| VolumeSnapshot {
         at: AT,
         name: name.to_owned(),
         claim: None,
@@ -64,7 +64,7 @@ fn pod(name: &str) -> PodSeen {
         disk: FileSystem::default(),
         used: found,
     };
-    PodSeen {
+    PodSnapshot {
         namespace: "golden".to_owned(),
         name: name.to_owned(),
         uid: format!("uid-of-{name}"),
@@ -76,7 +76,7 @@ fn pod(name: &str) -> PodSeen {
         own: found,
         volumes: vec![volume("disk", false), volume("memory", true)],
         containers: vec![container("a"), container("b")],
-        ..PodSeen::default()
+        ..PodSnapshot::default()
     }
 }
 
@@ -91,7 +91,7 @@ fn look() -> Look {
     let found = Found { bytes: 300, inodes: 30 };
     Look {
         at: AT,
-        node: NodeSeen {
+        node: NodeSnapshot {
             name: "node1".to_owned(),
             booted_at: AT - 7_591_000_000_000,
             figures: Figures { group: "/".to_owned(), ..figures("/") },
@@ -264,7 +264,7 @@ fn a_node_without_groups_of_v2_has_a_page_without_a_series_twice() {
 fn one_pass_tells_of_this_machine_and_of_a_process_of_it() {
     let mut look = Look { at: AT, ..Look::default() };
     let network_pid = Some(std::process::id());
-    look.pods.push(PodSeen { network_pid, ..PodSeen::default() });
+    look.pods.push(PodSnapshot { network_pid, ..PodSnapshot::default() });
     let here = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     let asked = Asked {
         depth: Depth::Whole,
@@ -275,7 +275,7 @@ fn one_pass_tells_of_this_machine_and_of_a_process_of_it() {
         images: Some((here, Found { bytes: 1, inodes: 1 })),
         layers: Some((PathBuf::from("/nowhere/at/all"), Found::default())),
     };
-    pass::pass(&mut look, &asked);
+    collect::pass(&mut look, &asked);
     let node = &look.node;
     let memory = &node.figures.memory;
     let (used, working_set) = (memory.usage.unwrap(), memory.working_set.unwrap());

@@ -1,7 +1,7 @@
 //! What is in the volumes of claims, as `/metrics` tells it. Pure.
 
-use super::foreign::ForeignVolume;
-use super::seen::VolumeSeen;
+use super::external_volumes::ForeignVolume;
+use super::snapshot::VolumeSnapshot;
 use crate::types::metrics::{Exposition, Kind, Labels, Number};
 
 /// A claim, and what was seen of its volume.
@@ -9,12 +9,12 @@ use crate::types::metrics::{Exposition, Kind, Labels, Number};
 pub(crate) struct ClaimSeen {
     namespace: String,
     claim: String,
-    seen: VolumeSeen,
+    seen: VolumeSnapshot,
 }
 
 impl ClaimSeen {
     /// `None` for a volume that no claim stands for.
-    pub(super) fn of(volume: &ForeignVolume, seen: VolumeSeen) -> Option<Self> {
+    pub(super) fn of(volume: &ForeignVolume, seen: VolumeSnapshot) -> Option<Self> {
         Some(Self { namespace: volume.namespace.clone(), claim: volume.claim.clone()?, seen })
     }
 }
@@ -41,7 +41,7 @@ pub(crate) fn write_claims(page: &mut Exposition, claims: &[ClaimSeen]) {
     }
 }
 
-type Family = (&'static str, &'static str, fn(&VolumeSeen) -> u64);
+type Family = (&'static str, &'static str, fn(&VolumeSnapshot) -> u64);
 
 const FAMILIES: [Family; 6] = [
     ("kubelet_volume_stats_available_bytes", "[ALPHA] Number of available bytes in the volume", |seen| {
@@ -64,7 +64,7 @@ mod tests {
         let claim = |claim: &str, bytes| ClaimSeen {
             namespace: "ns".to_owned(),
             claim: claim.to_owned(),
-            seen: VolumeSeen { used: Found { bytes, inodes: 1 }, ..VolumeSeen::default() },
+            seen: VolumeSnapshot { used: Found { bytes, inodes: 1 }, ..VolumeSnapshot::default() },
         };
         let claims = each_once([claim("a", 1), claim("b", 2), claim("a", 3)].into_iter());
         let text = |claims: &[ClaimSeen]| {

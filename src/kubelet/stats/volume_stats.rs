@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use async_channel::Receiver;
 
-use super::foreign::{ForeignVolume, Teller};
-use super::seen::{FileSystem, Found, VolumeSeen};
+use super::external_volumes::{ForeignVolume, Teller};
+use super::snapshot::{FileSystem, Found, VolumeSnapshot};
 use crate::kubelet::csi::Csi;
 use crate::platform::host::clock;
 use crate::platform::host::file_system::file_system;
@@ -19,7 +19,7 @@ use crate::platform::host::mounts::mounted_at;
 use crate::platform::rt;
 
 /// One for each volume that was asked about: it begins with a question, and no sooner than a minute after the one before.
-pub(super) struct Inquiries {
+pub(super) struct VolumeStatsCache {
     csi: Rc<Csi>,
     known: RefCell<Vec<Inquiry>>,
     /// Held by each thread that asks a file system, and here.
@@ -38,7 +38,7 @@ struct Inquiry {
 
 #[derive(Default)]
 struct Told {
-    seen: RefCell<Option<VolumeSeen>>,
+    seen: RefCell<Option<VolumeSnapshot>>,
     /// The last one was waited for in vain.
     is_slow: Cell<bool>,
 }
@@ -50,7 +50,7 @@ const WAIT: Duration = Duration::from_millis(500);
 /// Threads that a file server may hold.
 const MOST_THREADS: usize = 8;
 
-impl Inquiries {
+impl VolumeStatsCache {
     pub(super) fn new(csi: Rc<Csi>) -> Self {
         Self { csi, known: RefCell::default(), threads: Arc::default() }
     }
@@ -90,7 +90,7 @@ impl Inquiries {
     }
 
     /// What was told of this volume the last time.
-    pub(super) fn answer(&self, volume: &ForeignVolume) -> Option<VolumeSeen> {
+    pub(super) fn answer(&self, volume: &ForeignVolume) -> Option<VolumeSnapshot> {
         let known = self.known.borrow();
         known.iter().find(|inquiry| inquiry.of == *volume)?.told.seen.borrow().clone()
     }
@@ -110,7 +110,7 @@ impl Inquiries {
                 (Teller::Mount, None) => None,
             };
             let at = i64::try_from(clock::timestamp().as_nanosecond()).unwrap_or(i64::MAX);
-            tells.seen.replace(found.map(|(disk, used)| VolumeSeen {
+            tells.seen.replace(found.map(|(disk, used)| VolumeSnapshot {
                 at,
                 name: of.name,
                 claim: of.claim,

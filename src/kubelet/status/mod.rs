@@ -1,6 +1,6 @@
 //! The status of each pod: generated from what is wanted and what is seen.
 //!
-//! [`pod_status`] makes a status, the [`StatusBook`] keeps the newest one of each pod and says whether it is news.
+//! [`pod_status`] makes a status, the [`PodStatuses`] keeps the newest one of each pod and says whether it is news.
 
 mod active_deadline;
 mod generate;
@@ -21,11 +21,11 @@ pub(crate) use reported::{reported, terminated};
 
 /// The newest status of each pod.
 #[derive(Debug, Default)]
-pub(crate) struct StatusBook {
+pub(crate) struct PodStatuses {
     pods: SortedMap<PodUid, Rc<PodStatus>>,
 }
 
-impl StatusBook {
+impl PodStatuses {
     pub(crate) fn status(&self, uid: &PodUid) -> Option<&Rc<PodStatus>> {
         self.pods.get(uid)
     }
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn the_same_status_again_is_no_news() {
-        let mut book = StatusBook::default();
+        let mut book = PodStatuses::default();
         let uid = PodUid::from("u");
         assert!(book.set(&uid, status(PodPhase::Pending, Reason::default())));
         assert!(!book.set(&uid, status(PodPhase::Pending, Reason::default())));
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_terminal_phase_stays_with_its_reason() {
-        let mut book = StatusBook::default();
+        let mut book = PodStatuses::default();
         let uid = PodUid::from("u");
         book.set(&uid, status(PodPhase::Failed, Reason::EVICTED));
         for phase in [PodPhase::Pending, PodPhase::Running, PodPhase::Succeeded] {
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_start_time_never_changes() {
-        let mut book = StatusBook::default();
+        let mut book = PodStatuses::default();
         let uid = PodUid::from("u");
         let started = |second: i64| PodStatus {
             start_time: Some(Time::from_unix_nanos(second * 1_000_000_000)),

@@ -8,7 +8,7 @@ use crate::state::objects::{
     CsiDriver, CsiSource, GroupPolicy, Lookup, ObjectKey, ObjectKind, PersistentVolume, TokenKey,
 };
 use crate::state::pods::PodDirs;
-use crate::state::pods::volume_places::CSI;
+use crate::state::pods::volume_paths::CSI;
 use crate::types::api::{CsiVolumeSource, Pod, Time};
 use crate::types::sorted::SortedMap;
 

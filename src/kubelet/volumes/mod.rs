@@ -17,7 +17,7 @@ mod ownership;
 mod payload;
 mod plan;
 mod sub_path;
-mod tear_down;
+mod teardown;
 #[cfg(test)]
 mod tests;
 
@@ -38,7 +38,7 @@ use mounts::{Given, Place};
 use plan::{Files, Plan, Planned, Source};
 
 pub(crate) use error::Error;
-pub(crate) use tear_down::{find_pods, remove, tear_down};
+pub(crate) use teardown::{find_pods, remove, tear_down};
 
 /// What volumes are set up from.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use super::error::{Error, FilesProblem, Problem};
 use super::nested::nested_mount_points;
 use super::payload::{Payload, payload};
 use crate::state::objects::{Lookup, PersistentSource, PersistentVolume, Topic};
-use crate::state::pods::volume_places::{CONFIG_MAP, DOWNWARD_API, EMPTY_DIR, LOCAL, NFS, PROJECTED, SECRET};
+use crate::state::pods::volume_paths::{CONFIG_MAP, DOWNWARD_API, EMPTY_DIR, LOCAL, NFS, PROJECTED, SECRET};
 use crate::types::api::{
     Container, EmptyDirVolumeSource, FsGroupChangePolicy, HUGE_PAGES_PREFIX, HostPathType, MEMORY, NfsVolumeSource,
     Pod, PodSpec, Quantity, StorageMedium, Volume, VolumeSource, pod_limits,

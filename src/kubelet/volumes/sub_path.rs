@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::error::Error;
 use super::mounts::Part;
 use crate::platform::host::directories;
-use crate::platform::host::open_inside::{Outside, open_inside};
+use crate::platform::host::open_beneath::{Outside, open_inside};
 
 /// Binds `part` to its target, and makes it a directory of the volume if there is nothing. Done already is well done.
 pub(super) fn bind(part: &Part) -> Result<(), Error> {

@@ -10,16 +10,16 @@ use serde_json::Value;
 
 use super::ApiError;
 use super::access::Access;
-use super::comeback::{Comeback, spread};
 use super::connect::{Socket, connect};
 use super::exchange::{Exchange, Link, Ongoing, ended};
 use super::gate::{Gate, Pass};
+use super::gate_waiters;
 use super::gzip;
 use super::history;
+use super::reconnect::{Comeback, spread};
 use super::request::{Caller, Request};
 use super::retry;
 use super::traffic::Traffic;
-use super::turns;
 use crate::platform::net::Dialer;
 use crate::platform::rpc::{Attempt, Connector, Signal, live};
 use crate::platform::rt;
@@ -408,7 +408,7 @@ fn unreachable(access: &Access, why: &dyn fmt::Display) -> ApiError {
 async fn run(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exchange>>, way: Rc<Way>) {
     let gate = Rc::clone(&way.gate);
     let shut = async {
-        turns::shut(&gate).await;
+        gate_waiters::shut(&gate).await;
         true
     };
     let lived = async {

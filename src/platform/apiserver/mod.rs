@@ -6,21 +6,21 @@
 
 mod access;
 mod client;
-mod comeback;
 mod connect;
 mod error;
 mod exchange;
 mod gate;
+mod gate_waiters;
 mod gzip;
 mod history;
 mod kubeconfig;
-mod reflection;
+mod reconnect;
 mod reflector;
+mod reflector_state;
 mod request;
 mod retry;
 mod tls;
 mod traffic;
-mod turns;
 mod verifier;
 mod watch_event;
 
@@ -28,10 +28,10 @@ pub(crate) use access::Access;
 pub(crate) use client::{Client, Source};
 pub(crate) use error::{ApiError, Status};
 pub(crate) use gate::{Gate, Opening, Rank};
+pub(crate) use gate_waiters::settle;
 pub(crate) use history::History;
 pub(crate) use kubeconfig::{Kubeconfig, Pem, Token};
-pub(crate) use reflection::{Change, Collection};
 pub(crate) use reflector::reflect;
+pub(crate) use reflector_state::{Change, Collection};
 pub(crate) use request::{Patch, Request};
-pub(crate) use turns::settle;
 pub(crate) use verifier::{believable, believing, known_past};

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::gate::{Gate, Rank};
+use super::gate_waiters::settle;
 use super::traffic::Traffic;
-use super::turns::settle;
 use crate::platform::rt;
 
 /// A server that was only restarted, or another connection to it, is no absence.

@@ -8,7 +8,7 @@ use async_channel::Sender;
 
 use super::ApiError;
 use super::client::Client;
-use super::reflection::{Ask, Change, Collection, Reflection};
+use super::reflector_state::{Ask, Change, Collection, Reflection};
 use super::request::Request;
 use super::watch_event::Lines;
 use crate::platform::rt;

@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+use super::did_you_mean::nearest;
 use super::duration;
-use super::nearest::nearest;
 use super::schema::{Field, KUBELET_CONFIGURATION, Kind, Standing};
 use crate::types::api::{Quantity, SysctlNamespace, dotted_sysctl};
 use crate::types::cpu_set::CpuSet;

@@ -8,12 +8,12 @@ use super::schema::{Field, KUBELET_CONFIGURATION, Kind};
 
 /// What files and flags have said, kept to be shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct GivenFields(
+pub(crate) struct ConfiguredFields(
     /// Their JSON: short, and read when somebody asks.
     Box<str>,
 );
 
-impl GivenFields {
+impl ConfiguredFields {
     pub(super) fn new(fields: &Map<String, Value>) -> Self {
         // Fails only for maps whose keys are no strings; there are none.
         Self(serde_json::to_string(fields).unwrap_or_default().into())

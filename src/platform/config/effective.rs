@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::check::{Problem, socket_path};
+use super::configz::ConfiguredFields;
 use super::coracle_file::SyncSettings;
 use super::credential_providers::CredentialProvider;
 use super::device_rules::DeviceRule;
@@ -16,10 +17,9 @@ use super::flags::Given;
 use super::identity::{self, Identity};
 use super::images::{CredentialsVerification, ImageGc};
 use super::managers::Managers;
-use super::pod_url::{self, PodUrl};
 use super::reporting::{self, Reporting};
-use super::shown::GivenFields;
 use super::shutdown::{self, ShutdownPhase};
+use super::static_pod_url::{self, PodUrl};
 use crate::types::api::Map as Labels;
 use crate::types::api::{Quantity, ResourceList};
 
@@ -150,7 +150,7 @@ pub(crate) struct Config {
     pub(crate) shutdown_phases: Vec<ShutdownPhase>,
     pub(crate) verbosity: u8,
     /// What the fields were given as, to be shown.
-    pub(crate) given: GivenFields,
+    pub(crate) given: ConfiguredFields,
 }
 
 /// Where the command line looks for the agent of this node.
@@ -257,7 +257,7 @@ impl Default for Config {
             oom_score_adj: -999,
             shutdown_phases: Vec::new(),
             verbosity: 0,
-            given: GivenFields::default(),
+            given: ConfiguredFields::default(),
         }
     }
 }
@@ -280,7 +280,7 @@ impl Config {
         let reporting = reporting::read(&fields, &given)?;
         let identity = identity::read(&fields, &given)?;
         let page_address = given.page_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let pod_url = pod_url::read(&fields, &given)?;
+        let pod_url = static_pod_url::read(&fields, &given)?;
         let mut config = Self {
             node_name,
             node_ips: given.node_ips,

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 
 use super::check::{asks_nothing, check_value, field, go_bool, wanted};
+use super::did_you_mean::nearest;
 use super::flag_table::{FLAGS, Meaning, Own};
 use super::managers;
-use super::nearest::nearest;
 use super::node_labels;
-use super::pod_url;
 use super::schema::{Kind, Standing};
+use super::static_pod_url;
 use super::taints;
 use crate::types::api::Map as Labels;
 
@@ -181,9 +181,8 @@ impl Given {
             Own::LockFile => self.lock_file = path(),
             Own::ManifestPublicKey => self.manifest_public_key = path(),
             Own::ManifestUrlCaFile => self.manifest_url_ca_file = path(),
-            Own::ManifestUrlHeader => {
-                pod_url::add_headers(&mut self.fields, text).map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?
-            }
+            Own::ManifestUrlHeader => static_pod_url::add_headers(&mut self.fields, text)
+                .map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?,
             Own::NodeIp => self.node_ips = node_ips(text)?,
             Own::NodeLabels => {
                 let more = node_labels::parse(text).map_err(|fault| BadFlag(format!("--{flag}: {fault}")))?;

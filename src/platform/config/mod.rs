@@ -4,9 +4,11 @@
 //! goes one way: read, held against the schema, merged, made into a [`Config`].
 
 mod check;
+mod configz;
 mod coracle_file;
 mod credential_providers;
 mod device_rules;
+mod did_you_mean;
 mod duration;
 mod effective;
 mod eviction;
@@ -17,15 +19,13 @@ mod flags;
 mod identity;
 mod images;
 mod managers;
-mod nearest;
 mod node_labels;
 mod node_name;
-mod pod_url;
 mod reporting;
 mod schema;
 mod server;
-mod shown;
 mod shutdown;
+mod static_pod_url;
 mod taints;
 
 use std::fmt;
@@ -40,6 +40,8 @@ pub(crate) use duration::{go_duration, parse_duration};
 pub(crate) use effective::{CgroupDriver, Config, Enforced, KernelParameters, SwapBehavior};
 pub(crate) use images::{CredentialsVerification, ImageGc};
 
+pub(crate) use configz::ConfiguredFields;
+pub(crate) use did_you_mean::nearest;
 pub(crate) use effective::LOCAL_SOCKET;
 #[cfg(test)]
 pub(crate) use eviction::Amount;
@@ -50,10 +52,8 @@ pub(crate) use flags::is_flag;
 pub(crate) use identity::Identity;
 pub(crate) use identity::ServingIdentity;
 pub(crate) use managers::{CpuOptions, TopologyManager, TopologyPolicy};
-pub(crate) use nearest::nearest;
 pub(crate) use reporting::Reporting;
 pub(crate) use server::{Authorization, ServerSettings, TlsSettings};
-pub(crate) use shown::GivenFields;
 pub(crate) use shutdown::ShutdownPhase;
 
 use check::Problem;
@@ -102,7 +102,7 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     config.reporting.fit(&sync, fields.contains_key("nodeStatusReportFrequency"));
     config.sync = sync;
     config.devices = devices;
-    config.given = GivenFields::new(&fields);
+    config.given = ConfiguredFields::new(&fields);
     for provider in &config.credential_providers {
         // Images that need no credentials, or have others, go on without it; and it may come later.
         let program = config.credential_provider_bin_dir.join(&provider.name);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::shutdown::ShutdownPhase;
 use super::{
-    Amount, Authorization, CgroupDriver, Config, Enforced, Eviction, GivenFields, Identity, KernelParameters,
+    Amount, Authorization, CgroupDriver, Config, ConfiguredFields, Enforced, Eviction, Identity, KernelParameters,
     Reporting, Request, ServerSettings, ServingIdentity, Signal, SwapBehavior, Threshold, TlsSettings, load,
 };
 use crate::types::api::Taint;
@@ -50,7 +50,7 @@ fn arguments(line: &[&str]) -> Vec<String> {
 fn loaded(line: &[&str]) -> (Config, Vec<String>) {
     let line = [&["--hostname-override=n"], line].concat();
     match load(&arguments(&line)).map_err(|error| ErrorChain(&error).to_string()) {
-        Ok(Request::Run(config, warnings)) => (Config { given: GivenFields::default(), ..*config }, warnings.0),
+        Ok(Request::Run(config, warnings)) => (Config { given: ConfiguredFields::default(), ..*config }, warnings.0),
         other => panic!("{other:?}"),
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn is_up(name: &str) -> bool {
 const UP: u32 = 1;
 
 /// The kernel's news of interfaces.
-pub(crate) struct LinkNews {
+pub(crate) struct LinkEvents {
     /// `None` where the kernel does not tell.
     socket: Option<rt::Async<OwnedFd>>,
 }
@@ -35,7 +35,7 @@ const LINKS: u32 = 1;
 /// Without news it is looked at so often.
 const LOOK: Duration = Duration::from_secs(10);
 
-impl LinkNews {
+impl LinkEvents {
     pub(crate) fn new() -> Self {
         let socket = listen().inspect_err(|error| log!(debug, "no news of network interfaces", error = error));
         Self { socket: socket.ok() }
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn the_kernel_is_listened_to_and_silent_while_nothing_changes() {
         rt::block_on(async {
-            let news = LinkNews::new();
+            let news = LinkEvents::new();
             assert!(news.socket.is_some());
             // Another test may change one meanwhile; nothing hangs or fails.
             let _ = rt::deadline(Duration::from_millis(20), news.next()).await;

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Error;
-use super::appearance::{self, Identity};
 use super::call::{Answers, Call, Caller};
 use super::connector::{Attempt, Connector, live};
 use super::link::{Link, Ongoing};
+use super::socket_watch::{self, Identity};
 use crate::platform::rt::{self, UnixStream};
 use crate::protocol::grpc;
 use crate::types::time::Backoff;
@@ -160,7 +160,7 @@ async fn run(
 /// Until the moment, or until the socket is made anew.
 async fn wait(connector: &Weak<Connector<Call>>, path: &Path, tried: Option<Identity>, moment: Instant) {
     let renewed = async {
-        appearance::renewed(path, tried).await;
+        socket_watch::renewed(path, tried).await;
         if let Some(connector) = connector.upgrade() {
             connector.renewed();
         }

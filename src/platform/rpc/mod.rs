@@ -6,7 +6,6 @@
 //!
 //! What is below the calls (a [`Link`], the [`Connector`] that makes it) serves every client of HTTP/2.
 
-mod appearance;
 mod call;
 mod client;
 mod connector;
@@ -17,6 +16,7 @@ mod once;
 mod serve;
 mod server;
 mod signal;
+mod socket_watch;
 #[cfg(test)]
 mod tests;
 

@@ -6,7 +6,7 @@ use crate::types::api::{Quantity, Time};
 
 /// What a node has to do about the size of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum GrowthDue {
+pub(crate) enum ExpansionDue {
     /// It is as large as it should be, or it is another's turn.
     Nothing,
     /// To this size.
@@ -37,17 +37,18 @@ const OF_GROWTH: [&str; 4] = ["Resizing", "ControllerResizeError", FAILED, WAITS
 const NOT_REQUIRED: &str = "volume.kubernetes.io/node-expansion-not-required";
 
 /// Of a claim, of which this node has seen the capacity `seen` before, in bytes.
-pub(crate) fn growth_due(claim: &Value, seen: Option<i64>) -> GrowthDue {
+pub(crate) fn growth_due(claim: &Value, seen: Option<i64>) -> ExpansionDue {
     let text = |path: &str| claim.pointer(path).and_then(Value::as_str);
     let allocated = text("/status/allocatedResources/storage");
-    let target = |size: &str, is_marked, is_told| GrowthDue::To(Target { size: size.to_owned(), is_marked, is_told });
+    let target =
+        |size: &str, is_marked, is_told| ExpansionDue::To(Target { size: size.to_owned(), is_marked, is_told });
     match (text(STATUS), allocated) {
         (Some(status @ (PENDING | IN_PROGRESS)), Some(size)) => target(size, status == IN_PROGRESS, true),
-        (None, None) if conditions(claim).any(|kind| kind == WAITS_FOR_NODE) => GrowthDue::AsLargeAsVolume,
+        (None, None) if conditions(claim).any(|kind| kind == WAITS_FOR_NODE) => ExpansionDue::AsLargeAsVolume,
         (None, _) if has_grown(claim, seen) && is_shared(claim) => {
-            text("/status/capacity/storage").map_or(GrowthDue::Nothing, |size| target(size, true, false))
+            text("/status/capacity/storage").map_or(ExpansionDue::Nothing, |size| target(size, true, false))
         }
-        _ => GrowthDue::Nothing,
+        _ => ExpansionDue::Nothing,
     }
 }
 
@@ -118,22 +119,22 @@ mod tests {
         json!({"metadata": {"resourceVersion": "7"}, "spec": {"accessModes": ["ReadWriteOnce"]}, "status": status})
     }
 
-    fn due(status: &Value) -> GrowthDue {
+    fn due(status: &Value) -> ExpansionDue {
         growth_due(&claim(status), Some(1))
     }
 
     #[test]
     fn a_volume_grows_when_the_claim_waits_for_the_node() {
         let status = |status: &str| json!({"allocatedResources": {"storage": "2Gi"}, "allocatedResourceStatuses": {"storage": status}});
-        let to = |is_marked| GrowthDue::To(Target { size: "2Gi".to_owned(), is_marked, is_told: true });
+        let to = |is_marked| ExpansionDue::To(Target { size: "2Gi".to_owned(), is_marked, is_told: true });
         assert_eq!(due(&status(PENDING)), to(false));
         assert_eq!(due(&status(IN_PROGRESS)), to(true));
         for other in ["ControllerResizeInProgress", INFEASIBLE, ""] {
-            assert_eq!(due(&status(other)), GrowthDue::Nothing, "{other}");
+            assert_eq!(due(&status(other)), ExpansionDue::Nothing, "{other}");
         }
-        assert_eq!(due(&json!({"capacity": {"storage": "1Gi"}})), GrowthDue::Nothing);
+        assert_eq!(due(&json!({"capacity": {"storage": "1Gi"}})), ExpansionDue::Nothing);
         let waits = json!({"conditions": [{"type": WAITS_FOR_NODE, "status": "True"}]});
-        assert_eq!(due(&waits), GrowthDue::AsLargeAsVolume);
+        assert_eq!(due(&waits), ExpansionDue::AsLargeAsVolume);
     }
 
     #[test]
@@ -141,12 +142,12 @@ mod tests {
         let mut shared = claim(&json!({"capacity": {"storage": "2"}}));
         shared["spec"]["accessModes"] = json!(["ReadWriteMany"]);
         let target = Target { size: "2".to_owned(), is_marked: true, is_told: false };
-        assert_eq!(growth_due(&shared, Some(1)), GrowthDue::To(target));
+        assert_eq!(growth_due(&shared, Some(1)), ExpansionDue::To(target));
         for seen in [None, Some(2), Some(3)] {
-            assert_eq!(growth_due(&shared, seen), GrowthDue::Nothing);
+            assert_eq!(growth_due(&shared, seen), ExpansionDue::Nothing);
         }
         shared["metadata"]["annotations"] = json!({NOT_REQUIRED: "true"});
-        assert_eq!(growth_due(&shared, Some(1)), GrowthDue::Nothing);
+        assert_eq!(growth_due(&shared, Some(1)), ExpansionDue::Nothing);
     }
 
     #[test]

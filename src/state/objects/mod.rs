@@ -4,13 +4,13 @@
 //! becomes of the object.
 
 mod attachment;
-mod claim_growth;
+mod claim_expansion;
 mod config_object;
 mod csi_driver;
-mod needs;
-mod news;
+mod object_event;
 mod persistent_volume;
 mod references;
+mod required_objects;
 mod service;
 mod trust_bundle;
 
@@ -20,18 +20,18 @@ use crate::types::api::{ClusterTrustBundleProjection, Pod, Time, Volume, VolumeS
 use crate::types::sorted::{SortedMap, SortedSet};
 
 pub(crate) use attachment::{Attachment, attachment_name, is_out_of_room, unique_name};
-pub(crate) use claim_growth::{
-    GrowthDue, Target, begun_patch, capacity, done_patch, failed_patch, growth_due, size_in_bytes,
+pub(crate) use claim_expansion::{
+    ExpansionDue, Target, begun_patch, capacity, done_patch, failed_patch, growth_due, size_in_bytes,
 };
 pub(crate) use config_object::{ConfigObject, ObjectKey, ObjectKind};
 pub(crate) use csi_driver::{CsiDriver, GroupPolicy};
-use needs::Known;
-pub(crate) use needs::{BundleKey, ClaimOwner, Lookup, TokenKey, Topic};
-pub(crate) use news::{Content, ObjectNews};
+pub(crate) use object_event::{Content, ObjectEvent};
 pub(crate) use persistent_volume::{
     CsiSource, PersistentSource, PersistentVolume, bound_volume, is_bound_to, is_controlled_by,
 };
 pub(crate) use references::{references, volumes_follow};
+use required_objects::Known;
+pub(crate) use required_objects::{BundleKey, ClaimOwner, Lookup, TokenKey, Topic};
 pub(crate) use service::Service;
 #[cfg(test)]
 pub(crate) use service::ServicePort;
@@ -245,10 +245,10 @@ impl Objects {
     }
 
     /// What was heard of a topic. True if it changes anything.
-    pub(crate) fn hear(&mut self, news: ObjectNews) -> bool {
+    pub(crate) fn hear(&mut self, news: ObjectEvent) -> bool {
         match news {
-            ObjectNews::Heard(topic, content) => self.known.set(topic, content),
-            ObjectNews::Failed(topic, why) => self.known.fail(topic, why),
+            ObjectEvent::Heard(topic, content) => self.known.set(topic, content),
+            ObjectEvent::Failed(topic, why) => self.known.fail(topic, why),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Attachment, ConfigObject, CsiDriver, PersistentVolume, Service, Topic, TrustBundle};
 
 #[derive(Clone, PartialEq)]
-pub(crate) enum ObjectNews {
+pub(crate) enum ObjectEvent {
     /// What it is now; `None`: the server does not have it.
     Heard(Topic, Option<Content>),
     /// It cannot be asked for at present: one line.
@@ -29,7 +29,7 @@ pub(crate) enum Content {
     TrustBundles(Vec<TrustBundle>),
 }
 
-impl fmt::Debug for ObjectNews {
+impl fmt::Debug for ObjectEvent {
     // Neither Secrets nor tokens are shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -2,7 +2,7 @@
 
 /// Of one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct GivenDevices {
+pub(crate) struct AllocatedDevices {
     pub(crate) container: String,
     pub(crate) resource: String,
     /// Each by its id, and whether it is healthy.

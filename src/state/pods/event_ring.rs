@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::state::pods::event_spam::SpamFilter;
+use crate::state::pods::event_spam_filter::SpamFilter;
 use crate::state::pods::{NodeEvent, PodEvent};
 use crate::types::api::{
     Event, EventKind, EventSource, ObjectKind, ObjectMeta, ObjectReference, Pod, PodUid, Reason, Time, V1,

@@ -48,7 +48,7 @@ pub(crate) struct VersionAsked {
 
 /// Containers of a pod that somebody wants to begin anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RestartAsked {
+pub(crate) struct RestartRequest {
     /// What the pod runs under.
     pub(crate) uid: PodUid,
     pub(crate) containers: Vec<String>,

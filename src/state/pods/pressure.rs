@@ -16,7 +16,7 @@ pub(crate) enum Pressure {
 
 /// What came of a look at what the node has left.
 #[derive(Debug, Default)]
-pub(crate) struct PressureLook {
+pub(crate) struct PressureObservation {
     pub(crate) pressures: SortedSet<Pressure>,
     /// What is being reclaimed, when that is news.
     pub(crate) events: Vec<NodeEvent>,

@@ -1,9 +1,9 @@
 //! What reaches the sync loop: everything that can change what is done next. Pure.
 
-use crate::state::objects::ObjectNews;
+use crate::state::objects::ObjectEvent;
 use crate::state::pods::{
-    Look, MirrorDone, NodeEvent, ObservedPod, OomKill, PodEvent, PodEviction, PressureLook, ProbeResult, ReportDone,
-    RestartAsked, SourceUpdate, VersionAsked, Waiting,
+    Look, MirrorDone, NodeEvent, ObservedPod, OomKill, PodEvent, PodEviction, PressureObservation, ProbeResult,
+    ReportDone, RestartRequest, SourceUpdate, VersionAsked, Waiting,
 };
 use crate::types::api::{Map, NodeFeatures, NodeRuntimeHandler, PodUid, Reason, ResourceList, Taint};
 
@@ -35,11 +35,11 @@ pub(crate) enum SyncEvent {
     /// Processes have waited for memory.
     MemoryStalled,
     /// What the node has left was looked at.
-    PressureLooked(PressureLook),
+    PressureLooked(PressureObservation),
     /// These pods have written more than their limits of local storage.
     OverStorageLimits(Vec<PodEviction>),
     /// Something was heard of an object that pods need.
-    Object(ObjectNews),
+    Object(ObjectEvent),
     /// Archives have brought images, which pods may wait for.
     ImagesCame,
     /// There are other devices, or pods have others.
@@ -57,7 +57,7 @@ pub(crate) enum SyncEvent {
     /// The mirror of one of the node's own pods was made or removed.
     Mirrored(MirrorDone),
     /// Somebody wants containers of a pod to begin anew.
-    RestartAsked(RestartAsked),
+    RestartRequest(RestartRequest),
     /// Somebody asks for another version of a pod.
     VersionAsked(VersionAsked),
     /// The versions of pods are on the disk, or one line about why not.

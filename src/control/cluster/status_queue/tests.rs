@@ -14,25 +14,25 @@ fn status(phase: PodPhase) -> PodStatus {
 }
 
 /// A pod that the server shows as pending.
-fn pending() -> Reports {
-    let mut reports = Reports::default();
+fn pending() -> StatusQueue {
+    let mut reports = StatusQueue::default();
     reports.see(&uid(), target(), &status(PodPhase::Pending), 5);
     reports
 }
 
 /// The phases that are told now; an empty one for a deletion.
-fn told(reports: &mut Reports, now: Instant) -> Vec<String> {
-    let phase = |job: Job| match job.what {
-        What::Patch(patch) => {
+fn told(reports: &mut StatusQueue, now: Instant) -> Vec<String> {
+    let phase = |job: StatusJob| match job.what {
+        StatusRequest::Patch(patch) => {
             assert_eq!(patch["metadata"]["uid"], "u");
             patch["status"]["phase"].as_str().unwrap_or_default().to_owned()
         }
-        What::Delete { .. } => String::new(),
+        StatusRequest::Delete { .. } => String::new(),
     };
     reports.next(now).into_iter().map(phase).collect()
 }
 
-fn accepted(reports: &mut Reports, version: u64, now: Instant) {
+fn accepted(reports: &mut StatusQueue, version: u64, now: Instant) {
     reports.done(&uid(), &ReportOutcome::Accepted { version }, now, |wait| wait);
 }
 
@@ -80,8 +80,9 @@ fn an_answer_that_comes_late_hides_nothing_that_was_written_after_it() {
 #[test]
 fn an_answer_that_is_older_than_what_was_known_before_is_of_another_history() {
     let (mut reports, now) = (pending(), Instant::now());
-    let accepted =
-        |reports: &mut Reports, version| reports.done(&uid(), &ReportOutcome::Accepted { version }, now, |wait| wait);
+    let accepted = |reports: &mut StatusQueue, version| {
+        reports.done(&uid(), &ReportOutcome::Accepted { version }, now, |wait| wait)
+    };
     reports.want(&uid(), status(PodPhase::Running));
     told(&mut reports, now);
     assert!(!accepted(&mut reports, 900));
@@ -149,22 +150,22 @@ fn a_pod_of_another_history_is_not_deleted_before_it_is_seen_there() {
     reports.relisted([(&uid(), &status(PodPhase::Failed), 4)].into_iter());
     assert!(told(&mut reports, now).is_empty(), "whether it is deleted there is not known yet");
     reports.gone(&uid());
-    assert_eq!(reports.next(now)[0].what, What::Delete { version: 4 });
+    assert_eq!(reports.next(now)[0].what, StatusRequest::Delete { version: 4 });
 }
 
 #[test]
 fn a_deletion_that_somebody_elses_write_has_overtaken_is_asked_for_again() {
     let (mut reports, now) = (pending(), Instant::now());
     reports.gone(&uid());
-    assert_eq!(reports.next(now)[0].what, What::Delete { version: 5 });
+    assert_eq!(reports.next(now)[0].what, StatusRequest::Delete { version: 5 });
     reports.see(&uid(), target(), &status(PodPhase::Pending), 6);
     reports.done(&uid(), &ReportOutcome::Unknown, now, |wait| wait);
-    assert_eq!(reports.next(now)[0].what, What::Delete { version: 6 });
+    assert_eq!(reports.next(now)[0].what, StatusRequest::Delete { version: 6 });
     // The same, if it is heard of after the answer.
     reports.done(&uid(), &ReportOutcome::Unknown, now, |wait| wait);
     assert!(told(&mut reports, now).is_empty());
     reports.see(&uid(), target(), &status(PodPhase::Pending), 7);
-    assert_eq!(reports.next(now)[0].what, What::Delete { version: 7 });
+    assert_eq!(reports.next(now)[0].what, StatusRequest::Delete { version: 7 });
 }
 
 #[test]
@@ -181,7 +182,7 @@ fn of_a_pod_that_the_server_does_not_have_nothing_is_told_until_it_has() {
 
 #[test]
 fn no_more_than_a_few_are_told_at_once() {
-    let (mut reports, now) = (Reports::default(), Instant::now());
+    let (mut reports, now) = (StatusQueue::default(), Instant::now());
     for name in 0..10 {
         let pod = PodUid::from(name.to_string());
         reports.see(&pod, Target { uid: pod.clone(), ..target() }, &status(PodPhase::Pending), 1);
@@ -193,7 +194,7 @@ fn no_more_than_a_few_are_told_at_once() {
 
 #[test]
 fn the_newest_is_told_first_and_nobody_waits_who_has_nothing_to_tell() {
-    let mut reports = Reports::default();
+    let mut reports = StatusQueue::default();
     for name in ["a", "b", "c", "d"] {
         let uid = PodUid::from(name);
         reports.see(&uid, Target { uid: uid.clone(), ..target() }, &status(PodPhase::Pending), 5);
@@ -213,7 +214,7 @@ fn the_newest_is_told_first_and_nobody_waits_who_has_nothing_to_tell() {
 /// Five pods whose reports failed during an outage; the server is back.
 #[test]
 fn a_report_that_has_no_room_is_not_due_until_another_ends() {
-    let (mut reports, now) = (Reports::default(), Instant::now());
+    let (mut reports, now) = (StatusQueue::default(), Instant::now());
     let pods: Vec<PodUid> = (0..=AT_ONCE).map(|number| PodUid::from(&*format!("u{number}"))).collect();
     for pod in &pods {
         let target = Target { namespace: "ns".to_owned(), name: pod.to_string(), uid: pod.clone() };

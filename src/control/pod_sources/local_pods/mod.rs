@@ -8,16 +8,16 @@
 //! The answer comes when the change is on the disk. One change follows the other; a manifest that is refused changes
 //! nothing. A file that is damaged is set aside, and what it has started runs on until somebody puts or deletes the pod.
 
-mod book;
 mod files;
+mod pod_list;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
 
-use self::book::{Book, Verdict};
 use self::files::Loaded;
+use self::pod_list::{Book, Verdict};
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::{PodAnswer, PodChange, PodChangeKind, Put, SyncEvent};

@@ -9,16 +9,16 @@
 //! An answer counts as a whole or not at all. Whatever else comes (no server, no end, something else, a signature that is
 //! not good) keeps what runs, is told once, and makes the next questions rarer.
 
-mod book;
 mod signature;
+mod url_state;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use async_channel::Sender;
 
-use self::book::{Book, Given, Taken, decode, encode};
 pub(crate) use self::signature::{EXPECTED, PublicKey};
+use self::url_state::{Book, Given, Taken, decode, encode};
 use crate::platform::apiserver::believing;
 use crate::platform::host::durable::{self, Found};
 use crate::platform::host::{clock, file};

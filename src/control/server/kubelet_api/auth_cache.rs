@@ -7,7 +7,7 @@ use ring::digest;
 
 /// A bounded number of answers, each until its own end. What they are about is kept as a digest: it may be a secret.
 #[derive(Debug)]
-pub(super) struct Verdicts<V> {
+pub(super) struct AuthCache<V> {
     most: usize,
     known: SortedMap<Key, (Instant, V)>,
 }
@@ -22,7 +22,7 @@ pub(super) fn key(salt: &[u8], asked: &[u8]) -> Key {
     context.finish().as_ref().try_into().unwrap_or_default()
 }
 
-impl<V: Clone> Verdicts<V> {
+impl<V: Clone> AuthCache<V> {
     pub(super) const fn new(most: usize) -> Self {
         Self { most, known: SortedMap::new() }
     }
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_good_until_its_end() {
-        let (mut verdicts, now) = (Verdicts::new(9), Instant::now());
+        let (mut verdicts, now) = (AuthCache::new(9), Instant::now());
         let [a, b] = ["a", "b"].map(|text| key(b"salt", text.as_bytes()));
         verdicts.put(a, 1, seconds(10), now);
         assert_eq!((verdicts.get(&a, now + seconds(9)), verdicts.get(&b, now)), (Some(1), None));
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn one_too_many_displaces_the_one_that_ends_next() {
-        let (mut verdicts, now) = (Verdicts::new(2), Instant::now());
+        let (mut verdicts, now) = (AuthCache::new(2), Instant::now());
         let keys = [0, 1, 2].map(|number: u8| key(b"", &[number]));
         for (key, good) in keys.iter().zip([30, 20, 10]) {
             verdicts.put(*key, (), seconds(good), now);

@@ -5,21 +5,21 @@ use std::rc::Rc;
 
 use rustls::pki_types::CertificateDer;
 
-use super::NodeDoor;
+use super::KubeletApiServer;
 use super::attributes::Attributes;
-use super::authorities::Verified;
-use super::cluster_word::{Lifetimes, Unasked};
-use super::commands::{checkpoint, run};
+use super::bearer_token::tokens;
+use super::client_ca::Verified;
+use super::delegated_auth::{Lifetimes, Unasked};
 use super::healthz::{checks, respond};
 use super::pod_lists;
-use super::presented::tokens;
+use super::run_and_checkpoint::{checkpoint, run};
 use super::system_logs::system_logs;
 use super::user::User;
 use crate::control::server::connections::{Answering, Answers, Reply, Standing};
 use crate::control::server::container_logs::container_logs;
 use crate::control::server::http::{Response, Status};
-use crate::control::server::local::{page_of, reply_to_change};
-use crate::control::server::page::Page;
+use crate::control::server::local_api::{page_of, reply_to_change};
+use crate::control::server::metrics_pages::Page;
 use crate::control::server::pod_changes;
 use crate::control::server::streaming::stream;
 use crate::platform::config::Authorization;
@@ -27,7 +27,7 @@ use crate::platform::rt;
 use crate::protocol::http1::Request;
 
 pub(super) struct Visit {
-    door: Rc<NodeDoor>,
+    door: Rc<KubeletApiServer>,
     /// What the client has shown in the handshake.
     shown: Vec<CertificateDer<'static>>,
     verified: RefCell<Option<Verified>>,
@@ -35,7 +35,11 @@ pub(super) struct Visit {
 }
 
 impl Visit {
-    pub(super) fn new(door: Rc<NodeDoor>, shown: Vec<CertificateDer<'static>>, standing: Rc<Cell<Standing>>) -> Self {
+    pub(super) fn new(
+        door: Rc<KubeletApiServer>,
+        shown: Vec<CertificateDer<'static>>,
+        standing: Rc<Cell<Standing>>,
+    ) -> Self {
         Self { door, shown, verified: RefCell::default(), standing }
     }
 

@@ -6,27 +6,27 @@ use std::time::{Duration, Instant};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::Value;
 
+use super::auth_cache::{AuthCache, Key, key};
 use super::reviews::{ACCESS_REVIEWS, TOKEN_REVIEWS, access_review, is_allowed, token_review, user_of};
 use super::user::User;
-use super::verdicts::{Key, Verdicts, key};
 use crate::platform::apiserver::{Client, Request};
 use crate::platform::rt::{self, Semaphore};
 use crate::types::error::ErrorChain;
 use crate::types::time::TokenBucket;
 
 /// The cluster, as far as it knows people.
-pub(super) struct ClusterWord {
+pub(super) struct DelegatedAuth {
     /// `None`: there is none.
     client: Option<Client>,
     node: String,
     salt: [u8; 32],
-    tokens: RefCell<Verdicts<Option<User>>>,
+    tokens: RefCell<AuthCache<Option<User>>>,
     /// Tokens that were good of late.
-    regulars: RefCell<Verdicts<()>>,
+    regulars: RefCell<AuthCache<()>>,
     strangers: RefCell<TokenBucket>,
     /// When it was last told that there are too many.
     told: Cell<Option<Instant>>,
-    accesses: RefCell<Verdicts<bool>>,
+    accesses: RefCell<AuthCache<bool>>,
     /// Who asks for many things at once waits here, and finds the answer to the first.
     asking: Semaphore,
 }
@@ -61,7 +61,7 @@ const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// A token that is nobody's may have been made just now.
 const NOBODYS: Duration = Duration::from_secs(10);
 
-impl ClusterWord {
+impl DelegatedAuth {
     pub(super) fn new(client: Option<Client>, node: &str) -> Self {
         let mut salt = [0; 32];
         // Without it a digest is a digest still.
@@ -70,11 +70,11 @@ impl ClusterWord {
             client,
             node: node.to_owned(),
             salt,
-            tokens: RefCell::new(Verdicts::new(MOST)),
-            regulars: RefCell::new(Verdicts::new(MOST)),
+            tokens: RefCell::new(AuthCache::new(MOST)),
+            regulars: RefCell::new(AuthCache::new(MOST)),
             strangers: RefCell::new(TokenBucket::each(STRANGERS_PERIOD, STRANGERS_BURST, rt::now())),
             told: Cell::new(None),
-            accesses: RefCell::new(Verdicts::new(MOST)),
+            accesses: RefCell::new(AuthCache::new(MOST)),
             asking: Semaphore::new(AT_ONCE),
         }
     }

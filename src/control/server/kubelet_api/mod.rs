@@ -13,19 +13,19 @@
 //! Pods run whatever becomes of it: a port that is taken is tried again, and without a certificate nobody gets in.
 
 mod attributes;
-mod authorities;
-mod cluster_word;
-mod commands;
+mod auth_cache;
+mod bearer_token;
+mod client_ca;
+mod connection;
+mod delegated_auth;
 mod healthz;
 mod pod_lists;
-mod presented;
 mod read_only;
 mod reviews;
+mod run_and_checkpoint;
 mod system_logs;
 mod tls;
 mod user;
-mod verdicts;
-mod visit;
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -39,31 +39,31 @@ use rustls::server::ServerConfig;
 
 use super::SyncHealth;
 use super::connections::{PATIENCE, Standing, answer};
-use super::local::LocalApi;
+use super::listener::Listener;
+use super::local_api::LocalApi;
 use super::streaming::Streaming;
-use super::tcp_door::TcpDoor;
-use crate::kubelet::certificates::ShownCertificate;
+use crate::kubelet::certificates::ServingCertificateCell;
 use crate::platform::apiserver::Client;
 use crate::platform::config::{Config, ServerSettings};
 use crate::platform::net::TlsSocket;
 use crate::platform::rt::{self, TcpStream};
 use crate::types::error::ErrorChain;
 
-use authorities::Authorities;
-use cluster_word::ClusterWord;
-use commands::Checkpoints;
-pub(crate) use read_only::ReadOnlyDoor;
-use visit::Visit;
+use client_ca::Authorities;
+use connection::Visit;
+use delegated_auth::DelegatedAuth;
+pub(crate) use read_only::ReadOnlyServer;
+use run_and_checkpoint::Checkpoints;
 
 /// What it takes to open the door.
-pub(crate) struct NodeDoor {
+pub(crate) struct KubeletApiServer {
     settings: ServerSettings,
     client_ca_file: Option<PathBuf>,
-    shown: ShownCertificate,
+    shown: ServingCertificateCell,
     health: SyncHealth,
     api: Rc<dyn LocalApi>,
     authorities: Authorities,
-    word: ClusterWord,
+    word: DelegatedAuth,
     streaming: Streaming,
     checkpoints: Checkpoints,
     tls: RefCell<Option<Arc<ServerConfig>>>,
@@ -79,11 +79,11 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
 /// No more often than so it is told that there is no certificate to show.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 
-impl NodeDoor {
+impl KubeletApiServer {
     pub(crate) fn new(
         config: &Config,
         client: Option<Client>,
-        shown: ShownCertificate,
+        shown: ServingCertificateCell,
         health: SyncHealth,
         api: Rc<dyn LocalApi>,
         streaming: Streaming,
@@ -95,7 +95,7 @@ impl NodeDoor {
             health,
             api,
             authorities: Authorities::default(),
-            word: ClusterWord::new(client, &config.node_name),
+            word: DelegatedAuth::new(client, &config.node_name),
             streaming,
             checkpoints: Checkpoints {
                 folder: config.root_dir.join("checkpoints"),
@@ -118,7 +118,7 @@ impl NodeDoor {
             // Who comes first is to be known, too.
             door.authorities.looked.beyond(0).await;
         }
-        let tcp_door = TcpDoor {
+        let tcp_door = Listener {
             name: "the kubelet's API",
             address: door.settings.address,
             most: MOST,

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::control::server::http::Response;
-use crate::control::server::local::LocalApi;
+use crate::control::server::local_api::LocalApi;
 
 /// The pods that the node is to run, with what has become of them.
 pub(super) fn pods(api: &dyn LocalApi) -> Response {

@@ -11,13 +11,13 @@ use super::{pod_lists, watch_for_its_end};
 use crate::control::server::SyncHealth;
 use crate::control::server::connections::{Answering, Answers, FEW, Reply, Standing, answer};
 use crate::control::server::http::Response;
-use crate::control::server::local::{LocalApi, page_of};
-use crate::control::server::page::Page;
-use crate::control::server::tcp_door::TcpDoor;
+use crate::control::server::listener::Listener;
+use crate::control::server::local_api::{LocalApi, page_of};
+use crate::control::server::metrics_pages::Page;
 use crate::platform::rt;
 use crate::protocol::http1::Request;
 
-pub(crate) struct ReadOnlyDoor {
+pub(crate) struct ReadOnlyServer {
     pub(crate) address: SocketAddr,
     pub(crate) health: SyncHealth,
     pub(crate) api: Rc<dyn LocalApi>,
@@ -26,10 +26,10 @@ pub(crate) struct ReadOnlyDoor {
 /// Of the few connections, those that have not asked for anything.
 const MOST_SILENT: usize = FEW / 2;
 
-impl ReadOnlyDoor {
+impl ReadOnlyServer {
     /// Answers, for ever.
     pub(crate) async fn serve(self) {
-        let tcp_door = TcpDoor { name: "readOnlyPort", address: self.address, most: FEW, most_strangers: MOST_SILENT };
+        let tcp_door = Listener { name: "readOnlyPort", address: self.address, most: FEW, most_strangers: MOST_SILENT };
         let door = Rc::new(self);
         let meet = |tcp, standing| {
             watch_for_its_end(&tcp);
@@ -56,7 +56,7 @@ impl ReadOnlyDoor {
 
 /// One connection.
 struct Visit {
-    door: Rc<ReadOnlyDoor>,
+    door: Rc<ReadOnlyServer>,
     standing: Rc<Cell<Standing>>,
 }
 

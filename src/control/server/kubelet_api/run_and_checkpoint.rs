@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::control::server::connections::Reply;
 use crate::control::server::http::{Response, Status};
-use crate::control::server::local::{Absent, LocalApi, PodAsked};
+use crate::control::server::local_api::{Absent, LocalApi, PodQuery};
 use crate::platform::cri::RuntimeService;
 use crate::platform::host::clock;
 use crate::platform::rt;
@@ -32,8 +32,8 @@ const LONGEST_RUN: Duration = Duration::from_secs(4 * 3600);
 pub(super) fn run(request: &Request, api: &dyn LocalApi, cri: &RuntimeService) -> Option<Reply> {
     let parts: Vec<&str> = request.path.strip_prefix("/run/")?.split('/').collect();
     let (pod, container) = match *parts.as_slice() {
-        [namespace, pod, container] => (PodAsked::new(namespace, pod, None), container),
-        [namespace, pod, uid, container] => (PodAsked::new(namespace, pod, Some(uid)), container),
+        [namespace, pod, container] => (PodQuery::new(namespace, pod, None), container),
+        [namespace, pod, uid, container] => (PodQuery::new(namespace, pod, Some(uid)), container),
         _ => return None,
     };
     if request.method != "POST" {
@@ -82,7 +82,7 @@ pub(super) fn checkpoint(
         Err(response) => return Some(Reply::Whole(response)),
     };
     let failed = move |why: &dyn std::fmt::Display| internal(format!("checkpointing of {what} failed ({why})"));
-    let Ok(id) = api.running_container(&PodAsked::new(namespace, pod, None), container) else {
+    let Ok(id) = api.running_container(&PodQuery::new(namespace, pod, None), container) else {
         return Some(Reply::Whole(failed(&format_args!("container {container} not found"))));
     };
     let file = checkpoints.folder.join(format!("checkpoint-{pod}_{namespace}-{container}-{}.tar", clock::now()));

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::control::server::connections::{FilePart, Reply};
 use crate::control::server::http::{Response, Status};
-use crate::platform::host::open_inside::open_below;
+use crate::platform::host::open_beneath::open_below;
 use crate::platform::rt;
 use crate::protocol::http1::Request;
 

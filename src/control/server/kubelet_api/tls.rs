@@ -13,14 +13,14 @@ use rustls::server::{NoServerSessionStorage, ServerConfig};
 use rustls::version::{TLS12, TLS13};
 use rustls::{DigitallySignedStruct, DistinguishedName, SignatureScheme, SupportedCipherSuite};
 
-use crate::kubelet::certificates::ShownCertificate;
+use crate::kubelet::certificates::ServingCertificateCell;
 use crate::platform::config::TlsSettings;
 use crate::platform::net::HostClock;
 
 /// `hints` are the names of the authorities that clients' certificates may come from; none: no certificate is asked for.
 pub(super) fn server_config(
     settings: &TlsSettings,
-    shown: &ShownCertificate,
+    shown: &ServingCertificateCell,
     hints: Option<Vec<DistinguishedName>>,
 ) -> Result<Arc<ServerConfig>, rustls::Error> {
     let provider = Arc::new(provider(settings));

@@ -87,11 +87,11 @@ impl LocalApi for TwoPods {
         Box::pin(async move { PodAnswer::Refused(format!("{change:?}")) })
     }
 
-    fn running_container(&self, _: &PodAsked, _: &str) -> Result<String, Absent> {
+    fn running_container(&self, _: &PodQuery, _: &str) -> Result<String, Absent> {
         Err(Absent::Pod)
     }
 
-    fn sandbox(&self, _: &PodAsked) -> Result<String, Absent> {
+    fn sandbox(&self, _: &PodQuery) -> Result<String, Absent> {
         Err(Absent::Pod)
     }
 }

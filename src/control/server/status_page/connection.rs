@@ -6,13 +6,13 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use super::names::{is_from_elsewhere, is_ours};
-use super::shown_pod::shown;
+use super::pod_card::shown;
 use super::watchers::Watchers;
 use super::{HEADERS, page};
 use crate::control::server::connections::{Answering, Answers, Reply, Standing};
 use crate::control::server::http::{Response, Status};
-use crate::control::server::local::{List, json, page_of, respond_whole};
-use crate::control::server::page::Page;
+use crate::control::server::local_api::{List, json, page_of, respond_whole};
+use crate::control::server::metrics_pages::Page;
 use crate::protocol::http1::Request;
 
 pub(super) struct Visit {

@@ -11,9 +11,9 @@
 //! is looked at while nobody watches.
 
 mod changes;
+mod connection;
 mod names;
-mod shown_pod;
-mod visit;
+mod pod_card;
 mod watchers;
 
 use std::cell::Cell;
@@ -27,11 +27,11 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 use super::SyncHealth;
 use super::connections::{FEW, Standing, answer};
-use super::local::LocalApi;
-use super::tcp_door::TcpDoor;
+use super::listener::Listener;
+use super::local_api::LocalApi;
 use crate::platform::rt::TcpStream;
 
-use visit::Visit;
+use connection::Visit;
 use watchers::Watchers;
 
 /// What it takes to show the page.
@@ -81,8 +81,8 @@ impl StatusPage {
         self.door().serve(&|tcp, _, standing| Box::pin(self.meet(tcp, standing))).await;
     }
 
-    const fn door(&self) -> TcpDoor {
-        TcpDoor { name: "the page", address: self.address, most: FEW, most_strangers: MOST_STRANGERS }
+    const fn door(&self) -> Listener {
+        Listener { name: "the page", address: self.address, most: FEW, most_strangers: MOST_STRANGERS }
     }
 
     fn meet(&self, stream: TcpStream, standing: Rc<Cell<Standing>>) -> impl Future<Output = ()> + use<> {

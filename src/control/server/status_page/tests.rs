@@ -11,9 +11,9 @@ use serde_json::json;
 
 use super::*;
 use crate::control::server::connections::Text as _;
-use crate::control::server::page::Page;
+use crate::control::server::metrics_pages::Page;
 use crate::control::server::{
-    Absent, Found, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, PodAsked, PodEntry, SyncStatus,
+    Absent, Found, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, PodEntry, PodQuery, SyncStatus,
 };
 use crate::platform::rt::{TcpListener, block_on, blocking, either};
 use crate::state::pods::{PodAnswer, PodChange};
@@ -84,7 +84,7 @@ impl LocalApi for Asked {
         Err("asked for a log".to_owned())
     }
 
-    fn running_container(&self, _: &PodAsked, _: &str) -> Result<String, Absent> {
+    fn running_container(&self, _: &PodQuery, _: &str) -> Result<String, Absent> {
         self.note();
         Err(Absent::Pod)
     }
@@ -94,7 +94,7 @@ impl LocalApi for Asked {
         Box::pin(async { PodAnswer::Failed("asked to change a pod".to_owned()) })
     }
 
-    fn sandbox(&self, _: &PodAsked) -> Result<String, Absent> {
+    fn sandbox(&self, _: &PodQuery) -> Result<String, Absent> {
         self.note();
         Err(Absent::Pod)
     }

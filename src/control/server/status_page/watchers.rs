@@ -8,12 +8,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::changes::{Block, Changes};
-use super::shown_pod::shown;
+use super::pod_card::shown;
 use crate::control::server::SyncHealth;
 use crate::control::server::connections::Text;
 use crate::control::server::http::Response;
-use crate::control::server::local::{LocalApi, json};
-use crate::control::server::page::Page;
+use crate::control::server::local_api::{LocalApi, json};
+use crate::control::server::metrics_pages::Page;
 use crate::platform::host::clock;
 use crate::platform::rpc::Signal;
 use crate::platform::rt::{self, Task};

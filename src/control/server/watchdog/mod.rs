@@ -10,7 +10,7 @@
 mod beat_file;
 mod beats;
 mod device;
-mod earlier;
+mod previous_run;
 mod stall;
 
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ impl Watchdog {
         let mut beat_path = config.local_socket.clone().into_os_string();
         beat_path.push(".beat");
         let beat_path = PathBuf::from(beat_path);
-        let last_stall = earlier::look_back(&file, &beat_path);
+        let last_stall = previous_run::look_back(&file, &beat_path);
         let shared = Arc::new(Shared { file: file.clone(), state: Mutex::default(), wake: Condvar::default() });
         shared.lock().last_stall = last_stall;
         let device = config.watchdog_device.as_deref().map(|path| Device::new(path, Path::new("/sys")));

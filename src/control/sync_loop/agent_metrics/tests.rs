@@ -64,8 +64,8 @@ const NOT_ON_THE_PAGE: [(&str, &str); 48] = [
     ("kubelet_terminated_containers_total", "the pods' statuses tell of them"),
 ];
 
-fn sight<'a>(books: &'a Books, seen: &'a ObservedCache, certificates: &'a CertificateBook) -> AgentSight<'a> {
-    AgentSight {
+fn sight<'a>(books: &'a NodeState, seen: &'a ObservedCache, certificates: &'a CertificateStatuses) -> AgentMetrics<'a> {
+    AgentMetrics {
         node: "n1",
         cgroup_v2: true,
         books,
@@ -110,7 +110,7 @@ fn count_everything() {
 #[test]
 fn families_have_upstreams_names_words_and_labels() {
     count_everything();
-    let (mut books, certificates) = (Books::new(Sources::new(&[SourceName::File])), CertificateBook::default());
+    let (mut books, certificates) = (NodeState::new(Sources::new(&[SourceName::File])), CertificateStatuses::default());
     books.ending.insert(PodUid::from("u"), Arc::default());
     let mut seen = ObservedCache::default();
     let look = seen.begin();
@@ -170,7 +170,7 @@ fn probes_have_upstreams_page() {
 #[test]
 fn certificates_are_told_under_the_names_that_alerts_have_and_by_their_dates() {
     let (books, certificates, seen) =
-        (Books::new(Sources::new(&[SourceName::File])), CertificateBook::default(), ObservedCache::default());
+        (NodeState::new(Sources::new(&[SourceName::File])), CertificateStatuses::default(), ObservedCache::default());
     certificates
         .note(Which::Client, CertificateEntry { not_after: Some(4_000_000_000), ..CertificateEntry::default() });
     certificates.failed(Which::Client, "no server".to_owned());

@@ -5,19 +5,19 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
-use super::{ShownCertificate, names};
-use crate::kubelet::certificates::ask::Issued;
-use crate::kubelet::certificates::book::CertificateEntry;
-use crate::kubelet::certificates::look::floor;
+use super::{ServingCertificateCell, names};
+use crate::kubelet::certificates::certificate_status::CertificateEntry;
+use crate::kubelet::certificates::csr::Issued;
+use crate::kubelet::certificates::csr_attempt::pursue;
+use crate::kubelet::certificates::events::Teller;
+use crate::kubelet::certificates::inspect::floor;
 use crate::kubelet::certificates::pair::Pair;
-use crate::kubelet::certificates::pursuit::pursue;
-use crate::kubelet::certificates::request::Names;
+use crate::kubelet::certificates::pkcs10::Names;
 use crate::kubelet::certificates::rotation::{Held, Present, Seconds, Standing, Until};
 use crate::kubelet::certificates::signing_request::Purpose;
 use crate::kubelet::certificates::store::Store;
-use crate::kubelet::certificates::teller::Teller;
 use crate::kubelet::certificates::waits::{clock_set, due};
-use crate::kubelet::node::NodeNews;
+use crate::kubelet::node::StatusInputs;
 use crate::platform::apiserver::Client;
 use crate::platform::host::clock;
 use crate::platform::rt;
@@ -28,9 +28,9 @@ use crate::types::error::ErrorChain;
 pub(super) async fn run(
     node_name: &str,
     client: Client,
-    news: &NodeNews,
+    news: &StatusInputs,
     directory: PathBuf,
-    shown: &ShownCertificate,
+    shown: &ServingCertificateCell,
     teller: Teller,
 ) {
     let store = Store::new(directory, "kubelet-server");
@@ -56,7 +56,7 @@ struct Keeper {
 
 impl Keeper {
     /// What an earlier process was issued.
-    async fn look(&mut self, shown: &ShownCertificate) {
+    async fn look(&mut self, shown: &ServingCertificateCell) {
         let store = self.store.clone();
         let stored = rt::blocking(move || store.current()).await;
         let fault = stored.as_ref().err().map(|error| ErrorChain(error).to_string());
@@ -68,7 +68,7 @@ impl Keeper {
     }
 
     /// One thing that is to be done, or the wait for it; no longer than until the node is reached elsewhere.
-    async fn round(&mut self, wanted: Option<Names>, moved: impl Future<Output = ()>, shown: &ShownCertificate) {
+    async fn round(&mut self, wanted: Option<Names>, moved: impl Future<Output = ()>, shown: &ServingCertificateCell) {
         let present = self.present();
         self.note(None, present);
         let Some(names) = wanted else { return moved.await };
@@ -102,7 +102,7 @@ impl Keeper {
         }
     }
 
-    async fn put(&mut self, issued: Issued, present: Present, shown: &ShownCertificate) {
+    async fn put(&mut self, issued: Issued, present: Present, shown: &ServingCertificateCell) {
         let Issued { pair, is_fresh } = issued;
         let (store, put) = (self.store.clone(), pair.clone());
         let moment = Time::from_unix_nanos(present.now().saturating_mul(1_000_000_000));

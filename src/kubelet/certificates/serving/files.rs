@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{ShownCertificate, entry};
-use crate::kubelet::certificates::book::CertificateEntry;
+use super::{ServingCertificateCell, entry};
+use crate::kubelet::certificates::certificate_status::CertificateEntry;
+use crate::kubelet::certificates::events::Teller;
 use crate::kubelet::certificates::pair::Pair;
 use crate::kubelet::certificates::rotation::Until;
-use crate::kubelet::certificates::teller::Teller;
 use crate::kubelet::certificates::waits::{changed, due};
 use crate::platform::host::file_watch::FileWatch;
 use crate::platform::host::{clock, file};
@@ -19,7 +19,7 @@ const LIMIT: u64 = 1 << 20;
 /// Who replaces two files does so one after the other; between them they are no pair.
 const BOTH: Duration = Duration::from_millis(200);
 
-pub(super) async fn run(files: [PathBuf; 2], shown: &ShownCertificate, teller: &Teller) {
+pub(super) async fn run(files: [PathBuf; 2], shown: &ServingCertificateCell, teller: &Teller) {
     let mut last: Option<Pair> = None;
     loop {
         let watch = FileWatch::new(&files);

@@ -6,7 +6,7 @@
 mod cluster;
 mod files;
 mod names;
-mod own_making;
+mod self_signed;
 mod validity;
 
 use std::fmt;
@@ -18,19 +18,19 @@ use async_channel::Sender;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use super::book::{CertificateBook, CertificateEntry, Which};
+use super::certificate_status::{CertificateEntry, CertificateStatuses, Which};
+use super::events::Teller;
 use super::pair::Pair;
 use super::rotation::Standing;
-use super::teller::Teller;
-use crate::kubelet::node::NodeNews;
+use crate::kubelet::node::StatusInputs;
 use crate::platform::apiserver::Client;
 use crate::state::pods::SyncEvent;
 
 /// What is shown to clients; clones show the same.
 #[derive(Clone, Default)]
-pub(crate) struct ShownCertificate(Arc<Mutex<Option<Arc<CertifiedKey>>>>);
+pub(crate) struct ServingCertificateCell(Arc<Mutex<Option<Arc<CertifiedKey>>>>);
 
-impl ShownCertificate {
+impl ServingCertificateCell {
     fn show(&self, pair: &Pair) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(pair.certified_key());
     }
@@ -45,15 +45,15 @@ impl ShownCertificate {
     }
 }
 
-impl ResolvesServerCert for ShownCertificate {
+impl ResolvesServerCert for ServingCertificateCell {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.certified_key()
     }
 }
 
-impl fmt::Debug for ShownCertificate {
+impl fmt::Debug for ServingCertificateCell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ShownCertificate")
+        f.write_str("ServingCertificateCell")
     }
 }
 
@@ -62,8 +62,8 @@ impl fmt::Debug for ShownCertificate {
 pub(crate) struct ServingCertificate {
     pub(crate) node_name: String,
     pub(crate) source: ServingSource,
-    pub(crate) shown: ShownCertificate,
-    pub(crate) book: Rc<CertificateBook>,
+    pub(crate) shown: ServingCertificateCell,
+    pub(crate) book: Rc<CertificateStatuses>,
     pub(crate) inbox: Sender<SyncEvent>,
 }
 
@@ -72,7 +72,7 @@ pub(crate) enum ServingSource {
     /// Somebody else keeps them.
     Files { certificate: PathBuf, key: PathBuf },
     /// The cluster signs one for the addresses that the node has in its object; kept in this directory.
-    Cluster { client: Client, news: Rc<NodeNews>, directory: PathBuf },
+    Cluster { client: Client, news: Rc<StatusInputs>, directory: PathBuf },
     /// Made here, and kept in this directory.
     OwnMaking { directory: PathBuf },
 }
@@ -86,7 +86,7 @@ pub(crate) async fn run(settings: ServingCertificate) {
         ServingSource::Cluster { client, news, directory } => {
             cluster::run(&node_name, client, &news, directory, &shown, teller).await;
         }
-        ServingSource::OwnMaking { directory } => own_making::run(&node_name, &directory, &shown, &teller).await,
+        ServingSource::OwnMaking { directory } => self_signed::run(&node_name, &directory, &shown, &teller).await,
     }
 }
 

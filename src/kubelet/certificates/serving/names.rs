@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::kubelet::certificates::request::Names;
+use crate::kubelet::certificates::pkcs10::Names;
 use crate::types::api::NodeAddress;
 use crate::types::sorted::SortedSet;
 

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use super::files::read_pair;
-use super::{ShownCertificate, entry, validity};
-use crate::kubelet::certificates::book::CertificateEntry;
+use super::{ServingCertificateCell, entry, validity};
+use crate::kubelet::certificates::certificate_status::CertificateEntry;
+use crate::kubelet::certificates::events::Teller;
 use crate::kubelet::certificates::key::{Key, KeyError};
 use crate::kubelet::certificates::pair::Pair;
-use crate::kubelet::certificates::request::{Names, self_signed};
+use crate::kubelet::certificates::pkcs10::{Names, self_signed};
 use crate::kubelet::certificates::rotation::{Seconds, Until};
 use crate::kubelet::certificates::store::StoreError;
-use crate::kubelet::certificates::teller::Teller;
 use crate::kubelet::certificates::waits::{changed, due};
 use crate::platform::host::file_watch::FileWatch;
 use crate::platform::host::{clock, file};
@@ -19,7 +19,7 @@ use crate::protocol::pem;
 use crate::types::api::Time;
 use crate::types::error::ErrorChain;
 
-pub(super) async fn run(node_name: &str, directory: &Path, shown: &ShownCertificate, teller: &Teller) {
+pub(super) async fn run(node_name: &str, directory: &Path, shown: &ServingCertificateCell, teller: &Teller) {
     let files = [directory.join("kubelet.crt"), directory.join("kubelet.key")];
     // What could not be written is held here.
     let mut held: Option<Pair> = None;

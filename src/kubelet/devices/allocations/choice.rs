@@ -2,7 +2,7 @@
 //!
 //! `devicesToAllocate` and pkg/kubelet/cm/devicemanager/topology_hints.go.
 
-use super::{Device, DeviceBook, Given, Lacks, Resource, asked, in_order};
+use super::{Device, DeviceAllocations, Given, Lacks, Resource, asked, in_order};
 use crate::kubelet::resource_managers::{self, Hints, Nodes};
 use crate::types::api::{Container, Pod, PodUid};
 use crate::types::sorted::{SortedMap, SortedSet};
@@ -21,7 +21,7 @@ enum Place {
 
 const IN_ORDER: [Place; 3] = [Place::Near, Place::Elsewhere, Place::Anywhere];
 
-impl DeviceBook {
+impl DeviceAllocations {
     /// Devices for all containers of the pod that have none.
     pub(super) fn choose(&mut self, pod: &Pod, runs: impl Fn(&str) -> bool) -> Result<(), Lacks> {
         let mut left = Left::new();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-use super::book::Failure;
+use super::archive_list::Failure;
 use super::contents::{Contents, HEAD, Named, Packing};
 use crate::platform::host::program;
 use crate::platform::rt;

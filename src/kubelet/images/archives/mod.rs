@@ -5,7 +5,7 @@
 //!   inotify -> list (blocking) -> Book::look -> import -> the record (durable) -> SyncEvent::ImagesCame
 //! ```
 
-mod book;
+mod archive_list;
 pub mod contents;
 mod import;
 
@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
 
-pub(crate) use self::book::Stamp;
-use self::book::{Book, Failure, State, is_archive};
+pub(crate) use self::archive_list::Stamp;
+use self::archive_list::{Book, Failure, State, is_archive};
 use self::import::{Tool, import};
 use super::image_name::with_default_tag;
 use crate::platform::cri::v1::ImageSpec;
@@ -112,7 +112,7 @@ impl ImageArchives {
 
     pub(crate) fn views(&self) -> Vec<ArchiveView> {
         let book = self.book.borrow();
-        let view = |(file, archive): (&String, &book::Archive)| {
+        let view = |(file, archive): (&String, &archive_list::Archive)| {
             let (state, message) = match &archive.state {
                 State::Settling(_) | State::Ready => ("waiting", String::new()),
                 State::Importing => ("importing", String::new()),

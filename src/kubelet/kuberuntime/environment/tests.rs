@@ -212,7 +212,7 @@ fn services_come_last_and_the_containers_own_words_may_refer_to_them() {
         }],
     }];
     let content = Some(crate::state::objects::Content::Services(services));
-    objects.hear(crate::state::objects::ObjectNews::Heard(crate::state::objects::Topic::ApiServerService, content));
+    objects.hear(crate::state::objects::ObjectEvent::Heard(crate::state::objects::Topic::ApiServerService, content));
     let (pod, node) = (pod(), golden::node());
     let given = Given { pod: &pod, pod_ips: &[], node: &node, objects: &objects, from_files: &[] };
     let env =

@@ -12,7 +12,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// A node, its surroundings, and a clock of their own.
 struct Case {
-    own: OwnNode,
+    own: NodeObjectState,
     runtime: RuntimeHealth,
     now: Instant,
     seconds: i64,
@@ -30,7 +30,7 @@ impl Case {
         let name = "r".to_owned();
         let ready = RuntimeState { name, ready: true, network_ready: true, ..RuntimeState::default() };
         runtime.note(ready, now);
-        let own = OwnNode::new(profile(|_, _| {}), registers, 5 * MINUTE, now);
+        let own = NodeObjectState::new(profile(|_, _| {}), registers, 5 * MINUTE, now);
         Self { own, runtime, now, seconds: 1000, shuts_down: false }
     }
 
@@ -40,7 +40,7 @@ impl Case {
     }
 
     fn next(&mut self) -> Step {
-        let sight = NodeSight {
+        let sight = NodeObservation {
             volumes_in_use: &[],
             devices: &Default::default(),
             pressures: &[],

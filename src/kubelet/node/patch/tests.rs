@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kubelet::node::profile::tests::profile;
-use crate::kubelet::node::{NodeSight, RuntimeHealth};
+use crate::kubelet::node::{NodeObservation, RuntimeHealth};
 use crate::types::api::{Node, NodeCondition, Taint, Time, decode};
 
 fn at(second: i64) -> Time {
@@ -10,7 +10,7 @@ fn at(second: i64) -> Time {
 }
 
 fn status(profile: &NodeProfile, server: &NodeStatus, second: i64) -> NodeStatus {
-    let sight = NodeSight {
+    let sight = NodeObservation {
         volumes_in_use: &[],
         devices: &Default::default(),
         pressures: &[],

@@ -21,8 +21,8 @@ fn healthy() -> RuntimeHealth {
 
 static NO_DEVICES: [ResourceList; 2] = [ResourceList::new(), ResourceList::new()];
 
-fn sight(runtime: &RuntimeHealth) -> NodeSight<'_> {
-    NodeSight {
+fn sight(runtime: &RuntimeHealth) -> NodeObservation<'_> {
+    NodeObservation {
         volumes_in_use: &[],
         devices: &NO_DEVICES,
         pressures: &[],
@@ -82,7 +82,7 @@ fn the_recorded_node_is_made_again() {
     };
     let profile = NodeProfile::new(&config, &facts, &machine, &NodeSettings::new(&config, &facts));
     let (health, now) = (healthy(), recorded.status.conditions[0].last_heartbeat_time.unwrap());
-    let sight = NodeSight { images: &recorded.status.images, now, ..sight(&health) };
+    let sight = NodeObservation { images: &recorded.status.images, now, ..sight(&health) };
     let made = encode(&profile.node(profile.status(&sight, &NodeStatus::default())));
     let (mut left, mut right) = (made.clone(), encode(&recorded));
     for (place, _) in EXCEPTIONS.iter().rev() {
@@ -115,7 +115,7 @@ fn transition_times_stay_while_the_status_stays() {
     let mut pressures = NodePressures::default();
     pressures.set(&[Pressure::Disk].into(), "n", later);
     let pressures: Vec<_> = pressures.conditions().collect();
-    let status = profile.status(&NodeSight { now: later, pressures: &pressures, ..sight(&health) }, &server);
+    let status = profile.status(&NodeObservation { now: later, pressures: &pressures, ..sight(&health) }, &server);
     let shown: Vec<_> = status
         .conditions
         .iter()
@@ -144,7 +144,7 @@ fn a_pressure_of_before_a_restart_stays_until_somebody_has_looked() {
 
 #[test]
 fn a_node_is_not_ready_for_each_of_the_reasons_and_for_all_at_once() {
-    let ready = |sight: &NodeSight<'_>, storage: u64| {
+    let ready = |sight: &NodeObservation<'_>, storage: u64| {
         let profile = profile(|_, facts| facts.storage_bytes = storage);
         let condition = profile.status(sight, &NodeStatus::default()).conditions.pop().unwrap();
         assert_eq!(condition.kind, READY);
@@ -152,7 +152,7 @@ fn a_node_is_not_ready_for_each_of_the_reasons_and_for_all_at_once() {
     };
     let health = healthy();
     let not = |message: &str| ("KubeletNotReady".to_owned(), message.to_owned());
-    let shutting_down = NodeSight { shuts_down: true, ..sight(&health) };
+    let shutting_down = NodeObservation { shuts_down: true, ..sight(&health) };
     assert_eq!(ready(&shutting_down, 1), not("node is shutting down"));
     let missing = "missing node capacity for resources: ephemeral-storage";
     assert_eq!(ready(&sight(&health), 0), not(missing));
@@ -172,7 +172,7 @@ fn the_address_is_the_given_one_or_else_that_of_the_default_route() {
         });
         let server = NodeStatus { addresses: server.to_vec(), ..NodeStatus::default() };
         let seen = ips(seen);
-        profile.status(&NodeSight { addresses: &seen, ..sight(&health) }, &server).addresses
+        profile.status(&NodeObservation { addresses: &seen, ..sight(&health) }, &server).addresses
     };
     let both = ["10.0.0.1", "2001:db8::1"];
     assert_eq!(shown(&addresses("n", &["10.9.9.9"], &both, &[])), ["10.9.9.9", "n"]);
@@ -196,7 +196,7 @@ fn a_cloud_has_the_last_word_on_addresses() {
         });
         let server = NodeStatus { addresses: server.to_vec(), ..NodeStatus::default() };
         let seen = ips(&["10.0.0.1"]);
-        profile.status(&NodeSight { addresses: &seen, ..sight(&health) }, &server).addresses
+        profile.status(&NodeObservation { addresses: &seen, ..sight(&health) }, &server).addresses
     };
     assert_eq!(shown(&addresses(&[], &[])), ["n"]);
     assert_eq!(shown(&addresses(&["0.0.0.0"], &[])), ["10.0.0.1", "n"]);

@@ -53,12 +53,12 @@ impl Drop for Scratch {
     }
 }
 
-fn inquiries(root: &Path) -> Inquiries {
-    Inquiries::new(Csi::new(root, "node", async_channel::bounded(1).0, None))
+fn inquiries(root: &Path) -> VolumeStatsCache {
+    VolumeStatsCache::new(Csi::new(root, "node", async_channel::bounded(1).0, None))
 }
 
 /// A busy machine takes longer than a question waits.
-async fn answer(inquiries: &Inquiries, volumes: &[ForeignVolume], of: &ForeignVolume) -> VolumeSeen {
+async fn answer(inquiries: &VolumeStatsCache, volumes: &[ForeignVolume], of: &ForeignVolume) -> VolumeSnapshot {
     loop {
         inquiries.begin(volumes.iter());
         inquiries.wait().await;

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::kubelet::probes::Probed;
-use crate::state::pods::{GivenDevices, ObservedPod, Waiting};
+use crate::state::pods::{AllocatedDevices, ObservedPod, Waiting};
 use crate::types::api::{self, Pod, PodPhase, PodStatus, Reason, Time};
 use crate::types::sorted::SortedMap;
 
@@ -49,7 +49,7 @@ pub(crate) struct StatusInput<'a> {
     pub(crate) failed: Option<&'a Failed>,
     pub(crate) resize: Resize<'a>,
     /// Of all of its containers.
-    pub(crate) devices: &'a [GivenDevices],
+    pub(crate) devices: &'a [AllocatedDevices],
 }
 
 /// Other resources that a pod waits for, or is being given.

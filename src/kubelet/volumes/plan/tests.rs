@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::kubelet::kuberuntime::golden;
-use crate::state::objects::{Content, ObjectNews, Objects, PersistentVolume};
+use crate::state::objects::{Content, ObjectEvent, Objects, PersistentVolume};
 use crate::state::pods::PodDirs;
 use crate::types::api::decode;
 
@@ -141,7 +141,7 @@ fn bind(objects: &mut Objects, claim: &str, spec: &Value) {
     let volume = PersistentVolume::read(&json!({"metadata": {"name": format!("pv-{claim}")}, "spec": spec}));
     let content = Content::Volume(Box::new(volume.unwrap()));
     let topic = Topic::Claim { namespace: "ns".to_owned(), name: claim.to_owned(), owner: None };
-    assert!(objects.hear(ObjectNews::Heard(topic, Some(content))));
+    assert!(objects.hear(ObjectEvent::Heard(topic, Some(content))));
 }
 
 #[test]
