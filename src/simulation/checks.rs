@@ -85,6 +85,9 @@ impl Node {
             ));
         }
         let (starts, restarts) = (self.runtime.starts(revision), shown["restartCount"].as_u64().unwrap_or_default());
+        if pod.traits.side && self.running_container(revision, "side").is_none() {
+            return Err("its second container does not run".into());
+        }
         // An attempt may have been used up by a start that failed.
         let most = u64::from(attempt).max(starts.saturating_sub(1));
         if restarts < u64::from(attempt) || restarts > most || shown["ready"] != true {
@@ -162,13 +165,18 @@ impl Node {
         lasting.into_iter().find_map(missing)
     }
 
-    /// The container of a revision that runs, and which attempt it is.
+    /// The main container of a revision that runs, and which attempt it is.
     pub(super) fn running_of(&self, revision: &str) -> Option<(String, u32)> {
+        self.running_container(revision, "main")
+    }
+
+    fn running_container(&self, revision: &str, name: &str) -> Option<(String, u32)> {
         self.runtime.look(|runtime| {
             let world = &runtime.world;
             let of_it = |one: &&fake_cri::Sandbox| revision_of(&one.config.labels, one) == revision;
             let ids: Vec<&str> = world.sandboxes.iter().filter(of_it).map(|one| one.id.as_str()).collect();
-            let mut containers = world.containers.iter().filter(|one| ids.contains(&one.sandbox_id.as_str()));
+            let of_name = |one: &&fake_cri::Container| one.name() == name && ids.contains(&one.sandbox_id.as_str());
+            let mut containers = world.containers.iter().filter(of_name);
             containers.find(|one| one.state == v1::ContainerState::Running).map(|one| (one.id.clone(), one.attempt()))
         })
     }

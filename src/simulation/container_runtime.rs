@@ -9,11 +9,11 @@ use std::time::Duration;
 use super::device_plugin;
 use super::fake_cri::in_process::{Runtime, Stop, stop_request};
 use super::record::{Record, Rule};
-use super::wanted::{REVISION, Wanted};
+use super::wanted::{APP, REVISION, Wanted};
 use crate::platform::cri::v1;
 use crate::platform::host::clock;
-use crate::platform::rpc::{Reply, Request, ServerLimits, handler, serve_connection};
-use crate::platform::rt::{self, Line, UnixStream, World};
+use crate::platform::rpc::{Reply, Request, ServerLimits, Signal, handler, serve_connection};
+use crate::platform::rt::{self, AsyncWriteExt as _, Line, UnixStream, World};
 use crate::protocol::grpc::{Code, Status};
 use crate::protocol::protobuf::encode;
 
@@ -32,6 +32,29 @@ pub(super) struct Faults {
     pub(super) slow: Duration,
 }
 
+/// How one call goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallFault {
+    Fails,
+    FailsAsUnavailable,
+    Hangs,
+    HangsAfterItsEffect,
+    AnswersGarbage,
+    SpeaksNoHttp,
+    IsCutBeforeItsEffect,
+    IsCutAfterItsEffect,
+    IsCutInItsAnswer,
+    /// It waits until [`ContainerRuntime::release`].
+    IsHeld,
+}
+
+/// The call that is to go wrong.
+struct Armed {
+    method: &'static str,
+    skip: u32,
+    fault: CallFault,
+}
+
 pub(super) struct ContainerRuntime {
     world: Rc<World>,
     record: Rc<Record>,
@@ -39,6 +62,17 @@ pub(super) struct ContainerRuntime {
     runtime: RefCell<Runtime>,
     pub(super) faults: Cell<Faults>,
     serving: RefCell<Option<rt::Task<()>>>,
+    armed: RefCell<Option<Armed>>,
+    /// A call of this kind is held; its effect comes later, whatever becomes of the caller.
+    held: RefCell<Option<rt::Task<()>>>,
+    /// A call was held, released, or the containers were listed.
+    changed: Signal,
+    /// The held call may have its effect.
+    released: Cell<bool>,
+    /// Calls that change something since the last of [`ContainerRuntime::begin_episode`].
+    changes: Cell<u64>,
+    /// How often the containers were listed.
+    lists: Cell<u64>,
     /// Calls in the minute that began then.
     rate: Cell<(Duration, u32)>,
     /// The seconds of grace that a container was given last.
@@ -46,6 +80,17 @@ pub(super) struct ContainerRuntime {
     /// How often the container of a revision was started.
     starts: RefCell<BTreeMap<String, u64>>,
 }
+
+const CHANGES: &[&str] = &[
+    "RunPodSandbox",
+    "StopPodSandbox",
+    "RemovePodSandbox",
+    "CreateContainer",
+    "StartContainer",
+    "StopContainer",
+    "RemoveContainer",
+    "PullImage",
+];
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// More calls than this in a minute are a storm: some twenty pods that all fail ask for half of it.
@@ -62,6 +107,7 @@ impl ContainerRuntime {
         for image in ["registry.k8s.io/pause:3.10", "busybox"] {
             runtime.add_image(image);
         }
+        runtime.publish_image(APP);
         if world.chance(700) {
             runtime.enable_events();
         }
@@ -72,6 +118,12 @@ impl ContainerRuntime {
             runtime: RefCell::new(runtime),
             faults: Cell::default(),
             serving: RefCell::default(),
+            armed: RefCell::default(),
+            held: RefCell::default(),
+            changed: Signal::default(),
+            released: Cell::default(),
+            changes: Cell::default(),
+            lists: Cell::default(),
             rate: Cell::default(),
             graces: RefCell::default(),
             starts: RefCell::default(),
@@ -119,6 +171,9 @@ impl ContainerRuntime {
         let (world, faults) = (&self.world, self.faults.get());
         self.record.count("CRI calls");
         self.count_call();
+        if CHANGES.contains(&&*method) {
+            self.changes.set(self.changes.get() + 1);
+        }
         let begun = rt::now();
         rt::sleep(world.duration_below(usual(&method)) + world.duration_below(faults.slow)).await;
         let line =
@@ -127,6 +182,14 @@ impl ContainerRuntime {
             self.record.count("CRI calls that failed");
             line("fails");
             return Err(Status::new(Code::Unknown, "it cannot be done now"));
+        }
+        if method == "ListContainers" {
+            self.lists.set(self.lists.get() + 1);
+            self.changed.notify();
+        }
+        if let Some(fault) = self.armed_fault(&method) {
+            line(&format!("{fault:?}"));
+            return self.answer_wrongly(fault, &method, &request).await;
         }
         let answer = self.act(&method, &request.message).await;
         if !method.starts_with("List") && !method.ends_with("Status") {
@@ -149,6 +212,108 @@ impl ContainerRuntime {
             return std::future::pending().await;
         }
         answer
+    }
+
+    /// The next call of `method`, after `skip` others, goes wrong.
+    pub(super) fn arm(&self, method: &'static str, skip: u32, fault: CallFault) {
+        self.armed.replace(Some(Armed { method, skip, fault }));
+        self.held.take();
+        self.released.set(false);
+    }
+
+    fn armed_fault(&self, method: &str) -> Option<CallFault> {
+        let mut armed = self.armed.borrow_mut();
+        let one = armed.as_mut().filter(|one| one.method == method)?;
+        if one.skip > 0 {
+            one.skip -= 1;
+            return None;
+        }
+        let fault = one.fault;
+        *armed = None;
+        self.record.count("calls that went wrong by name");
+        Some(fault)
+    }
+
+    async fn answer_wrongly(
+        self: &Rc<Self>,
+        fault: CallFault,
+        method: &str,
+        request: &Request,
+    ) -> Result<Reply, Status> {
+        let (wire, message) = (&request.wire, &request.message);
+        match fault {
+            CallFault::Fails => return Err(Status::new(Code::Unknown, "no luck today")),
+            CallFault::FailsAsUnavailable => return Err(Status::new(Code::Unavailable, "transport is closing")),
+            CallFault::AnswersGarbage => return Ok(Reply::Message(b"\x0a\xff\xff\xff\xff".to_vec())),
+            CallFault::Hangs => {}
+            CallFault::HangsAfterItsEffect => drop(self.act(method, message).await),
+            CallFault::SpeaksNoHttp => {
+                // The agent may have gone.
+                let _ = wire.stream().write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+                wire.cut_after(0);
+            }
+            CallFault::IsCutBeforeItsEffect => wire.cut_after(0),
+            CallFault::IsCutAfterItsEffect => {
+                let answer = self.act(method, message).await;
+                wire.cut_after(0);
+                return answer;
+            }
+            CallFault::IsCutInItsAnswer => {
+                let answer = self.act(method, message).await;
+                wire.cut_after(20);
+                return answer;
+            }
+            CallFault::IsHeld => {
+                let (runtime, method, message) = (Rc::clone(self), method.to_owned(), message.clone());
+                self.held.replace(Some(rt::spawn(async move {
+                    runtime.until(|runtime| runtime.released.get()).await;
+                    // Nobody waits for the answer.
+                    let _ = runtime.act(&method, &message).await;
+                })));
+                self.changed.notify();
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// Calls that change something are counted for each episode.
+    pub(super) fn begin_episode(&self) {
+        self.changes.set(0);
+    }
+
+    pub(super) fn end_episode(&self) {
+        self.record.see("changing CRI calls in an episode", self.changes.get());
+    }
+
+    /// Waits until the armed call has come and is held.
+    pub(super) async fn until_held(&self) {
+        self.until(|runtime| runtime.held.borrow().is_some()).await;
+    }
+
+    /// Waits until the containers have been listed once more.
+    pub(super) async fn until_listed(&self) {
+        let before = self.lists.get();
+        self.until(|runtime| runtime.lists.get() > before).await;
+    }
+
+    /// The held call has its effect.
+    pub(super) async fn release(&self) {
+        self.released.set(true);
+        self.changed.notify();
+        let held = self.held.take();
+        if let Some(held) = held {
+            held.await;
+        }
+    }
+
+    async fn until(&self, holds: impl Fn(&Self) -> bool) {
+        loop {
+            let seen = self.changed.changes();
+            if holds(self) {
+                return;
+            }
+            self.changed.beyond(seen).await;
+        }
     }
 
     async fn act(&self, method: &str, message: &[u8]) -> Result<Reply, Status> {

@@ -16,7 +16,7 @@ use super::csi_driver::CsiDriver;
 use super::device_plugin::Cameras;
 use super::fake_api::store::Store;
 use super::machine::Machine;
-use super::plan::{Plan, PluginKind, What};
+use super::plan::{HeldCall, Plan, PluginKind, What};
 use super::plugin::{self, Plugin};
 use super::record::{Lines, Record, Rule, Violation};
 use super::wanted::{Pod, SECRET_DATA, Source, Traits, Wanted, tells_secret};
@@ -53,6 +53,8 @@ const SYNCS_AT_REST: u64 = 30;
 const LEAST_HISTORY: u64 = 30;
 /// The API server as the kubeconfig names it.
 const API_NAME: &str = "api.cluster.test";
+/// Within this the agent makes every call that a step leads to.
+const LATEST_CALL: Duration = Duration::from_secs(120);
 /// More pods than this are not made.
 const PODS: usize = 12;
 /// Log lines a minute, beyond which somebody writes without end.
@@ -213,6 +215,7 @@ impl Node {
 
     async fn live(&mut self, plan: &Plan) {
         for episode in &plan.episodes {
+            self.runtime.begin_episode();
             for step in &episode.steps {
                 self.pass(step.after).await;
                 if self.record.violation().is_some() {
@@ -231,6 +234,7 @@ impl Node {
             if let Err(what) = self.converged() {
                 self.record.violated(Rule::StaysSo, format!("in the quiet: {what}"));
             }
+            self.runtime.end_episode();
             self.check_counters();
             self.check_disk();
             if episode.offline && self.record.violation().is_none() {
@@ -363,6 +367,8 @@ impl Node {
                 }
             }
             What::SandboxDies(which) => self.sandbox_dies(*which),
+            What::CallGoesWrong { method, skip, fault } => self.runtime.arm(method, *skip, *fault),
+            What::KillAgentInCall(held) => self.kill_agent_in_call(*held).await,
             What::IgnoreSigterm(which) => {
                 if let Some(id) = self.running(*which) {
                     self.runtime.change(|runtime| runtime.ignore_sigterm(&id));
@@ -383,6 +389,26 @@ impl Node {
                 self.starts = Some(self.world.passed() + self.world.duration_below(Duration::from_secs(5)));
             }
             _ => self.take_fault(what),
+        }
+    }
+
+    async fn kill_agent_in_call(&mut self, held: HeldCall) {
+        if self.agent.is_none() {
+            self.start_agent();
+        }
+        let call = rt::deadline(LATEST_CALL, self.runtime.until_held());
+        if call.await.is_err() {
+            return self.record.violated(Rule::Recovers, "the call to be held was never made".into());
+        }
+        self.record.count("agents killed in a call");
+        self.kill_agent().await;
+        if held == HeldCall::DoneUnseen {
+            self.runtime.release().await;
+        }
+        self.start_agent();
+        if held == HeldCall::DoneLate {
+            self.runtime.until_listed().await;
+            self.runtime.release().await;
         }
     }
 

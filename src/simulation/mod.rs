@@ -11,6 +11,7 @@ mod checks;
 mod container_runtime;
 mod csi_driver;
 mod device_plugin;
+mod every_call;
 #[path = "../../tests/fake_api/mod.rs"]
 #[expect(dead_code, reason = "the rest is for tests over real sockets")]
 mod fake_api;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::container_runtime::CallFault;
 use super::wanted::Traits;
 use super::{api_server, container_runtime, plugin};
 use crate::platform::rt::Resolver;
@@ -48,6 +49,14 @@ pub(super) enum What {
         code: i32,
     },
     SandboxDies(u64),
+    /// The next call of this method, after `skip` others, goes wrong.
+    CallGoesWrong {
+        method: &'static str,
+        skip: u32,
+        fault: CallFault,
+    },
+    /// Waits for the call that was to be held, and kills the agent then.
+    KillAgentInCall(HeldCall),
     IgnoreSigterm(u64),
     ChangeConfigMap,
     KillAgent {
@@ -120,6 +129,16 @@ pub(super) enum What {
         faults: plugin::Faults,
         lasts: Duration,
     },
+}
+
+/// What the runtime does with a call whose caller was killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeldCall {
+    Dropped,
+    /// It takes effect before there is another agent.
+    DoneUnseen,
+    /// It takes effect when the next agent has listed the containers.
+    DoneLate,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,6 +272,7 @@ fn traits(numbers: &mut Numbers) -> Traits {
         job: numbers.chance(20),
         volume: numbers.chance(25),
         device: numbers.chance(25),
+        ..Traits::default()
     }
 }
 

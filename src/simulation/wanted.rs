@@ -15,6 +15,9 @@ pub(super) const SECRET: &str = "the-launch-code-is-00000000";
 /// The same as objects have it.
 pub(super) const SECRET_DATA: &str = "dGhlLWxhdW5jaC1jb2RlLWlzLTAwMDAwMDAw";
 
+/// An image that a registry has.
+pub(super) const APP: &str = "registry.example/app:1";
+
 pub(super) fn tells_secret(text: &str) -> bool {
     text.contains(SECRET) || text.contains(SECRET_DATA)
 }
@@ -44,6 +47,10 @@ pub(super) struct Traits {
     pub(super) volume: bool,
     /// A device of the plugin's.
     pub(super) device: bool,
+    /// A second container.
+    pub(super) side: bool,
+    /// An image that the node does not have yet.
+    pub(super) pull: bool,
 }
 
 /// By revision.
@@ -89,9 +96,9 @@ impl Wanted {
 
 impl Pod {
     pub(super) fn object(&self, revision: &str) -> Value {
-        let Traits { secret, token, probe, job, volume, device } = self.traits;
+        let Traits { secret, token, probe, job, volume, device, side, pull } = self.traits;
         let mut container = json!({
-            "name": "main", "image": "busybox", "imagePullPolicy": "IfNotPresent",
+            "name": "main", "image": if pull { APP } else { "busybox" }, "imagePullPolicy": "IfNotPresent",
             "command": ["sleep", "infinity"],
         });
         let mut volumes = Vec::new();
@@ -115,8 +122,12 @@ impl Pod {
         if probe {
             container["readinessProbe"] = json!({ "exec": { "command": ["true"] }, "periodSeconds": 30 });
         }
+        let mut containers = vec![container];
+        if side {
+            containers.push(json!({ "name": "side", "image": "busybox", "imagePullPolicy": "IfNotPresent" }));
+        }
         let mut spec = json!({
-            "containers": [container], "volumes": volumes, "terminationGracePeriodSeconds": 10,
+            "containers": containers, "volumes": volumes, "terminationGracePeriodSeconds": 10,
             "automountServiceAccountToken": false, "enableServiceLinks": false,
             "restartPolicy": if job { "Never" } else { "Always" },
         });

@@ -45,6 +45,11 @@ impl Runtime {
         self.world.images.add(reference);
     }
 
+    /// A registry has the image, and the node has not.
+    pub(crate) fn publish_image(&mut self, reference: &str) {
+        self.world.images.publish(reference);
+    }
+
     pub(crate) fn begin_stop(&mut self, request: &v1::StopContainerRequest) -> Result<Stop, Status> {
         let container = self.world.container(&request.container_id)?;
         let (id, runs) = (container.id.clone(), container.state == v1::ContainerState::Running);

@@ -1,0 +1,265 @@
+//! Every call of a pod's life goes wrong once, or is the last one of an agent that is killed in it. The pod comes to its end all
+//! the same, nothing is made twice, and no other pod is touched.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::container_runtime::CallFault;
+use super::life::{Report, live};
+use super::plan::{Episode, HeldCall, Plan, Step, What};
+use super::wanted::Traits;
+use super::{after, is_root};
+
+/// Where in its life the pod is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moment {
+    /// Its manifest is written.
+    Start,
+    /// A container of it has ended.
+    Restart,
+    /// A container of it has ended for the second time: the first dead one is removed.
+    SecondRestart,
+    /// The connection to the runtime is cut: the agent relists.
+    Reconnect,
+    /// Another agent finds it running.
+    Adoption,
+    /// Its manifest is removed.
+    Removal,
+}
+
+/// Every call at every moment at which it is made, and how many of its kind go by before.
+const CALLS: &[(Moment, &[(&str, u32)])] = &[
+    (
+        Moment::Start,
+        &[
+            ("RunPodSandbox", 0),
+            ("PodSandboxStatus", 0),
+            ("PodSandboxStatus", 1),
+            ("ImageStatus", 0),
+            ("ImageStatus", 1),
+            ("PullImage", 0),
+            ("CreateContainer", 0),
+            ("CreateContainer", 1),
+            ("StartContainer", 0),
+            ("StartContainer", 1),
+            ("ListPodSandbox", 0),
+            ("ListContainers", 0),
+            ("ContainerStatus", 0),
+            ("ContainerStatus", 1),
+        ],
+    ),
+    (
+        Moment::Restart,
+        &[
+            ("ContainerStatus", 0),
+            ("ContainerStatus", 1),
+            ("ListPodSandbox", 0),
+            ("ListContainers", 0),
+            ("ImageStatus", 0),
+            ("CreateContainer", 0),
+            ("StartContainer", 0),
+        ],
+    ),
+    (Moment::SecondRestart, &[("RemoveContainer", 0)]),
+    (Moment::Reconnect, &[("Version", 0), ("Status", 0), ("ListPodSandbox", 0), ("ListContainers", 0)]),
+    (
+        Moment::Adoption,
+        &[
+            ("Version", 0),
+            ("Status", 0),
+            ("RuntimeConfig", 0),
+            ("ListPodSandbox", 0),
+            ("ListContainers", 0),
+            ("PodSandboxStatus", 0),
+            ("ContainerStatus", 0),
+        ],
+    ),
+    (
+        Moment::Removal,
+        &[
+            ("ListPodSandbox", 0),
+            ("ListContainers", 0),
+            ("StopContainer", 0),
+            ("StopPodSandbox", 0),
+            ("ContainerStatus", 0),
+            ("PodSandboxStatus", 0),
+            ("RemovePodSandbox", 0),
+        ],
+    ),
+];
+
+/// Calls that change something: a start takes 6, a removal 4, and one of them fails.
+const MOST_CHANGES: u64 = 16;
+
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    moment: Moment,
+    call: &'static str,
+    skip: u32,
+}
+
+fn cases() -> impl Iterator<Item = Case> {
+    CALLS.iter().flat_map(|(moment, calls)| calls.iter().map(|&(call, skip)| Case { moment: *moment, call, skip }))
+}
+
+impl Moment {
+    /// The episodes before it. A pod `static-1` runs at the end of them, and except before the start `static-2` too.
+    fn prepared(self) -> Vec<Episode> {
+        let mut episodes = vec![episode(vec![after(1, What::WriteManifest(Traits::default()))])];
+        if self != Self::Start {
+            episodes.push(episode(vec![write_web()]));
+        }
+        if self == Self::SecondRestart {
+            episodes.push(episode(vec![after(1, What::Exit { which: 1, code: 1 })]));
+        }
+        episodes
+    }
+
+    fn happens(self) -> Step {
+        match self {
+            Self::Start => write_web(),
+            Self::Restart => after(1, What::Exit { which: 1, code: 1 }),
+            // Its other container started before.
+            Self::SecondRestart => after(1, What::Exit { which: 2, code: 1 }),
+            Self::Reconnect => after(1, What::RuntimeGone { lasts: Duration::from_millis(10) }),
+            Self::Adoption => after(1, What::KillAgent { down: Duration::from_secs(2) }),
+            Self::Removal => after(1, What::RemoveManifest(1)),
+        }
+    }
+}
+
+/// Two containers, and an image that is pulled.
+fn write_web() -> Step {
+    after(1, What::WriteManifest(Traits { side: true, pull: true, ..Traits::default() }))
+}
+
+fn episode(steps: Vec<Step>) -> Episode {
+    Episode { steps, ..Episode::default() }
+}
+
+impl Case {
+    fn wrong(self, fault: CallFault) -> Step {
+        after(0, What::CallGoesWrong { method: self.call, skip: self.skip, fault })
+    }
+
+    /// A life that comes to this moment, where `fault` happens to the call, and whatever `ends` it.
+    fn live(self, fault: CallFault, ends: Option<What>) -> Report {
+        let mut episodes = self.moment.prepared();
+        let mut steps = match self.moment {
+            // The agent that is killed makes none of its calls any more.
+            Moment::Adoption => vec![self.moment.happens(), self.wrong(fault)],
+            _ => vec![self.wrong(fault), self.moment.happens()],
+        };
+        // The deadline of a call that hangs is two minutes.
+        let hangs = matches!(fault, CallFault::Hangs | CallFault::HangsAfterItsEffect);
+        steps.push(match ends {
+            Some(what) => after(0, what),
+            None => after(if hangs { 150 } else { 20 }, What::EndWatches),
+        });
+        // A relist finds what was missed.
+        episodes.push(Episode { quiet: Duration::from_secs(65), ..episode(steps) });
+        live(&Plan { seed: 1, lease: Duration::from_secs(40), episodes })
+    }
+}
+
+/// All of these cases, several at once.
+#[track_caller]
+fn in_each(cases: impl Iterator<Item = Case>, fault: CallFault, ends: Option<&What>) {
+    if !is_root() {
+        return;
+    }
+    let cases: Vec<Case> = cases.collect();
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let report = case.live(fault, ends.cloned());
+            if let Some(what) = wrong(&report) {
+                let tail = report.lines.len().saturating_sub(60);
+                let trace = report.lines.get(tail..).unwrap_or_default().join("\n");
+                failed.lock().unwrap().push(format!("{case:?}: {what}\n{trace}"));
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let failed = failed.into_inner().unwrap();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+fn wrong(report: &Report) -> Option<String> {
+    if let Some(violation) = &report.violation {
+        return Some(format!("{violation:?}"));
+    }
+    let count = |what: &str| report.counts.get(what).copied().unwrap_or_default();
+    if count("calls that went wrong by name") != 1 {
+        return Some("the call was never made".into());
+    }
+    let most = report.most.get("changing CRI calls in an episode").copied().unwrap_or_default();
+    (most > MOST_CHANGES).then(|| format!("{most} calls that change something"))
+}
+
+fn goes_wrong_everywhere(fault: CallFault) {
+    in_each(cases(), fault, None);
+}
+
+#[test]
+fn a_pod_comes_to_its_end_when_any_call_fails() {
+    goes_wrong_everywhere(CallFault::Fails);
+}
+
+#[test]
+fn a_pod_comes_to_its_end_when_any_call_fails_as_unavailable() {
+    goes_wrong_everywhere(CallFault::FailsAsUnavailable);
+}
+
+/// A pull has no deadline: no time is too long for a slow line.
+#[test]
+fn a_pod_comes_to_its_end_when_any_call_hangs() {
+    in_each(cases().filter(|case| case.call != "PullImage"), CallFault::Hangs, None);
+}
+
+#[test]
+fn a_pod_comes_to_its_end_when_any_call_hangs_after_its_effect() {
+    in_each(cases().filter(|case| case.call != "PullImage"), CallFault::HangsAfterItsEffect, None);
+}
+
+#[test]
+fn a_pod_comes_to_its_end_when_any_call_answers_garbage() {
+    goes_wrong_everywhere(CallFault::AnswersGarbage);
+}
+
+#[test]
+fn a_pod_comes_to_its_end_when_any_call_is_answered_without_http() {
+    goes_wrong_everywhere(CallFault::SpeaksNoHttp);
+}
+
+#[test]
+fn a_pod_comes_to_its_end_when_any_call_is_cut_before_its_effect() {
+    goes_wrong_everywhere(CallFault::IsCutBeforeItsEffect);
+}
+
+#[test]
+fn a_pod_comes_to_its_end_when_any_call_is_cut_after_its_effect() {
+    goes_wrong_everywhere(CallFault::IsCutAfterItsEffect);
+}
+
+#[test]
+fn a_pod_comes_to_its_end_when_any_call_is_cut_in_its_answer() {
+    goes_wrong_everywhere(CallFault::IsCutInItsAnswer);
+}
+
+#[test]
+fn an_agent_that_is_killed_before_any_call_takes_effect_is_followed_by_one_that_goes_on() {
+    in_each(cases(), CallFault::IsHeld, Some(&What::KillAgentInCall(HeldCall::Dropped)));
+}
+
+#[test]
+fn an_agent_that_is_killed_after_any_call_took_effect_is_followed_by_one_that_goes_on() {
+    in_each(cases(), CallFault::IsHeld, Some(&What::KillAgentInCall(HeldCall::DoneUnseen)));
+}
+
+#[test]
+fn a_call_of_a_killed_agent_may_take_effect_when_the_next_agent_has_listed_the_containers() {
+    in_each(cases(), CallFault::IsHeld, Some(&What::KillAgentInCall(HeldCall::DoneLate)));
+}
