@@ -87,7 +87,7 @@ pub(super) async fn keep_token(way: Way, key: TokenKey, stored: Option<Value>) {
                 Some(half) => rt::sleep(half).await,
                 None => return std::future::pending().await,
             }
-            way.client.opened_since(way.client.gate().openings(), Rank::Intent).await;
+            way.client.gate().opened_since(way.client.gate().openings(), Rank::Intent).await;
         };
         rt::either(rt::sleep(wait), exchange).await;
     }
