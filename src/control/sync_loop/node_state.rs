@@ -158,7 +158,7 @@ impl LocalApi for NodeLocalApi {
         let runtime = &books.runtime;
         NodeStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            node: self.config.node_name.clone(),
+            node: self.config.node.name.clone(),
             addresses: self.addresses.clone(),
             processors: self.processors,
             uptime_seconds: rt::elapsed(self.started).as_secs(),
@@ -166,7 +166,7 @@ impl LocalApi for NodeLocalApi {
             watchdog: self.watchdog.status(),
             last_stall: self.watchdog.last_stall(),
             runtime: RuntimeStatus {
-                endpoint: self.config.runtime_endpoint.display().to_string(),
+                endpoint: self.config.runtime.endpoint.display().to_string(),
                 name: runtime.name.clone(),
                 version: runtime.version.clone(),
                 ready: runtime.ready,
@@ -204,7 +204,7 @@ impl LocalApi for NodeLocalApi {
 
     fn page(&self, page: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>> {
         if page == Page::Configuration {
-            let driver = self.figures.runtime.cgroup_driver().unwrap_or(self.config.cgroup_driver);
+            let driver = self.figures.runtime.cgroup_driver().unwrap_or(self.config.cgroups.driver);
             return Box::pin(ready(self.config.given.page(driver)));
         }
         Box::pin(Rc::clone(&self.figures).page(page))
@@ -300,7 +300,7 @@ impl LocalApi for NodeLocalApi {
         if let PodChangeKind::Versions(what) = change.what {
             return self.ask_of_versions(&change, what);
         }
-        let node = &self.config.node_name;
+        let node = &self.config.node.name;
         let books = self.books.borrow();
         if let (PodChangeKind::Put(_), Some(why)) = (&change.what, is_taken(&change, node, books.sources.pods())) {
             return Box::pin(ready(PodAnswer::Conflict(why)));
@@ -316,7 +316,7 @@ impl LocalApi for NodeLocalApi {
     }
 
     fn events(&self, each: &mut dyn FnMut(Event)) {
-        self.books.borrow().events.borrow().events(&self.config.node_name).for_each(each);
+        self.books.borrow().events.borrow().events(&self.config.node.name).for_each(each);
     }
 }
 
@@ -332,7 +332,7 @@ impl NodeLocalApi {
             message,
         };
         ArchivesStatus {
-            directory: self.config.image_archives.display().to_string(),
+            directory: self.config.images.archives.display().to_string(),
             files: archives.views().into_iter().map(file).collect(),
             message: archives.problem(),
         }
@@ -341,7 +341,7 @@ impl NodeLocalApi {
     /// The pod that is asked about. It goes by its name on the node or that in its manifest.
     fn find<'a>(&self, books: &'a NodeState, change: &PodChange) -> Result<&'a SourcePod, PodAnswer> {
         let PodChange { namespace, name, .. } = change;
-        let names = [name.clone(), name_on_node(name, &self.config.node_name)];
+        let names = [name.clone(), name_on_node(name, &self.config.node.name)];
         let found = books.sources.pods().find(|pod| {
             let metadata = &pod.pod.metadata;
             metadata.namespace == *namespace && names.contains(&metadata.name)

@@ -9,7 +9,9 @@ use super::flags::Given;
 use super::taints;
 use crate::types::api::Taint;
 
-/// The settings of the node's own object, of its lease and of the events.
+/// The Node object, its lease and its events: `registerNode`, `registerWithTaints`, `providerID`,
+/// `nodeStatusReportFrequency`, `nodeStatusMaxImages`, `nodeLeaseDurationSeconds`, `eventRecordQPS` and `eventBurst`;
+/// `--register-schedulable` and `--cloud-provider`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Reporting {
     /// The node makes its own object where there is none.

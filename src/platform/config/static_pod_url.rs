@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::check::Problem;
-use super::effective::conflict;
+use super::check::{Problem, conflict};
 use super::fields::Fields;
 use super::flags::Given;
 

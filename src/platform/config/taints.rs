@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::check::Problem;
-use super::effective::conflict;
+use super::check::{Problem, conflict};
 use super::fields::Fields;
 use crate::types::api::Taint;
 use crate::types::api::validation::names::{is_label_value, is_qualified_name};
