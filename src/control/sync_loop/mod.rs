@@ -17,6 +17,7 @@ mod handlers;
 mod image_gc;
 mod log_followers;
 mod node_cgroups;
+mod node_local_api;
 mod node_state;
 mod node_stats;
 mod oom;
@@ -60,7 +61,8 @@ use crate::types::metrics::{self, Count};
 use crate::types::sorted::{SortedMap, SortedSet};
 
 pub(crate) use due_times::Part;
-pub(crate) use node_state::{NodeLocalApi, NodeState};
+pub(crate) use node_local_api::NodeLocalApi;
+pub(crate) use node_state::NodeState;
 pub(crate) use node_stats::NodeStats;
 
 use cpu_assignment::CpuAssignment;
