@@ -58,14 +58,14 @@ pub(crate) fn run(config: Config) -> ExitCode {
 
 /// The same, until `ended`: everything of the agent but what takes the process's signals.
 pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -> ExitCode {
-    log!(info, "starting", version = env!("CARGO_PKG_VERSION"), node = config.node_name);
+    log!(info, "starting", version = env!("CARGO_PKG_VERSION"), node = config.node.name);
     // Binding comes first: it also tells whether another one runs here already.
-    let local = match LocalServer::bind(&config.local_socket) {
+    let local = match LocalServer::bind(&config.process.local_socket) {
         Ok(local) => local,
         Err(error) => return failed("open the local socket", &error),
     };
     let started = rt::now();
-    let health = SyncHealth::new(config.sync_frequency, started);
+    let health = SyncHealth::new(config.pods.sync_frequency, started);
     let mut facts = Facts::read(Path::new("/"));
     facts.read_storage(&config.root_dir);
     if let Some(fault) = over_reserved(&config, &facts) {
@@ -80,7 +80,7 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
     let states = rt::blocking(move || resource_managers::read_states(&root_dir)).await;
     let nodes = resource_managers::read_memory(Path::new("/"), facts.memory_bytes);
     let guarded = config.eviction.kept(facts.memory_bytes, facts.storage_bytes);
-    let kept = [&config.system_reserved, &config.kube_reserved, &guarded];
+    let kept = [&config.reserved.system, &config.reserved.kube, &guarded];
     let kept = kept.iter().filter_map(|list| u64::try_from(list.get(MEMORY)?.value()).ok()).sum();
     let managers = ResourceManagers::new(&config, topology, states.cpus);
     let managers = match managers.and_then(|managers| managers.with_memory(&config, &nodes, kept, states.memory)) {
@@ -104,9 +104,9 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
     let archive_record = config.root_dir.join("coracle/image-archives.json");
     let (archives, woken) = ImageArchives::open(&archive_record).await;
     let importer = Importer {
-        directory: config.image_archives.clone(),
+        directory: config.images.archives.clone(),
         record: archive_record,
-        endpoint: config.image_endpoint.clone(),
+        endpoint: config.runtime.image_endpoint.clone(),
         images: image_service.clone(),
         runtime: runtime_service.clone(),
         archives: archives.clone(),
@@ -120,16 +120,20 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
     let dialer = runtime.dialer();
     let streaming = Streaming { cri: runtime.cri(), dialer: dialer.clone() };
     let (url_dialer, api_dialer) = (dialer.clone(), Dialer::of_api_server());
-    let gate = Gate::new(SyncScheduler::first(&config.sync.mode), config.sync.bytes_per_day);
-    let cluster =
-        config.kubeconfig.clone().map(|path| Client::behind(gate, Source::Kubeconfig(path), api_dialer.clone()));
-    let exchanges =
-        cluster.clone().map(|client| SyncScheduler::new(client, config.sync.mode.clone(), &config.local_socket));
+    let gate = Gate::new(SyncScheduler::first(&config.cluster.sync.mode), config.cluster.sync.bytes_per_day);
+    let cluster = config
+        .cluster
+        .kubeconfig
+        .clone()
+        .map(|path| Client::behind(gate, Source::Kubeconfig(path), api_dialer.clone()));
+    let exchanges = cluster
+        .clone()
+        .map(|client| SyncScheduler::new(client, config.cluster.sync.mode.clone(), &config.process.local_socket));
     let store = match &cluster {
         Some(_) => Some(OfflineStore::open(config.root_dir.join(OFFLINE), key_places(&config)).await),
         None => None,
     };
-    let file = config.static_pod_path.as_ref().map(|_| SourceName::File);
+    let file = config.static_pods.path.as_ref().map(|_| SourceName::File);
     let url_pods = match url_pods(&config) {
         Ok(url_pods) => url_pods,
         Err(error) => {
@@ -147,7 +151,7 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
     let (turn, turns) = async_channel::bounded(1);
     let watchdog = Watchdog::start(&config, health.pulse(), sender.clone(), turn);
     let figured = Rc::clone(&runtime);
-    let csi = Csi::new(&config.root_dir, &config.node_name, sender.clone(), cluster.clone());
+    let csi = Csi::new(&config.root_dir, &config.node.name, sender.clone(), cluster.clone());
     let services = (runtime.cri(), image_service.clone());
     let stats = Stats::new(&runtime.node, runtime.dirs.clone(), services, Rc::clone(&csi));
     let (seen, dirs) = (runtime.seen(), runtime.dirs.clone());
@@ -155,7 +159,7 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
     let event_sender = cluster.clone().map(|client| {
         let ring = Rc::new(RefCell::new(EventRing::with_queue(rt::random())));
         books.borrow_mut().events = Rc::clone(&ring);
-        EventSender::start(client, &config.node_name, &config.reporting, ring)
+        EventSender::start(client, &config.node.name, &config.cluster.reporting, ring)
     });
     let devices = Devices::open(&config.root_dir, config.devices.clone(), sender.clone()).await;
     let inbox = (sender.clone(), inbox);
@@ -163,7 +167,7 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
     let given = (managers, Rc::clone(&devices), Rc::clone(&csi));
     let sync_loop = SyncLoop::new(&config, runtime, groups, given, Rc::clone(&books), health.clone(), inbox);
     let sync_loop = match cluster.as_ref().zip(store.as_ref()) {
-        Some((client, store)) => sync_loop.in_cluster(client, store, &config.node_name),
+        Some((client, store)) => sync_loop.in_cluster(client, store, &config.node.name),
         None => sync_loop,
     };
     let news: Rc<StatusInputs> = Rc::default();
@@ -172,7 +176,7 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
     let node_keeper = cluster.clone().map(|client| NodeRegistration {
         client,
         profile: profile.known_before(devices.is_known_node()),
-        reporting: config.reporting.clone(),
+        reporting: config.cluster.reporting.clone(),
         news: Rc::clone(&news),
         images: image_service,
         inbox: sender.clone(),
@@ -224,8 +228,8 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
         let door = KubeletApiServer::new(&config, cluster.clone(), shown, health.clone(), Rc::clone(&view), streaming);
         tasks.push(rt::spawn(door.serve()));
     }
-    if let Some(address) = config.status_page {
-        let page = StatusPage::new(address, &config.node_name, view, health.clone());
+    if let Some(address) = config.health.status_page {
+        let page = StatusPage::new(address, &config.node.name, view, health.clone());
         tasks.push(rt::spawn(page.serve()));
     }
     let registry = config.root_dir.join("plugins_registry");
@@ -241,12 +245,12 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
     };
     tasks.push(rt::spawn(pod_resources.serve()));
     tasks.push(rt::spawn(devices.run()));
-    tasks.extend(config.healthz.map(|address| rt::spawn(health::serve(address, health))));
+    tasks.extend(config.health.healthz.map(|address| rt::spawn(health::serve(address, health))));
     tasks.extend(exchanges.map(|exchanges| rt::spawn(exchanges.run())));
     tasks.extend(node_keeper.into_iter().flat_map(NodeRegistration::start));
     let api_source = |(client, store)| ApiSource {
         client,
-        node: config.node_name.clone(),
+        node: config.node.name.clone(),
         news: Rc::clone(&news),
         store,
         inbox: sender.clone(),
@@ -259,7 +263,7 @@ pub(crate) async fn serve(config: Rc<Config>, ended: impl Future<Output = ()>) -
     tasks.extend(file_source(&config, sender.clone()));
     tasks.extend(url_pods.map(|pods| rt::spawn(url_pods::run(pods, url_dialer, sender.clone()))));
     let directory = config.root_dir.join("coracle/pods");
-    tasks.push(rt::spawn(local_pods::run(directory, config.node_name.clone(), asked_of_local_pods, sender)));
+    tasks.push(rt::spawn(local_pods::run(directory, config.node.name.clone(), asked_of_local_pods, sender)));
     systemd::ready();
     let asked = async {
         ended.await;
@@ -296,15 +300,15 @@ async fn take_turns(asked: Receiver<()>, pulse: Arc<Pulse>) {
 fn key_places(config: &Config) -> KeyPlaces {
     KeyPlaces {
         credentials: std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from),
-        file: config.offline_key_file.clone(),
-        plain: config.offline_plain_secrets,
+        file: config.offline.key_file.clone(),
+        plain: config.offline.plain_secrets,
     }
 }
 
 /// False if nothing may start with the kernel as it is.
 fn see_to_kernel_parameters(config: &Config) -> bool {
     let root = Path::new("/proc/sys");
-    match config.kernel_parameters {
+    match config.process.kernel_parameters {
         KernelParameters::Leave => true,
         KernelParameters::Check => {
             let faults: Vec<String> = kernel_parameters::check(root).iter().map(ToString::to_string).collect();
@@ -326,7 +330,7 @@ fn see_to_kernel_parameters(config: &Config) -> bool {
 fn over_reserved(config: &Config, facts: &Facts) -> Option<String> {
     let capacity = facts.allocatable(&[]);
     [CPU, MEMORY].into_iter().find_map(|name| {
-        let reserved = [&config.system_reserved, &config.kube_reserved].map(|list| list.get(name).copied());
+        let reserved = [&config.reserved.system, &config.reserved.kube].map(|list| list.get(name).copied());
         let [system, kube] = reserved.map(Option::unwrap_or_default);
         let (wanted, has) = (system.plus(kube), capacity.get(name)?);
         let unknown = has.is_zero();
@@ -336,7 +340,7 @@ fn over_reserved(config: &Config, facts: &Facts) -> Option<String> {
 }
 
 fn container_manager(config: &Config, facts: &Facts) -> ContainerManager {
-    if config.cgroups_per_qos && !facts.cgroup_v2 {
+    if config.cgroups.per_qos && !facts.cgroup_v2 {
         log!(
             warn,
             "no cgroup v2 with its memory controller: pods have no control groups of their own, and what is reserved is \
@@ -348,13 +352,13 @@ fn container_manager(config: &Config, facts: &Facts) -> ContainerManager {
 
 /// The runtime, and who has its images: mostly the same.
 fn runtime_services(config: &Config) -> (RuntimeService, ImageService) {
-    let client = rpc::Client::new(&config.runtime_endpoint.to_string_lossy());
-    let image_client = if config.image_endpoint == config.runtime_endpoint {
+    let client = rpc::Client::new(&config.runtime.endpoint.to_string_lossy());
+    let image_client = if config.runtime.image_endpoint == config.runtime.endpoint {
         client.clone()
     } else {
-        rpc::Client::new(&config.image_endpoint.to_string_lossy())
+        rpc::Client::new(&config.runtime.image_endpoint.to_string_lossy())
     };
-    let timeout = config.runtime_request_timeout;
+    let timeout = config.runtime.request_timeout;
     (RuntimeService::new(client, timeout), ImageService::new(image_client, timeout))
 }
 
@@ -367,11 +371,11 @@ fn client_certificate(
     inbox: Sender<SyncEvent>,
 ) -> rt::Task<()> {
     let settings = ClientCertificate {
-        names: Names::of_node(&config.node_name),
+        names: Names::of_node(&config.node.name),
         places: Places {
-            kubeconfig: config.kubeconfig.clone().unwrap_or_default(),
+            kubeconfig: config.cluster.kubeconfig.clone().unwrap_or_default(),
             bootstrap_kubeconfig: config.identity.bootstrap_kubeconfig.clone(),
-            store: Store::new(config.cert_dir.clone(), "kubelet-client"),
+            store: Store::new(config.identity.cert_dir.clone(), "kubelet-client"),
         },
         rotates: config.identity.rotate_certificates,
         client,
@@ -397,7 +401,7 @@ fn is_asked(config: &Config, in_cluster: bool) -> bool {
 }
 
 fn serving_source(config: &Config, client: Option<Client>, news: Rc<StatusInputs>) -> ServingSource {
-    let directory = config.cert_dir.clone();
+    let directory = config.identity.cert_dir.clone();
     match (&config.identity.serving, client) {
         (ServingIdentity::Files { certificate, key }, _) => {
             ServingSource::Files { certificate: certificate.clone(), key: key.clone() }
@@ -419,21 +423,27 @@ fn serving_certificate(
     book: Rc<CertificateStatuses>,
     inbox: Sender<SyncEvent>,
 ) -> rt::Task<()> {
-    let node_name = config.node_name.clone();
+    let node_name = config.node.name.clone();
     let settings = ServingCertificate { node_name, source, shown, book, inbox };
     rt::spawn(certificates::keep_serving_certificate(settings))
 }
 
 fn file_source(config: &Config, sender: Sender<SyncEvent>) -> Option<rt::Task<()>> {
-    let path = config.static_pod_path.clone()?;
+    let path = config.static_pods.path.clone()?;
     log!(info, "pods from manifests", path = path.display());
     let boot_over = static_file::boot_over();
-    Some(rt::spawn(static_file::run(path, config.node_name.clone(), config.file_check_frequency, boot_over, sender)))
+    Some(rt::spawn(static_file::run(
+        path,
+        config.node.name.clone(),
+        config.static_pods.check_frequency,
+        boot_over,
+        sender,
+    )))
 }
 
 /// The source of pods at a URL, if there is one; else one line about what is wrong with its settings.
 fn url_pods(config: &Config) -> Result<Option<UrlPods>, String> {
-    let Some(source) = &config.pod_url else { return Ok(None) };
+    let Some(source) = &config.static_pods.url else { return Ok(None) };
     let url = Url::parse(&source.url).ok_or_else(|| format!("staticPodURL: {:?} is no URL", source.url))?;
     let key = match &source.public_key {
         Some(path) => {
@@ -454,7 +464,7 @@ fn url_pods(config: &Config) -> Result<Option<UrlPods>, String> {
         authorities: source.authorities.clone(),
         key,
         kept: config.root_dir.join("coracle/pods-from-url"),
-        node_name: config.node_name.clone(),
+        node_name: config.node.name.clone(),
     }))
 }
 

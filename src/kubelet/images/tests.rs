@@ -90,7 +90,7 @@ fn image(id: &str) -> Image {
 }
 
 fn images(script: &Rc<Script>, parallel: Option<u32>) -> Images<Rc<Script>> {
-    images_as(script, Config { max_parallel_image_pulls: parallel, ..config() })
+    images_as(script, config_with(|config| config.images.max_parallel_pulls = parallel))
 }
 
 fn images_as(script: &Rc<Script>, config: Config) -> Images<Rc<Script>> {
@@ -99,13 +99,18 @@ fn images_as(script: &Rc<Script>, config: Config) -> Images<Rc<Script>> {
 
 /// No limits, and nothing of this machine.
 fn config() -> Config {
-    Config {
-        serialize_image_pulls: false,
-        registry_pull_qps: 0,
-        root_dir: "/nowhere".into(),
-        credentials_verification: CredentialsVerification::Never,
-        ..Config::default()
-    }
+    let mut config = Config { root_dir: "/nowhere".into(), ..Config::default() };
+    config.images.serialize_pulls = false;
+    config.images.registry_pull_qps = 0;
+    config.images.credentials_verification = CredentialsVerification::Never;
+    config
+}
+
+/// The same, but for what `set` changes.
+fn config_with(set: impl FnOnce(&mut Config)) -> Config {
+    let mut config = config();
+    set(&mut config);
+    config
 }
 
 fn pod(uid: &str) -> Pod {
@@ -241,7 +246,13 @@ fn an_image_that_comes_from_elsewhere_ends_the_wait() {
 fn too_many_pulls_at_once_fail_as_pulls_do() {
     let script = Rc::new(Script::default());
     script.pulls.borrow_mut().push_back(Pull::Gives(image("sha256:1")));
-    let images = images_as(&script, Config { registry_pull_qps: 1, registry_burst: 1, ..config() });
+    let images = images_as(
+        &script,
+        config_with(|config| {
+            config.images.registry_pull_qps = 1;
+            config.images.registry_burst = 1;
+        }),
+    );
     assert!(now(&images, "a:1", PullPolicy::Always).is_ok());
     assert_eq!(now(&images, "a:1", PullPolicy::Always), waits(Reason::ERR_IMAGE_PULL, "pull QPS exceeded"));
     assert_eq!(script.pulled.borrow().len(), 1);
@@ -309,9 +320,11 @@ fn a_pull_that_is_given_up_frees_its_turn_and_is_no_failure() {
 
 #[test]
 fn serialized_pulls_are_one_at_a_time() {
-    let mut config = Config { serialize_image_pulls: true, max_parallel_image_pulls: Some(5), ..Config::default() };
+    let mut config = Config::default();
+    config.images.serialize_pulls = true;
+    config.images.max_parallel_pulls = Some(5);
     assert_eq!(PullLimits::of(&config).parallel, Some(1));
-    config.serialize_image_pulls = false;
+    config.images.serialize_pulls = false;
     assert_eq!(PullLimits::of(&config).parallel, Some(5));
 }
 
@@ -350,7 +363,7 @@ fn a_strict_node_starts_nothing_with_always_while_the_registry_is_away() {
     let script = Rc::new(Script::default());
     script.present.borrow_mut().push(("r.io/a:1".to_owned(), image("sha256:1")));
     script.pulls.borrow_mut().push_back(Pull::Fails(AWAY));
-    let images = images_as(&script, Config { strict_image_pull_policy: true, ..config() });
+    let images = images_as(&script, config_with(|config| config.images.strict_pull_policy = true));
     assert_eq!(now(&images, "r.io/a:1", PullPolicy::Always), waits(Reason::ERR_IMAGE_PULL, AWAY));
     let message = format!("Back-off pulling image \"r.io/a:1\": ErrImagePull: {AWAY}");
     assert_eq!(now(&images, "r.io/a:1", PullPolicy::Always), waits(Reason::IMAGE_PULL_BACK_OFF, &message));
@@ -452,7 +465,7 @@ fn full_node(ids: &[&'static str], unremovable: Option<&'static str>) -> (Rc<Scr
     let script = Rc::new(Script { unremovable, ..Script::default() });
     script.present.borrow_mut().extend(ids.iter().map(|id| (format!("r.io/{id}:1"), image(id))));
     let image_gc = ImageGc { high: 0, low: 0, ..ImageGc::default() };
-    let images = images_as(&script, Config { image_gc, ..config() });
+    let images = images_as(&script, config_with(|config| config.images.gc = image_gc));
     (script, images)
 }
 
@@ -495,7 +508,10 @@ fn no_more_is_freed_than_was_asked_for_and_nothing_that_has_just_come() {
 fn what_a_secret_has_brought_is_not_for_pods_without_it() {
     let root_dir = std::env::temp_dir().join(format!("coracle-images-{}", std::process::id()));
     let credentials_verification = CredentialsVerification::NeverForPreloaded;
-    let config = Config { root_dir: root_dir.clone(), credentials_verification, ..config() };
+    let config = config_with(|config| {
+        config.root_dir = root_dir.clone();
+        config.images.credentials_verification = credentials_verification;
+    });
     let script = Rc::new(Script::default());
     script.present.borrow_mut().push(("r.io/preloaded:1".to_owned(), image("sha256:0")));
     script.pulls.borrow_mut().extend([Pull::Gives(image("sha256:1")), Pull::Fails("no")]);

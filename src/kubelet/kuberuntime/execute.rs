@@ -12,6 +12,7 @@ use crate::kubelet::kuberuntime::environment::{Environment, FileValue, Given};
 use crate::kubelet::kuberuntime::etc_hosts::{host_dns, make_own_files};
 use crate::kubelet::kuberuntime::grace::grace_of_kill;
 use crate::kubelet::kuberuntime::kill::{Kill, gone_is_fine};
+use crate::kubelet::kuberuntime::post_start::Started;
 use crate::kubelet::kuberuntime::previous_runs;
 use crate::kubelet::kuberuntime::record_event::{words, words_with_code};
 use crate::kubelet::kuberuntime::sandbox_config::sandbox_config;
@@ -49,10 +50,10 @@ pub(crate) type Mounts = Result<Vec<v1::Mount>, String>;
 pub(crate) type Made<T> = Pin<Box<dyn Future<Output = T>>>;
 
 /// The sandbox that containers are put into.
-pub(super) struct Sandbox {
-    pub(super) id: String,
+struct Sandbox {
+    id: String,
     config: v1::PodSandboxConfig,
-    pub(super) ips: Vec<IpAddr>,
+    ips: Vec<IpAddr>,
 }
 
 impl PodRuntime {
@@ -138,7 +139,7 @@ impl PodRuntime {
                 Action::StartCreated { id, place } => {
                     let Some(container) = place.of(pod) else { continue };
                     let Some(sandbox) = &sandbox else { continue };
-                    let started = Started { pod, container, id, sandbox };
+                    let started = Started { pod, container, id, sandbox_ip: sandbox.ips.first().copied() };
                     let waiting = self.start_created(&started, cancel).await.err();
                     if let Some(waiting) = &waiting {
                         self.tell_waiting(&pod.metadata.uid, &container.name, waiting);
@@ -271,7 +272,8 @@ impl PodRuntime {
             self.note_told(&id, resources);
             self.note_held(&id, CpuSet::parse(&resources.cpuset_cpus).unwrap_or_default());
         }
-        self.start_created(&Started { pod, container, id: &id, sandbox }, cancel).await
+        let started = Started { pod, container, id: &id, sandbox_ip: sandbox.ips.first().copied() };
+        self.start_created(&started, cancel).await
     }
 
     async fn image(
@@ -372,14 +374,6 @@ struct Start<'a> {
     sandbox: &'a Sandbox,
     observed: &'a ObservedPod,
     restart_count: u32,
-}
-
-/// A container that runs, or is about to.
-pub(super) struct Started<'a> {
-    pub(super) pod: &'a Pod,
-    pub(super) container: &'a Container,
-    pub(super) id: &'a str,
-    pub(super) sandbox: &'a Sandbox,
 }
 
 impl Place {

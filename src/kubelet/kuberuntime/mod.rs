@@ -25,6 +25,8 @@ mod observe;
 mod oom_score;
 mod pod_actions;
 mod pod_cache;
+mod pod_requests;
+mod post_start;
 mod previous_runs;
 mod record_event;
 mod remove;
@@ -61,9 +63,8 @@ pub(crate) use container_gc::{Garbage, remains};
 pub(crate) use environment::{Environment, FileValue};
 pub(crate) use execute::{Executed, Made, Mounts, VolumesFor};
 pub(crate) use known_images::KnownImage;
-pub(crate) use pod_actions::{Action, Health, Place, Plan, Situation, Wanted, compute_pod_actions};
+pub(crate) use pod_actions::{Action, Health, Place, Plan, Resize, Situation, Wanted, compute_pod_actions};
 pub(crate) use pod_cache::Process;
-pub(crate) use resize::Resize;
 
 /// The runtime as pods see it. One for the whole process.
 pub(crate) struct PodRuntime {

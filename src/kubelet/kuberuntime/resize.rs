@@ -3,22 +3,13 @@
 use std::io;
 use std::path::Path;
 
-use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::kuberuntime::cpu_placement::put;
 use crate::kubelet::kuberuntime::resources::container_resources;
+use crate::kubelet::kuberuntime::{PodRuntime, Resize};
 use crate::platform::cgroups::{CpuMax, HIERARCHY, Limit, Tree, is_weight_of, own_group};
 use crate::platform::cri::v1::LinuxContainerResources;
 use crate::state::pods::ObservedContainer;
 use crate::types::api::{CPU, Container, MEMORY, Pod, ResizeRestartPolicy};
-
-/// How a container that runs has to change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Resize {
-    /// The runtime is told, and the container goes on. One that gives something back comes first.
-    InPlace { shrinks: bool },
-    /// The container has said that it takes other resources at its start only.
-    Restart,
-}
 
 /// What a container has been given, in the runtime's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

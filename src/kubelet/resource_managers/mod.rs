@@ -125,7 +125,7 @@ impl ResourceManagers {
             }
             return Ok(managers);
         };
-        let kept = [&config.system_reserved, &config.kube_reserved].map(|list| list.get(CPU).copied());
+        let kept = [&config.reserved.system, &config.reserved.kube].map(|list| list.get(CPU).copied());
         let kept = kept.into_iter().flatten().fold(Quantity::ZERO, Quantity::plus);
         let count = usize::try_from(kept.value()).unwrap_or(0);
         let cpus = CpuManager::new(topology, &config.managers.reserved_cpus, count, options)?;

@@ -17,6 +17,7 @@
 
 mod cadvisor;
 mod cadvisor_families;
+mod cadvisor_owners;
 mod collect;
 mod cri_stats;
 mod disk_usage_cache;

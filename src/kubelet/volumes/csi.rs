@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::SetUp;
+use super::fs_group::{changes_on_root_mismatch, fs_group};
 use crate::kubelet::csi::{CsiVolume, Phase, handle_of_inline};
 use crate::state::objects::{
     CsiDriver, CsiSource, GroupPolicy, Lookup, ObjectKey, ObjectKind, PersistentVolume, TokenKey,
@@ -93,7 +94,7 @@ fn finished(pod: &Pod, mut volume: CsiVolume, named: Named<'_>, one_node_writes:
     let driver = with.objects.csi_driver(&volume.driver);
     volume.missing = fill(pod, &mut volume, named, &driver, with).err();
     let driver = if let Lookup::Found(driver) = driver { Some(driver) } else { None };
-    volume.group = super::plan::group(&pod.spec);
+    volume.group = fs_group(&pod.spec);
     let place = if volume.is_block { PodDirs::volume_device } else { PodDirs::volume };
     volume.place = place(with.dirs, &pod.metadata.uid, CSI, &volume.name);
     let policy = driver.map_or(GroupPolicy::ReadWriteOnceWithFsType, |driver| driver.group_policy);
@@ -103,7 +104,7 @@ fn finished(pod: &Pod, mut volume: CsiVolume, named: Named<'_>, one_node_writes:
         GroupPolicy::ReadWriteOnceWithFsType => !volume.fs_type.is_empty() && one_node_writes,
     };
     let gives_to_group = gives_to_group && volume.group.is_some() && !volume.read_only && !volume.is_block;
-    let on_mismatch = super::plan::gives_on_mismatch(&pod.spec);
+    let on_mismatch = changes_on_root_mismatch(&pod.spec);
     let is = |claim: fn(&CsiDriver) -> bool| driver.is_some_and(claim);
     let is_republished = is(|driver| driver.requires_republish);
     let may_be_refused = is(|driver| driver.allocatable_period.is_some());

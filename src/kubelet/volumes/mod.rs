@@ -8,6 +8,7 @@ mod csi;
 mod empty_dir;
 mod env_file;
 mod error;
+mod fs_group;
 mod host_path;
 mod local;
 mod mounts;

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::check::Problem;
+use super::check::{Problem, conflict};
 use super::duration;
-use super::effective::conflict;
 use super::fields::Fields;
 use crate::types::api::{EPHEMERAL_STORAGE, Format, MEMORY, Quantity, ResourceList};
 

@@ -18,7 +18,7 @@ use super::user::User;
 use crate::control::server::connections::{Answering, Answers, Reply, Standing};
 use crate::control::server::container_logs::container_logs;
 use crate::control::server::http::{Response, Status};
-use crate::control::server::local_api::{page_of, reply_to_change};
+use crate::control::server::local_server::{page_of, reply_to_change};
 use crate::control::server::metrics_pages::Page;
 use crate::control::server::pod_changes;
 use crate::control::server::streaming::stream;

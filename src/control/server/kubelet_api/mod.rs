@@ -95,11 +95,11 @@ impl KubeletApiServer {
             health,
             api,
             authorities: Authorities::default(),
-            word: DelegatedAuth::new(client, &config.node_name),
+            word: DelegatedAuth::new(client, &config.node.name),
             streaming,
             checkpoints: Checkpoints {
                 folder: config.root_dir.join("checkpoints"),
-                limit: config.runtime_request_timeout,
+                limit: config.runtime.request_timeout,
             },
             tls: RefCell::default(),
             told: Cell::new(None),
