@@ -29,6 +29,7 @@ pub(crate) use local_api::{
     LogSource, NodeStatus, OfflineStatus, PodEntry, PodQuery, PullStatus, RecentError, RuntimeStatus, SourceStatus,
     VersionStatus,
 };
+pub(crate) use local_socket::LocalError;
 pub(crate) use log_query::LogQuery;
 pub(crate) use metrics_pages::Page;
 pub(crate) use pulse::{Doing, Pulse};
