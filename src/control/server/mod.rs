@@ -31,6 +31,7 @@ pub(crate) use image_entries::{ArchiveStatus, ArchivesStatus, ImageEntry, Images
 pub(crate) use kubelet_api::{KubeletApiServer, ReadOnlyServer};
 pub(crate) use local_api::{Absent, Found, LocalApi, LogSource, PodEntry, PodQuery};
 pub(crate) use local_server::LocalServer;
+pub(crate) use local_socket::LocalError;
 pub(crate) use log_query::LogQuery;
 pub(crate) use metrics_pages::Page;
 pub(crate) use node_status::{

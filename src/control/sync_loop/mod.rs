@@ -38,7 +38,7 @@ use async_channel::{Receiver, RecvError, Sender};
 
 use crate::control::cluster::{EventSender, Follower, StatusManager};
 use crate::control::pleg::Pleg;
-use crate::control::pod_workers::PodWorkers;
+use crate::control::pod_workers::{self, PodWorkers};
 use crate::control::server::SyncHealth;
 use crate::kubelet::admission::Admission;
 use crate::kubelet::container_manager::ContainerManager;
@@ -165,23 +165,31 @@ pub(crate) struct SyncLoop {
     version_answers: Vec<(Sender<PodAnswer>, PodAnswer)>,
 }
 
+/// What the sync loop works with.
+pub(crate) struct Dependencies {
+    pub(crate) runtime: Rc<PodRuntime>,
+    pub(crate) groups: Rc<ContainerManager>,
+    pub(crate) managers: ResourceManagers,
+    pub(crate) devices: Rc<Devices>,
+    pub(crate) csi: Rc<Csi>,
+    pub(crate) books: Rc<RefCell<NodeState>>,
+    pub(crate) health: SyncHealth,
+    /// Of the loop's own inbox.
+    pub(crate) sender: Sender<SyncEvent>,
+    pub(crate) inbox: Receiver<SyncEvent>,
+}
+
 impl SyncLoop {
-    pub(crate) fn new(
-        config: &Config,
-        runtime: Rc<PodRuntime>,
-        groups: Rc<ContainerManager>,
-        (managers, devices, csi): (ResourceManagers, Rc<Devices>, Rc<Csi>),
-        books: Rc<RefCell<NodeState>>,
-        health: SyncHealth,
-        (sender, inbox): (Sender<SyncEvent>, Receiver<SyncEvent>),
-    ) -> Self {
-        let workers = PodWorkers::new(
-            Rc::clone(&runtime),
-            Rc::clone(&groups),
-            (Rc::clone(&devices), Rc::clone(&csi)),
-            config.pods.max_container_restart_period,
-            sender.clone(),
-        );
+    pub(crate) fn new(config: &Config, dependencies: Dependencies) -> Self {
+        let Dependencies { runtime, groups, managers, devices, csi, books, health, sender, inbox } = dependencies;
+        let of_workers = pod_workers::Dependencies {
+            runtime: Rc::clone(&runtime),
+            groups: Rc::clone(&groups),
+            devices: Rc::clone(&devices),
+            csi: Rc::clone(&csi),
+            inbox: sender.clone(),
+        };
+        let workers = PodWorkers::new(of_workers, config.pods.max_container_restart_period);
         let probes = Probes::new(runtime.cri(), runtime.dialer(), runtime.node.own_address(), sender.clone());
         let limits = LogLimits {
             file_bytes: config.logs.max_bytes,

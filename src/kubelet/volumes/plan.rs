@@ -276,8 +276,8 @@ fn claimed(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Proble
             Ok(Source::Device { path: without_backsteps(path)?, read_only })
         }
         PersistentSource::Local { path, fs_type } => {
-            let (from, fs_type) = (without_backsteps(path)?, if fs_type.is_empty() { "ext4" } else { fs_type });
-            Ok(Source::Local(local(pod, bound, (from, fs_type), read_only, with)))
+            let fs_type = if fs_type.is_empty() { "ext4" } else { fs_type };
+            Ok(Source::Local(local(pod, bound, without_backsteps(path)?, fs_type, read_only, with)))
         }
         PersistentSource::HostPath(_) if bound.is_block => Err(no_device("hostPath")),
         PersistentSource::HostPath(source) => host_path(&source.path, source.kind, read_only),
@@ -299,13 +299,7 @@ fn without_backsteps(path: &str) -> Result<PathBuf, Problem> {
     Ok(place)
 }
 
-fn local(
-    pod: &Pod,
-    bound: &PersistentVolume,
-    (from, fs_type): (PathBuf, &str),
-    read_only: bool,
-    with: SetUp<'_>,
-) -> Local {
+fn local(pod: &Pod, bound: &PersistentVolume, from: PathBuf, fs_type: &str, read_only: bool, with: SetUp<'_>) -> Local {
     let (dirs, uid) = (with.dirs, &pod.metadata.uid);
     Local {
         from,

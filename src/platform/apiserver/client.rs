@@ -430,7 +430,7 @@ async fn live_open(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exc
         Ok((access, socket)) => {
             let silent = |cause| unreachable(&access, &ended(&cause));
             let comeback = way.comes_back();
-            let lives = live(&connector, &attempt, caller(&access), (socket.clone(), socket), CONNECT, silent);
+            let lives = live(&connector, &attempt, caller(&access), socket, CONNECT, silent);
             let comes_back = async {
                 if let Some(comeback) = comeback {
                     comeback.run(&way.traffic).await;

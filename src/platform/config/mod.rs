@@ -44,17 +44,17 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-pub(crate) use cgroups::{CgroupDriver, SwapBehavior};
+use check::Problem;
 use coracle_file::CoracleFile;
+
+pub(crate) use cgroups::{CgroupDriver, SwapBehavior};
+pub(crate) use configz::ConfiguredFields;
 pub(crate) use coracle_file::{SyncMode, SyncWindows, TimeWindow};
 pub(crate) use credential_providers::CredentialProvider;
 pub(crate) use device_rules::DeviceRule;
+pub(crate) use did_you_mean::nearest;
 pub(crate) use duration::{go_duration, parse_duration};
 pub(crate) use effective::Config;
-pub(crate) use images::{CredentialsVerification, ImageGc};
-
-pub(crate) use configz::ConfiguredFields;
-pub(crate) use did_you_mean::nearest;
 #[cfg(test)]
 pub(crate) use eviction::Amount;
 pub(crate) use eviction::{Eviction, Signal, Threshold};
@@ -63,14 +63,13 @@ pub(crate) use flags::is_flag;
 #[cfg(test)]
 pub(crate) use identity::Identity;
 pub(crate) use identity::ServingIdentity;
+pub(crate) use images::{CredentialsVerification, ImageGc};
 pub(crate) use managers::{CpuOptions, TopologyManager, TopologyPolicy};
 pub(crate) use process::{KernelParameters, LOCAL_SOCKET};
 pub(crate) use reporting::Reporting;
 pub(crate) use reserved::Enforced;
 pub(crate) use server::{Authorization, ServerSettings, TlsSettings};
 pub(crate) use shutdown::ShutdownPhase;
-
-use check::Problem;
 
 use crate::types::api::yaml::ParseError;
 
