@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
-use crate::kubelet::devices::{Devices, NotGiven};
+use crate::kubelet::devices::{DeviceError, Devices};
 use crate::kubelet::kuberuntime::{
     CancelWatch, Environment, Executed, FileValue, Made, Mounts, Plan, PodRuntime, VolumesFor,
 };
@@ -99,16 +99,17 @@ async fn prepare_devices(
     let runs = |name: &str| observed.container(name).is_some_and(|container| container.is_running());
     let cancelled = async {
         with.cancel.cancelled().await;
-        Err(NotGiven::Waits("the pod ends".to_owned()))
+        Err(DeviceError::PodEnds)
     };
     match rt::either(cancelled, with.devices.prepare(pod, &runs)).await {
         Ok(()) => Ok(()),
-        Err(NotGiven::Refused(why)) if !pod.is_static() => {
+        Err(error) if error.is_refusal() && !pod.is_static() => {
+            let why = ErrorChain(&error).to_string();
             // The loop outlives its workers.
             let _ = inbox.send(SyncEvent::DevicesRefused(pod.metadata.uid.clone(), why.clone())).await;
             Err(why)
         }
-        Err(NotGiven::Refused(why) | NotGiven::Waits(why)) => Err(format!("the pod waits for its devices: {why}")),
+        Err(error) => Err(format!("the pod waits for its devices: {}", ErrorChain(&error))),
     }
 }
 
@@ -166,7 +167,8 @@ async fn set_up_and_execute(
         let (devices, uid, container) = (Rc::clone(devices), uid.clone(), container.clone());
         let of_volumes = volumes.container_devices(&container);
         Box::pin(async move {
-            let mut config = devices.container_config(&uid, &container).await?;
+            let config = devices.container_config(&uid, &container).await;
+            let mut config = config.map_err(|error| ErrorChain(&error).to_string())?;
             config.devices.extend(of_volumes.map_err(|error| ErrorChain(&error).to_string())?);
             Ok(config)
         })

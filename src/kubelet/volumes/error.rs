@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::kubelet::csi::{Phase, Unmounted};
+use crate::kubelet::csi::{CsiError, Phase, Unmounted};
 use crate::state::objects::ObjectKind;
 use crate::types::api::{FieldProblem, Reason};
 
@@ -37,12 +37,12 @@ pub(crate) enum Error {
         volume: String,
         problem: Problem,
     },
-    /// A CSI driver has failed: one line.
+    /// A CSI driver has failed.
     Csi {
         phase: Phase,
         volume: String,
         is_block: bool,
-        why: String,
+        source: CsiError,
     },
     /// A volume of a CSI driver could not be taken away.
     Unmount(Unmounted),
@@ -163,7 +163,7 @@ impl fmt::Display for Error {
             Self::NoSuchVolume { volume, container } => {
                 write!(f, "cannot find volume {volume:?} to mount into container {container:?}")
             }
-            Self::Csi { phase, volume, is_block, why } => {
+            Self::Csi { phase, volume, is_block, .. } => {
                 let doing = match (phase, is_block) {
                     (Phase::WaitForAttach, false) => "MountVolume.WaitForAttach",
                     (Phase::WaitForAttach, true) => "MapVolume.WaitForAttach",
@@ -172,15 +172,16 @@ impl fmt::Display for Error {
                     (Phase::SetUp, false) => "MountVolume.SetUp",
                     (Phase::SetUp, true) => "MapVolume.MapPodDevice",
                 };
-                write!(f, "{doing} failed for volume {volume:?} : {why}")
+                // Upstream's words, down to the space before the colon that follows.
+                write!(f, "{doing} failed for volume {volume:?} ")
             }
             Self::NoSuchDevice { volume, container } => {
                 write!(f, "cannot find volume {volume:?} to pass into container {container:?}")
             }
-            Self::Unmount(Unmounted { volume, why }) => {
-                write!(f, "UnmountVolume.TearDown failed for volume {}: {why}", volume.display())
+            Self::Unmount(Unmounted { volume, .. }) => {
+                write!(f, "UnmountVolume.TearDown failed for volume {}", volume.display())
             }
-            // Upstream's words, down to the space before the colon that follows.
+            // As for Csi.
             Self::SetUp { volume, .. } => write!(f, "MountVolume.SetUp failed for volume {volume:?} "),
             Self::SubPath { volume, container, .. } => {
                 write!(f, "failed to prepare subPath for volumeMount {volume:?} of container {container:?}")
@@ -194,11 +195,8 @@ impl std::error::Error for Error {
         match self {
             Self::Io { source, .. } | Self::SubPath { source, .. } => Some(source),
             Self::SetUp { problem, .. } => Some(problem),
-            Self::Csi { .. }
-            | Self::Mount(_)
-            | Self::NoSuchDevice { .. }
-            | Self::NoSuchVolume { .. }
-            | Self::Unmount(_) => None,
+            Self::Csi { source, .. } | Self::Unmount(Unmounted { error: source, .. }) => Some(source),
+            Self::Mount(_) | Self::NoSuchDevice { .. } | Self::NoSuchVolume { .. } => None,
         }
     }
 }
