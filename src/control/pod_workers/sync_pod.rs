@@ -10,11 +10,11 @@ use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::{DeviceError, Devices};
 use crate::kubelet::kuberuntime::{
-    CancelWatch, Environment, Executed, FileValue, Made, Mounts, Plan, PodRuntime, VolumesFor,
+    CancelWatch, Environment, Executed, FileValue, Made, Plan, PodRuntime, VolumeError, VolumesFor,
 };
 use crate::kubelet::volumes::{self, SetUp};
 use crate::platform::cgroups::CgroupError;
-use crate::platform::cri::v1::ContainerConfig;
+use crate::platform::cri::v1::{ContainerConfig, Mount};
 use crate::platform::rt;
 use crate::state::pods::{ObservedPod, SyncEvent, WorkDone, WorkResult};
 use crate::types::api::{Container, Pod, Reason};
@@ -149,27 +149,28 @@ async fn set_up_and_execute(
     let kept = volumes.kept.iter().map(|error| (error.reason(), ErrorChain(error).to_string()));
     warnings.extend(kept);
     let recursive_read_only = runtime.mounts_read_only_recursively(pod);
-    let mounts = |container: &Container, environment: &Environment| -> Made<Mounts> {
-        let expand = |text: &str| {
-            environment.expand_strictly(text).map_err(|missing| missing.into_iter().collect::<Vec<_>>().join(", "))
-        };
+    let mounts = |container: &Container, environment: &Environment| -> Made<Result<Vec<Mount>, VolumeError>> {
+        let expand = |text: &str| environment.expand_strictly(text);
         let mounts = volumes.container_mounts(container, &expand, recursive_read_only);
-        Box::pin(async move { mounts.await.map_err(|error| ErrorChain(&error).to_string()) })
+        Box::pin(async move { Ok(mounts.await?) })
     };
     let file_values = |container: &Container| -> Made<Vec<FileValue>> {
         let values = volumes.file_values(container);
         Box::pin(async move {
-            values.await.into_iter().map(|found| FileValue { file: found.file, value: found.value }).collect()
+            let given = |found: volumes::FileValue| FileValue {
+                file: found.file,
+                value: found.value.map_err(|error| ErrorChain(&error).to_string()),
+            };
+            values.await.into_iter().map(given).collect()
         })
     };
     let uid = &pod.metadata.uid;
-    let devices = |container: &Container| -> Made<Result<ContainerConfig, String>> {
+    let devices = |container: &Container| -> Made<Result<ContainerConfig, VolumeError>> {
         let (devices, uid, container) = (Rc::clone(devices), uid.clone(), container.clone());
         let of_volumes = volumes.container_devices(&container);
         Box::pin(async move {
-            let config = devices.container_config(&uid, &container).await;
-            let mut config = config.map_err(|error| ErrorChain(&error).to_string())?;
-            config.devices.extend(of_volumes.map_err(|error| ErrorChain(&error).to_string())?);
+            let mut config = devices.container_config(&uid, &container).await?;
+            config.devices.extend(of_volumes?);
             Ok(config)
         })
     };

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::credentials::{Credential, PullSecrets};
-use super::pull::FailedPull;
+use super::pull_error::FailedPull;
 use super::service::Service;
 use super::verification::{Pulled, Verdict, recorded, verdict};
 use super::{Images, PresentImage, Wanted, image_name, pull_policy};

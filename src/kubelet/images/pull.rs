@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::credentials::{Credential, Owner};
 use super::ensure_image::Order;
-use super::pull_error::{self, PullError};
+use super::pull_error::{self, FailedPull, PullError};
 use super::service::{ImageError, Service};
 use super::{Images, PresentImage, pull_policy};
 use crate::platform::config::{CredentialsVerification, go_duration};
@@ -14,19 +14,6 @@ use crate::state::pods::Waiting;
 use crate::types::api::{EventKind, Reason};
 use crate::types::metrics::{self, Timed};
 use crate::types::time::Backoff;
-
-/// A pull without an image.
-pub(super) struct FailedPull {
-    pub(super) waiting: Waiting,
-    /// The registry could not be reached.
-    pub(super) is_unreachable: bool,
-}
-
-impl From<Waiting> for FailedPull {
-    fn from(waiting: Waiting) -> Self {
-        Self { waiting, is_unreachable: false }
-    }
-}
 
 /// What the wait for a turn comes to.
 enum Turn<'a> {

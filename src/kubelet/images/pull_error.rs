@@ -53,6 +53,19 @@ impl From<ImageError> for PullError {
     }
 }
 
+/// A pull without an image.
+pub(super) struct FailedPull {
+    pub(super) waiting: Waiting,
+    /// The registry could not be reached.
+    pub(super) is_unreachable: bool,
+}
+
+impl From<Waiting> for FailedPull {
+    fn from(waiting: Waiting) -> Self {
+        Self { waiting, is_unreachable: false }
+    }
+}
+
 /// `image` as the pod has it; `error` is the runtime's own text. A runtime marks two kinds of errors by the text's
 /// beginning (k8s.io/cri-api/pkg/errors).
 pub(super) fn waiting(image: &str, error: &str) -> Waiting {

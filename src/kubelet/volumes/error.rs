@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::kubelet::csi::{CsiError, Phase, Unmounted};
 use crate::state::objects::ObjectKind;
 use crate::types::api::{FieldProblem, Reason};
+use crate::types::sorted::SortedSet;
 
 #[derive(Debug)]
 pub(crate) enum Error {
@@ -54,7 +55,7 @@ pub(crate) enum MountProblem {
     /// The path of a part leads out of the volume.
     BackSteps { path: String },
     /// Variables in the path of a part that have no value.
-    MissingValues { names: String },
+    MissingValues { names: SortedSet<String> },
     /// The runtime cannot make what is mounted below a volume read-only too.
     RecursiveReadOnly { volume: String },
 }
@@ -208,7 +209,10 @@ impl fmt::Display for MountProblem {
                 write!(f, "error SubPath `{path}` must not be an absolute path")
             }
             Self::BackSteps { path } => write!(f, "unable to provision SubPath `{path}`: must not contain '..'"),
-            Self::MissingValues { names } => write!(f, "missing value for {names}"),
+            Self::MissingValues { names } => {
+                let names = names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+                write!(f, "missing value for {names}")
+            }
             Self::RecursiveReadOnly { volume } => write!(
                 f,
                 "failed to resolve recursive read-only mode: volume {volume:?} requested recursive read-only mode, \
@@ -269,6 +273,36 @@ impl fmt::Display for FilesProblem {
 }
 
 impl std::error::Error for FilesProblem {}
+
+/// Why a variable cannot be had from a file in a volume.
+#[derive(Debug)]
+pub(crate) enum EnvFileError {
+    /// Its number, and what is wrong with it.
+    Line(usize, &'static str),
+    NoVolume {
+        volume: String,
+    },
+    Read(io::Error),
+}
+
+impl fmt::Display for EnvFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(number, problem) => write!(f, "line {number}: {problem}"),
+            Self::NoVolume { volume } => write!(f, "cannot find the volume {volume:?} referenced by FileKeyRef"),
+            Self::Read(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for EnvFileError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Line(..) | Self::NoVolume { .. } => None,
+            Self::Read(error) => error.source(),
+        }
+    }
+}
 
 impl std::error::Error for Problem {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

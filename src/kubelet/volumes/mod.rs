@@ -32,7 +32,8 @@ use crate::platform::rt;
 use crate::state::objects::Objects;
 use crate::state::pods::PodDirs;
 use crate::types::api::{Container, EnvVarSource, FileKeySelector, HostPathType, Pod, PodUid};
-use error::Problem;
+use crate::types::sorted::SortedSet;
+use error::{EnvFileError, Problem};
 use mounts::{Given, Place};
 use plan::{Files, Plan, Planned, Source};
 
@@ -190,7 +191,7 @@ pub(crate) fn refresh(
 pub(crate) struct FileValue {
     pub(crate) file: String,
     /// Nothing if the file does not have it, or why it cannot be had.
-    pub(crate) value: Result<Option<String>, String>,
+    pub(crate) value: Result<Option<String>, EnvFileError>,
 }
 
 impl PodVolumes {
@@ -199,7 +200,7 @@ impl PodVolumes {
     pub(crate) fn container_mounts(
         &self,
         container: &Container,
-        expand: &dyn Fn(&str) -> Result<String, String>,
+        expand: &dyn Fn(&str) -> Result<String, SortedSet<String>>,
         recursive_read_only: bool,
     ) -> impl Future<Output = Result<Vec<Mount>, Error>> + use<> {
         let given = Given { places: &self.places, subpaths: &self.subpaths, recursive_read_only, expand };
@@ -264,11 +265,11 @@ impl Planned {
 
 fn file_value(root: Option<PathBuf>, key: &FileKeySelector) -> FileValue {
     let Some(root) = root else {
-        let why = format!("cannot find the volume {:?} referenced by FileKeyRef", key.volume_name);
-        return FileValue { file: key.path.clone(), value: Err(why) };
+        let error = EnvFileError::NoVolume { volume: key.volume_name.clone() };
+        return FileValue { file: key.path.clone(), value: Err(error) };
     };
     let file = root.join(&key.path).display().to_string();
-    let text = sub_path::read(&root, Path::new(&key.path), LARGEST_ENV_FILE).map_err(|error| error.to_string());
+    let text = sub_path::read(&root, Path::new(&key.path), LARGEST_ENV_FILE).map_err(EnvFileError::Read);
     FileValue { file, value: text.and_then(|text| env_file::value(&text, &key.key)) }
 }
 
