@@ -1,5 +1,6 @@
 //! Follows the objects that pods need, for as long as one needs them.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use crate::kubelet::offline::{OfflineStore, used_part, without_managed_fields};
 use crate::platform::apiserver::{ApiError, Change, Client, Collection, Rank, Request, reflect};
 use crate::platform::rt;
 use crate::state::objects::{
-    Attachment, BundleKey, ClaimOwner, ConfigObject, Content, CsiDriver, ObjectEvent, ObjectKey, ObjectKind,
-    PersistentVolume, Service, Topic, TrustBundle, bound_volume, is_bound_to, is_controlled_by,
+    Attachment, BundleKey, ClaimOwner, ConfigObject, Content, CsiDriver, NotAttached, ObjectEvent, ObjectKey,
+    ObjectKind, PersistentVolume, Service, Topic, TrustBundle, bound_volume, is_bound_to, is_controlled_by,
 };
 use crate::state::pods::SyncEvent;
 use crate::types::api::{ConfigMap, DecodeError, Secret, decode};
@@ -259,11 +260,13 @@ async fn find(context: WatchContext, topic: Topic, mut stored: Option<Value>) {
     loop {
         let asked = answer_about(&context.client, &topic);
         let found = match stored {
-            Some(_) => rt::deadline(context.store.patience(), asked).await.unwrap_or_else(|_| Err(String::new())),
+            Some(_) => rt::deadline(context.store.patience(), asked).await.unwrap_or(Err(AnswerError::None)),
             None => asked.await,
         };
         let read = |object: &Value| match topic {
-            Topic::Attachment(_) => Attachment::read(object).map(Content::Attachment),
+            Topic::Attachment(_) => {
+                Attachment::read(object).map(Content::Attachment).map_err(|error| error.to_string())
+            }
             _ => {
                 let volume = PersistentVolume::read(object).map_err(|error| format!("PersistentVolume: {error}"));
                 volume.map(|volume| Content::Volume(Box::new(volume)))
@@ -275,7 +278,7 @@ async fn find(context: WatchContext, topic: Topic, mut stored: Option<Value>) {
                 (read(&object), true)
             }
             (Err(_), Some(stored)) => (read(&stored), false),
-            (Err(why), None) => (Err(why), false),
+            (Err(error), None) => (Err(error.to_string()), false),
         };
         let news = match content {
             Ok(content) => ObjectEvent::Heard(topic.clone(), Some(content)),
@@ -292,32 +295,69 @@ async fn find(context: WatchContext, topic: Topic, mut stored: Option<Value>) {
     }
 }
 
+/// Why there is no answer about a claim or an attachment that can be used: upstream's words where there are some.
+#[derive(Debug)]
+enum AnswerError {
+    Api(ApiError),
+    BoundElsewhere {
+        volume: String,
+        name: String,
+    },
+    /// Nobody was asked, or did not answer in time.
+    None,
+    NotAttached(NotAttached),
+    NotBound {
+        name: String,
+    },
+    NotOwner {
+        namespace: String,
+        name: String,
+        pod_name: String,
+    },
+}
+
+impl fmt::Display for AnswerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Api(error) => error.fmt(f),
+            Self::BoundElsewhere { volume, name } => {
+                write!(f, "PersistentVolume {volume:?} is not bound to the claim {name:?}")
+            }
+            Self::None => Ok(()),
+            Self::NotAttached(error) => error.fmt(f),
+            Self::NotBound { name } => write!(f, "PersistentVolumeClaim is not bound: {name:?}"),
+            Self::NotOwner { namespace, name, pod_name } => {
+                write!(f, "PVC {namespace}/{name} was not created for pod {namespace}/{pod_name} (pod is not owner)")
+            }
+        }
+    }
+}
+
 /// What is to be remembered of it.
-async fn answer_about(client: &Client, topic: &Topic) -> Result<Value, String> {
+async fn answer_about(client: &Client, topic: &Topic) -> Result<Value, AnswerError> {
     let get = async |path: String| client.send(&Request::get(path)).await?.json();
     let (namespace, name, owner) = match topic {
         Topic::Claim { namespace, name, owner } => (namespace, name, owner),
         Topic::Attachment(name) => {
             let found = get(format!("/apis/storage.k8s.io/v1/volumeattachments/{name}")).await;
-            let found = found.map_err(|error| error.to_string())?;
+            let found = found.map_err(AnswerError::Api)?;
             // One that is not attached yet is asked for again.
-            Attachment::read(&found)?;
+            Attachment::read(&found).map_err(AnswerError::NotAttached)?;
             return Ok(without_managed_fields(found));
         }
-        _ => return Err(String::new()),
+        _ => return Err(AnswerError::None),
     };
     let claim = get(format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")).await;
-    let claim = claim.map_err(|error| error.to_string())?;
+    let claim = claim.map_err(AnswerError::Api)?;
     if let Some(ClaimOwner { pod_name, .. }) = owner.as_ref().filter(|owner| !is_controlled_by(&claim, &owner.pod)) {
         // One of another pod of this name may be on its way out.
-        return Err(format!(
-            "PVC {namespace}/{name} was not created for pod {namespace}/{pod_name} (pod is not owner)"
-        ));
+        let (namespace, name, pod_name) = (namespace.clone(), name.clone(), pod_name.clone());
+        return Err(AnswerError::NotOwner { namespace, name, pod_name });
     }
-    let bound = bound_volume(&claim).ok_or_else(|| format!("PersistentVolumeClaim is not bound: {name:?}"))?;
-    let volume = get(format!("/api/v1/persistentvolumes/{bound}")).await.map_err(|error| error.to_string())?;
+    let bound = bound_volume(&claim).ok_or_else(|| AnswerError::NotBound { name: name.clone() })?;
+    let volume = get(format!("/api/v1/persistentvolumes/{bound}")).await.map_err(AnswerError::Api)?;
     if !is_bound_to(&volume, &claim) {
-        return Err(format!("PersistentVolume {bound:?} is not bound to the claim {name:?}"));
+        return Err(AnswerError::BoundElsewhere { volume: bound.to_owned(), name: name.clone() });
     }
     Ok(used_part(&volume))
 }

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
 
+use super::service::ImageError;
 use super::*;
 use crate::platform::cri::v1::{AuthConfig, FilesystemIdentifier, FilesystemUsage, ImageFsInfoResponse, ImageSpec};
+use crate::protocol::grpc::{Code, Status};
 
 const IMAGE: &str = "registry.invalid/none/such:1";
 
@@ -33,11 +35,16 @@ struct Script {
     unremovable: Option<&'static str>,
 }
 
+/// What a runtime says for itself.
+fn refused(message: &str) -> ImageError {
+    ImageError::Runtime(Status::new(Code::Unknown, message))
+}
+
 impl Service for Rc<Script> {
-    async fn status(&self, image: &ImageSpec) -> Result<Option<Image>, String> {
+    async fn status(&self, image: &ImageSpec) -> Result<Option<Image>, ImageError> {
         self.looked.borrow_mut().push(image.image.clone());
         match self.inspect_error {
-            Some(error) => Err(error.to_owned()),
+            Some(error) => Err(refused(error)),
             None => {
                 let present = self.present.borrow();
                 let found = present.iter().find(|(name, found)| *name == image.image || found.id == image.image);
@@ -46,12 +53,17 @@ impl Service for Rc<Script> {
         }
     }
 
-    async fn pull(&self, image: &ImageSpec, auth: Option<&AuthConfig>, _: &PodSandboxConfig) -> Result<String, String> {
+    async fn pull(
+        &self,
+        image: &ImageSpec,
+        auth: Option<&AuthConfig>,
+        _: &PodSandboxConfig,
+    ) -> Result<String, ImageError> {
         self.users.borrow_mut().push(auth.map_or_else(String::new, |auth| auth.username.clone()));
         self.pulled.borrow_mut().push(image.image.clone());
         let next = self.pulls.borrow_mut().pop_front().expect("a pull that the script does not have");
         let found = match next {
-            Pull::Fails(error) => return Err(error.to_owned()),
+            Pull::Fails(error) => return Err(refused(error)),
             Pull::Gives(found) => found,
             Pull::Waits(word, found) => {
                 word.recv().await.ok();
@@ -63,19 +75,19 @@ impl Service for Rc<Script> {
         Ok(id)
     }
 
-    async fn list(&self) -> Result<Vec<Image>, String> {
+    async fn list(&self) -> Result<Vec<Image>, ImageError> {
         Ok(self.present.borrow().iter().map(|(_, image)| image.clone()).collect())
     }
 
-    async fn remove(&self, image: &ImageSpec) -> Result<(), String> {
+    async fn remove(&self, image: &ImageSpec) -> Result<(), ImageError> {
         if self.unremovable.is_some_and(|id| id == image.image) {
-            return Err("read-only file system".to_owned());
+            return Err(refused("read-only file system"));
         }
         self.present.borrow_mut().retain(|(_, present)| present.id != image.image);
         Ok(())
     }
 
-    async fn image_fs_info(&self) -> Result<ImageFsInfoResponse, String> {
+    async fn image_fs_info(&self) -> Result<ImageFsInfoResponse, ImageError> {
         // Something of this one is in use: this program. A directory for what is temporary may be a file system of its own.
         let program = std::env::current_exe().unwrap();
         let mountpoint = program.parent().unwrap().display().to_string();

@@ -7,6 +7,7 @@ mod container_gc;
 mod cpu_placement;
 mod dns;
 mod environment;
+mod error;
 mod etc_hosts;
 mod execute;
 #[cfg(test)]
@@ -61,7 +62,8 @@ use crate::types::sorted::SortedMap;
 pub(crate) use cancel::{Cancel, CancelWatch};
 pub(crate) use container_gc::{Garbage, remains};
 pub(crate) use environment::{Environment, FileValue};
-pub(crate) use execute::{Executed, Made, Mounts, VolumesFor};
+use error::SandboxError;
+pub(crate) use execute::{Executed, Made, VolumeError, VolumesFor};
 pub(crate) use known_images::KnownImage;
 pub(crate) use pod_actions::{Action, Health, Place, Plan, Resize, Situation, Wanted, compute_pod_actions};
 pub(crate) use pod_cache::Process;
@@ -152,15 +154,15 @@ impl PodRuntime {
 
     /// What the runtime calls the pod's RuntimeClass; empty for its usual one. For a pod of the node's own the name is the
     /// runtime's already: there is nobody to ask.
-    fn handler(&self, pod: &Pod) -> Result<String, String> {
+    fn handler(&self, pod: &Pod) -> Result<String, SandboxError> {
         let Some(class) = pod.spec.runtime_class_name.as_deref() else { return Ok(String::new()) };
         if !pod.is_of_cluster() {
             return Ok(class.to_owned());
         }
         match self.objects.borrow().runtime_handler(class) {
             Lookup::Found(handler) => Ok(handler.to_owned()),
-            Lookup::Missing => Err(format!("runtimeclass.node.k8s.io {class:?} not found")),
-            Lookup::Unknown(why) => Err(format!("runtimeclass.node.k8s.io {class:?}: {why}")),
+            Lookup::Missing => Err(SandboxError::NoRuntimeClass { class: class.to_owned() }),
+            Lookup::Unknown(why) => Err(SandboxError::RuntimeClassUnknown { class: class.to_owned(), why }),
         }
     }
 

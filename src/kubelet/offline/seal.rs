@@ -80,12 +80,12 @@ impl KeyPlaces {
 }
 
 /// A new key, on the disk before anything is sealed with it. A power cut leaves all of it or none.
-fn make(path: &Path) -> Result<Key, String> {
+fn make(path: &Path) -> io::Result<Key> {
     let mut bytes = [0; SHORTEST];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| "the kernel gives no random bytes".to_owned())?;
-    replace(path, &bytes).map_err(|error| error.to_string())?;
+    SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the kernel gives no random bytes"))?;
+    replace(path, &bytes)?;
     log!(info, "made a key for the offline store", file = path.display());
-    Key::derive(&bytes).ok_or_else(|| "too short".to_owned())
+    Key::derive(&bytes).ok_or_else(|| io::Error::other("too short"))
 }
 
 /// Why there is no key though there is a file.

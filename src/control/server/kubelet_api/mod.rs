@@ -18,6 +18,7 @@ mod bearer_token;
 mod client_ca;
 mod connection;
 mod delegated_auth;
+mod error;
 mod healthz;
 mod pod_lists;
 mod read_only;

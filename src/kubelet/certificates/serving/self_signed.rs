@@ -53,8 +53,8 @@ fn pair(files: &[PathBuf; 2], node_name: &str, held: Option<Pair>) -> (Option<Pa
     let (clock, built) = (clock::now().unix_seconds(), clock::built());
     let is_there = files.iter().any(|file| file.exists());
     let read = read_pair(files);
-    if let (Err(fault), true) = (&read, is_there) {
-        log!(warn, "serving certificate is made anew", error = fault);
+    if let (Err(error), true) = (&read, is_there) {
+        log!(warn, "serving certificate is made anew", error = ErrorChain(error));
     }
     let good = read.ok().or(held).filter(|pair| validity::can_stay(&pair.leaf, clock, built));
     if good.is_some() {
