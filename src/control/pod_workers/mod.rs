@@ -146,18 +146,22 @@ impl PodWorkers {
         self.touch(uid);
     }
 
-    /// Pods that have ended for good give back what is left of their containers. True if there is anything.
-    pub(crate) fn give_back(&mut self, cache: &ObservedCache) -> bool {
-        let mut gives = false;
+    /// Finished pods give back what is left of their containers.
+    pub(crate) fn give_back(&mut self, cache: &ObservedCache) {
         for (uid, entry) in &mut self.workers {
             let dead = cache.pod(uid).filter(|_| entry.worker.can_give_back()).map(|pod| remains(pod));
             if let Some(dead) = dead.filter(|dead| !dead.is_empty()) {
                 entry.worker.give_back(dead);
                 self.touched.insert(uid.clone());
-                gives = true;
             }
         }
-        gives
+    }
+
+    /// Finished pods have containers that they would give back.
+    pub(crate) fn can_give_back(&self, cache: &ObservedCache) -> bool {
+        self.workers.iter().any(|(uid, entry)| {
+            entry.worker.can_give_back() && cache.pod(uid).is_some_and(|pod| !remains(pod).is_empty())
+        })
     }
 
     /// Objects that these pods refer to came, changed or went.

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::control::pod_workers::{State, Worker};
+use crate::control::cluster::StatusManager;
+use crate::control::pod_workers::State;
 use crate::control::sync_loop::SyncLoop;
-use crate::kubelet::status::terminated;
+use crate::control::sync_loop::effect::{Effect, NodeStatusChange};
 use crate::kubelet::volumes::{self, SetUp};
 use crate::platform::host::clock;
+use crate::platform::rt;
 use crate::state::objects::{Lookup, ObjectEvent, Topic};
 use crate::state::pods::{MirrorDone, NodeTerms, ReportDone, SourcePod};
-use crate::types::api::{Pod, PodStatus, PodUid};
+use crate::types::api::{Pod, PodUid};
 use crate::types::sorted::SortedSet;
 
 impl SyncLoop {
@@ -18,6 +20,23 @@ impl SyncLoop {
         if let Some(reporter) = &mut self.reporter {
             reporter.reported(done, now);
         }
+    }
+
+    pub(super) fn on_statuses_admitted(&mut self) {
+        if let Some(reporter) = &mut self.reporter {
+            reporter.admitted();
+        }
+    }
+
+    pub(super) fn start_reports(&mut self, now: Instant) {
+        if let Some(reporter) = &mut self.reporter {
+            reporter.start(now);
+            self.pods.node_state_mut().untold = reporter.untold();
+        }
+    }
+
+    pub(super) fn is_reporting(&self) -> bool {
+        self.reporter.as_ref().is_some_and(StatusManager::is_telling)
     }
 
     pub(super) fn on_mirrored(&mut self, done: MirrorDone, now: Instant) {
@@ -33,8 +52,8 @@ impl SyncLoop {
         if let Some(store) = &self.store {
             store.remember_node(&terms);
         }
-        let is_news = self.runtime.objects.borrow_mut().set_attached(terms.attached.clone());
-        self.admission.in_cluster(terms);
+        let is_news = self.pods.runtime().objects.borrow_mut().set_attached(terms.attached.clone());
+        self.parts.admission.on_node_terms(terms);
         if is_news {
             self.follow_objects();
             self.try_volumes_again();
@@ -52,25 +71,27 @@ impl SyncLoop {
     pub(super) fn see_all_anew(&mut self, pods: &[SourcePod]) {
         if let Some(reporter) = &mut self.reporter {
             reporter.relisted(pods);
-            self.dirty.extend(pods.iter().map(|source| source.pod.metadata.uid.clone()));
+            pods.iter().for_each(|source| self.pods.mark_status(source.pod.metadata.uid.clone()));
         }
     }
 
     pub(super) fn see_mirrors(&mut self) {
         let Some(reporter) = &mut self.reporter else { return };
-        let books = self.books.borrow();
+        let books = self.pods.node_state();
         let own = books.sources.pods().map(|source| &source.pod).filter(|pod| pod.is_static());
         let own = own.map(|pod| (books.running_uid(&pod.metadata.uid).clone(), Arc::clone(pod)));
         let own: Vec<(PodUid, Arc<Pod>)> = own.collect();
-        self.dirty.extend(own.iter().map(|(uid, _)| uid.clone()));
+        let uids: Vec<PodUid> = own.iter().map(|(uid, _)| uid.clone()).collect();
         reporter.see_mirrors(own, books.sources.all_ready(), books.sources.mirrors().to_vec());
+        drop(books);
+        uids.into_iter().for_each(|uid| self.pods.mark_status(uid));
     }
 
     /// What the pods of the cluster need is followed, and nothing else.
     pub(super) fn follow_objects(&mut self) {
         let Some(follower) = &mut self.follower else { return };
-        let books = self.books.borrow();
-        let mut objects = self.runtime.objects.borrow_mut();
+        let books = self.pods.node_state();
+        let mut objects = self.pods.runtime().objects.borrow_mut();
         let topics: SortedSet<Topic> = {
             let pods = books.sources.pods().map(|source| &*source.pod).filter(|pod| pod.is_of_cluster());
             let of_pods = pods.filter(|pod| !pod.status.phase.is_terminal()).flat_map(|pod| objects.topics(pod));
@@ -95,9 +116,9 @@ impl SyncLoop {
         if self.follower.is_none() {
             return;
         }
-        let (objects, runtime) = (self.runtime.objects.borrow(), &self.runtime);
+        let (objects, runtime) = (self.pods.runtime().objects.borrow(), self.pods.runtime());
         let with = SetUp { dirs: &runtime.dirs, node: &runtime.node, objects: &objects };
-        let pods = self.workers.iter().filter(|worker| worker.state == State::Sync);
+        let pods = self.pods.workers().iter().filter(|worker| worker.state == State::Sync);
         let pods = pods.filter_map(|worker| worker.pod.as_ref());
         let volumes = pods.flat_map(|pod| volumes::of_drivers(pod, with, &|driver| self.csi.grows(driver))).collect();
         self.csi.follow_growth(volumes, self.sync_frequency);
@@ -105,7 +126,7 @@ impl SyncLoop {
 
     /// As often as the cluster wants it of each.
     pub(super) fn ask_drivers_again(&self) {
-        let objects = self.runtime.objects.borrow();
+        let objects = self.pods.runtime().objects.borrow();
         self.csi.ask_again_by(|driver| match objects.csi_driver(driver) {
             Lookup::Found(driver) => driver.allocatable_period,
             Lookup::Missing | Lookup::Unknown(_) => None,
@@ -113,25 +134,28 @@ impl SyncLoop {
     }
 
     /// Which volumes must not be taken away from the node: those of its pods, until they have given them back.
-    pub(super) fn tell_volumes_in_use(&self) {
+    pub(super) fn tell_volumes_in_use(&mut self) {
         if self.reporter.is_none() {
             return;
         }
-        let objects = self.runtime.objects.borrow();
+        let objects = self.pods.runtime().objects.borrow();
         let pods = self
-            .workers
+            .pods
+            .workers()
             .iter()
             .filter(|worker| worker.state != State::Finished)
             .filter_map(|worker| worker.pod.as_ref());
         let mut names: SortedSet<String> = pods.flat_map(|pod| objects.attachable(pod)).collect();
         names.extend(self.csi.present());
-        self.news.volumes_in_use(names.iter().cloned().collect());
+        let in_use = names.iter().cloned().collect();
+        drop(objects);
+        self.pods.apply([Effect::NodeStatus(NodeStatusChange::VolumesInUse(in_use))], rt::now());
     }
 
     pub(super) fn on_object(&mut self, news: ObjectEvent) {
         let (ObjectEvent::Heard(topic, _) | ObjectEvent::Failed(topic, _)) = &news;
         let topic = topic.clone();
-        let is_news = self.runtime.objects.borrow_mut().hear(news);
+        let is_news = self.pods.runtime().objects.borrow_mut().hear(news);
         // One thing may need another.
         if is_news && matches!(topic, Topic::Claim { .. } | Topic::CsiDriver(_)) || !self.store_is_tidy {
             self.follow_objects();
@@ -140,31 +164,17 @@ impl SyncLoop {
             self.ask_drivers_again();
         }
         if is_news {
-            let objects = self.runtime.objects.borrow();
-            self.workers.objects_changed(|pod| pod.is_of_cluster() && objects.topics(pod).contains(&topic));
+            let objects = self.pods.runtime().objects.borrow();
+            let pods = self.pods.uids_where(|pod| pod.is_of_cluster() && objects.topics(pod).contains(&topic));
+            drop(objects);
+            self.pods.apply([Effect::ReferencesChanged(pods)], rt::now());
         }
-    }
-
-    /// The cluster has deleted the pod, or it has ended for good before.
-    pub(super) fn end_deleted(&mut self, pod: &Arc<Pod>) {
-        let uid = &pod.metadata.uid;
-        self.workers.wanted(pod);
-        self.workers.deleted(uid, pod.deletion_grace());
-        self.dirty.insert(uid.clone());
-    }
-
-    /// The status of a pod of which nothing runs any more: what was not seen to end is told as lost.
-    pub(super) fn last_word(&self, worker: &Worker, status: PodStatus) -> PodStatus {
-        let Some(pod) = worker.pod.as_ref().filter(|pod| !pod.is_static()) else { return status };
-        let has_ended = matches!(worker.state, State::Terminated | State::Finished);
-        let has_begun = self.admitted.contains(&worker.identity.uid);
-        if has_ended && has_begun { terminated(pod, &status, clock::now()) } else { status }
     }
 
     pub(super) fn tell_status(&mut self, uid: &PodUid) {
         let Some(reporter) = &mut self.reporter else { return };
-        let Some(worker) = self.workers.worker(uid) else { return };
-        let books = self.books.borrow();
+        let Some(worker) = self.pods.worker(uid) else { return };
+        let books = self.pods.node_state();
         let Some(status) = books.statuses.status(uid) else { return };
         let may_run = matches!(worker.state, State::Sync | State::Terminating { .. });
         reporter.tell(uid, status, may_run, clock::now());

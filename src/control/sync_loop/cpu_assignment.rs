@@ -14,7 +14,7 @@ use crate::types::error::ErrorChain;
 /// What was decided is carried out here.
 #[derive(Debug)]
 pub(super) struct CpuAssignment {
-    pub(super) managers: ResourceManagers,
+    managers: ResourceManagers,
     /// Containers have come, or others are to have what they have.
     due: bool,
     task: Option<rt::Task<()>>,
@@ -25,6 +25,10 @@ pub(super) struct CpuAssignment {
 impl CpuAssignment {
     pub(super) fn new(managers: ResourceManagers) -> Self {
         Self { managers, due: false, task: None, fault: None }
+    }
+
+    pub(super) fn managers(&self) -> &ResourceManagers {
+        &self.managers
     }
 
     /// Something runs that may not be where it should.
@@ -41,35 +45,35 @@ impl CpuAssignment {
 impl SyncLoop {
     /// Before any pod is taken: where nothing tells who has which processors, what runs does.
     pub(super) fn learn_processors(&mut self) {
-        if self.placing.managers.is_forgetful() {
-            let processes = self.runtime.processes().into_iter();
+        if self.parts.cpus.managers.is_forgetful() {
+            let processes = self.pods.runtime().processes().into_iter();
             let in_use = processes.map(|(pod, container, pid)| InUse {
                 pod,
                 container,
                 cpus: cpuset_of(pid).unwrap_or_default(),
                 mems: mems_of(pid).unwrap_or_default(),
             });
-            self.placing.managers.learn(in_use.collect());
+            self.parts.cpus.managers.learn(in_use.collect());
         }
     }
 
     /// Writes down who has which processors, and moves who is elsewhere.
     pub(super) fn place(&mut self) {
         self.give_back_processors();
-        let placing = &mut self.placing;
+        let placing = &mut self.parts.cpus;
         let managers = &mut placing.managers;
         let is_news = managers.is_unwritten() && placing.fault.is_none();
         if placing.task.is_some() || !is_news && !placing.due {
             return;
         }
         placing.due = false;
-        let misplaced = self.runtime.misplaced();
+        let misplaced = self.pods.runtime().misplaced();
         // What the file says of containers that are held to nothing any more holds until they are not.
         let files = if managers.is_static() || misplaced.is_empty() { managers.take_unwritten() } else { Vec::new() };
         if misplaced.is_empty() && files.is_empty() {
             return;
         }
-        let (runtime, inbox) = (Rc::clone(&self.runtime), self.sender.clone());
+        let (runtime, inbox) = (Rc::clone(self.pods.runtime()), self.sender.clone());
         placing.task = Some(rt::spawn(async move {
             let mut placed = Placed::default();
             for (path, text) in files {
@@ -96,7 +100,7 @@ impl SyncLoop {
 
     /// What has failed is tried again with the next look at the runtime.
     pub(super) fn on_placed(&mut self, placed: Placed) {
-        let placing = &mut self.placing;
+        let placing = &mut self.parts.cpus;
         placing.task = None;
         if placed.is_unwritten {
             placing.managers.not_written();
@@ -109,12 +113,12 @@ impl SyncLoop {
 
     /// Who has ended has no processors; nor has, when every source has told its pods, who is none.
     fn give_back_processors(&mut self) {
-        let all_ready = self.books.borrow().sources.all_ready();
-        let workers = &self.workers;
-        let given_back = self.placing.managers.keep(|uid: &PodUid| match workers.worker(uid) {
+        let all_ready = self.pods.node_state().sources.all_ready();
+        let pods = &self.pods;
+        let given_back = self.parts.cpus.managers.keep(|uid: &PodUid| match pods.worker(uid) {
             Some(worker) => matches!(worker.state, State::Sync | State::Terminating { .. }),
             None => !all_ready,
         });
-        self.placing.due |= given_back;
+        self.parts.cpus.due |= given_back;
     }
 }

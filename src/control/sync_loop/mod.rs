@@ -4,16 +4,17 @@
 //! back as an event.
 
 mod activity;
-mod admit;
+mod admission;
 mod adoption;
 mod agent_metrics;
 mod cluster;
 mod cpu_assignment;
+mod deadlines;
 mod devices;
 mod due_times;
-mod event_dedup;
+mod effect;
 mod eviction;
-mod handlers;
+mod handle;
 mod image_gc;
 mod log_followers;
 mod node_cgroups;
@@ -21,11 +22,18 @@ mod node_state;
 mod node_stats;
 mod oom;
 mod orphans;
+mod parts;
 mod pending_resizes;
 mod pod_requests;
+mod pod_table;
+mod relist;
+mod round;
 mod shutdown;
+mod sources;
 mod storage_limits;
 mod sync_status;
+#[cfg(test)]
+mod testing;
 mod versions;
 
 use std::cell::{Cell, RefCell};
@@ -36,47 +44,34 @@ use std::time::{Duration, Instant};
 use async_channel::{Receiver, RecvError, Sender};
 
 use crate::control::cluster::{EventSender, Follower, StatusManager};
-use crate::control::pleg::Pleg;
 use crate::control::pod_workers::PodWorkers;
 use crate::control::server::SyncHealth;
-use crate::kubelet::admission::Admission;
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::Devices;
 use crate::kubelet::kuberuntime::PodRuntime;
-use crate::kubelet::logs::{LogLimits, LogManager};
 use crate::kubelet::node::StatusInputs;
 use crate::kubelet::offline::OfflineStore;
-use crate::kubelet::probes::Probes;
 use crate::kubelet::resource_managers::ResourceManagers;
-use crate::kubelet::status::{ActiveDeadlines, Failed};
 use crate::platform::apiserver::Client;
 use crate::platform::config::Config;
 use crate::platform::host::kernel_log::KernelLog;
 use crate::platform::rt;
-use crate::state::pods::{ObservedCache, PodAnswer, SyncEvent};
-use crate::types::api::PodUid;
+use crate::state::pods::{PodAnswer, SyncEvent};
 use crate::types::metrics::{self, Count};
-use crate::types::sorted::{SortedMap, SortedSet};
 
 pub(crate) use due_times::Part;
 pub(crate) use node_state::{NodeLocalApi, NodeState};
 pub(crate) use node_stats::NodeStats;
 
-use cpu_assignment::CpuAssignment;
 use due_times::{Due, DueTimes, MOST_ROUNDS};
-use event_dedup::EventDedup;
-use eviction::EvictionManager;
 use image_gc::ImageGarbage;
+use parts::Parts;
 use pending_resizes::PendingResizes;
-use shutdown::NodeShutdown;
-use storage_limits::StorageLimits;
+use pod_table::PodTable;
 
 /// Waiting events; senders wait when it is full, as none of them may be lost.
 pub(crate) const INBOX: usize = 256;
-
-/// So long what no pod waits for leaves the runtime to the pods; the next event begins it then.
-const PODS_FIRST: Duration = Duration::from_secs(10);
 
 /// Why the sync loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,31 +89,15 @@ pub(crate) struct SyncLoop {
     inbox: Receiver<SyncEvent>,
     /// For tasks of the loop's own.
     sender: Sender<SyncEvent>,
-    books: Rc<RefCell<NodeState>>,
-    seen: Rc<RefCell<ObservedCache>>,
-    runtime: Rc<PodRuntime>,
+    health: SyncHealth,
+    due_times: DueTimes,
+    pods: PodTable,
+    parts: Parts,
     groups: Rc<ContainerManager>,
     devices: Rc<Devices>,
     csi: Rc<Csi>,
     /// Of pods that need nothing.
     sync_frequency: Duration,
-    workers: PodWorkers,
-    pleg: Pleg,
-    logs: LogManager,
-    probes: Probes,
-    /// What was told of pods, so that it is not told again and again.
-    happenings: EventDedup,
-    health: SyncHealth,
-    /// The runtime was looked at as a whole: what was not seen then is not there.
-    relisted: bool,
-    /// Pods whose status is to be made anew in this round.
-    dirty: SortedSet<PodUid>,
-    /// Why the node ends pods that their source still has.
-    failed: SortedMap<PodUid, Failed>,
-    deadlines: ActiveDeadlines,
-    admission: Admission,
-    /// The pods that have been taken and whose place nobody else has been given.
-    admitted: SortedSet<PodUid>,
     /// The removal of what earlier pods left on disk: once, when it is known which pods there are.
     strays: Option<rt::Task<()>>,
     /// Something of it could not be removed: it is tried again with the next relist.
@@ -133,23 +112,13 @@ pub(crate) struct SyncLoop {
     kernel_log: Option<Rc<KernelLog>>,
     #[expect(dead_code, reason = "dropping the task ends it")]
     kernel_log_follower: Option<rt::Task<()>>,
-    placing: CpuAssignment,
     /// Pods that wait for other resources.
     resizes: PendingResizes,
     /// Pods have come, changed or gone: together they may weigh something else.
     weigh: bool,
     image_garbage: ImageGarbage,
-    node_watch: EvictionManager,
-    storage_limits: StorageLimits,
-    due_times: DueTimes,
-    /// Parts whose stall was logged.
-    stalled: Vec<Part>,
-    shutdown: NodeShutdown,
     /// `None` without a cluster.
     reporter: Option<StatusManager>,
-    news: Rc<StatusInputs>,
-    /// `None` without a cluster.
-    event_sender: Option<EventSender>,
     follower: Option<Follower>,
     /// `None` without a cluster.
     store: Option<OfflineStore>,
@@ -169,7 +138,7 @@ impl SyncLoop {
         runtime: Rc<PodRuntime>,
         groups: Rc<ContainerManager>,
         (managers, devices, csi): (ResourceManagers, Rc<Devices>, Rc<Csi>),
-        books: Rc<RefCell<NodeState>>,
+        node_state: Rc<RefCell<NodeState>>,
         health: SyncHealth,
         (sender, inbox): (Sender<SyncEvent>, Receiver<SyncEvent>),
     ) -> Self {
@@ -180,43 +149,21 @@ impl SyncLoop {
             config.max_container_restart_period,
             sender.clone(),
         );
-        let probes = Probes::new(runtime.cri(), runtime.dialer(), runtime.node.own_address(), sender.clone());
-        let limits = LogLimits {
-            file_bytes: config.container_log_max_bytes,
-            files: config.container_log_max_files,
-            workers: config.container_log_max_workers,
-            interval: config.container_log_monitor_interval,
-        };
-        let logs = LogManager::start(runtime.cri(), limits);
         let kernel_log = oom::open_kernel_log();
         let follow = |log| rt::spawn(oom::follow_kernel_log(log, sender.clone()));
         let kernel_log_follower = kernel_log.clone().map(follow);
-        let node_watch = EvictionManager::new(&config.eviction, sender.clone());
-        let shutdown = NodeShutdown::new(&config.shutdown_phases, sender.clone());
-        let pleg = Pleg::new(Rc::clone(&runtime), config.sync_frequency, sender.clone());
-        let admission = Admission::new(config, &runtime.node.allocatable, runtime.node.max_pods);
+        let parts = Parts::new(config, &runtime, (managers, Rc::clone(&devices)), &sender);
         Self {
+            pods: PodTable::new(config, runtime, workers, node_state, sender.clone()),
+            parts,
             inbox,
             sender,
-            books,
-            seen: runtime.seen(),
-            runtime,
+            health,
+            due_times: DueTimes::default(),
             groups,
             devices,
             csi,
             sync_frequency: config.sync_frequency,
-            workers,
-            pleg,
-            logs,
-            probes,
-            happenings: EventDedup::default(),
-            health,
-            relisted: false,
-            dirty: SortedSet::new(),
-            failed: SortedMap::new(),
-            deadlines: ActiveDeadlines::default(),
-            admission,
-            admitted: SortedSet::new(),
             strays: None,
             strays_failed: Rc::default(),
             node_groups: None,
@@ -224,18 +171,10 @@ impl SyncLoop {
             kills: VecDeque::new(),
             kernel_log,
             kernel_log_follower,
-            placing: CpuAssignment::new(managers),
             resizes: PendingResizes::default(),
             weigh: true,
             image_garbage: ImageGarbage::default(),
-            node_watch,
-            storage_limits: StorageLimits::default(),
-            due_times: DueTimes::default(),
-            stalled: Vec::new(),
-            shutdown,
             reporter: None,
-            news: Rc::default(),
-            event_sender: None,
             follower: None,
             store: None,
             store_is_tidy: false,
@@ -245,9 +184,10 @@ impl SyncLoop {
         }
     }
 
-    /// With somebody to tell what happens.
-    pub(crate) fn sending_events(self, event_sender: Option<EventSender>) -> Self {
-        Self { event_sender, ..self }
+    /// With a sender of events to the API server.
+    pub(crate) fn sending_events(mut self, event_sender: Option<EventSender>) -> Self {
+        self.pods.set_event_sender(event_sender);
+        self
     }
 
     /// With a cluster, which is told what becomes of the pods and asked for what they need.
@@ -257,9 +197,10 @@ impl SyncLoop {
         Self { reporter: Some(reporter), follower: Some(follower), store: Some(store.clone()), ..self }
     }
 
-    /// With somebody who passes on what happens to the node.
-    pub(crate) fn telling(self, news: Rc<StatusInputs>) -> Self {
-        Self { news, ..self }
+    /// With the inputs of the node's status.
+    pub(crate) fn telling(mut self, inputs: Rc<StatusInputs>) -> Self {
+        self.pods.set_status_inputs(inputs);
+        self
     }
 
     /// Runs until every sender of events is gone, or the loop spins: it has gone round 10,000 times and not waited once.
@@ -279,7 +220,7 @@ impl SyncLoop {
             while let Ok(event) = self.inbox.try_recv() {
                 self.handle(event, now);
             }
-            self.start_work(now);
+            self.round(now);
             self.hold_off_stalled(&due, now);
             self.health.end_round();
             if self.due_times.spins(waited) {
@@ -295,36 +236,23 @@ impl SyncLoop {
         let after = self.due();
         for part in self.due_times.after_round(before, &after, now) {
             metrics::count(Count::LoopStalls, &[part.name()]);
-            if !self.stalled.contains(&part) {
-                self.stalled.push(part);
+            if self.due_times.is_first_stall(part) {
                 log!(warn, "sync loop part due but idle, holding it off", part = part);
             }
         }
     }
 
-    /// Nothing can be done without the runtime: a try would only count as a failure of each pod.
-    fn can_work(&self) -> bool {
-        self.relisted && self.books.borrow().runtime.ready
-    }
-
-    /// Whether what no pod waits for may be done, that was asked for then: nothing is done for any pod, or something has
-    /// been for long. At the start, pods come first.
-    fn pods_rest(&self, asked: Instant, now: Instant) -> bool {
-        let is_late = now.saturating_duration_since(asked) >= PODS_FIRST;
-        is_late || self.workers.iter().all(|worker| worker.busy.is_none())
-    }
-
     /// When each part needs a round that no event asks for.
     fn due(&self) -> Due {
         // Work waits for the runtime.
-        let works = self.can_work();
+        let works = self.pods.can_work();
         [
-            (Part::ActiveDeadlines, self.deadlines.next()),
-            (Part::NodePressure, self.node_watch.due().filter(|_| works)),
-            (Part::PodWorkers, self.workers.due().filter(|_| works)),
-            (Part::Shutdown, self.shutdown.due()),
+            (Part::ActiveDeadlines, self.parts.deadlines.next_due()),
+            (Part::NodePressure, self.parts.eviction.next_due().filter(|_| works)),
+            (Part::PodWorkers, self.pods.workers().due().filter(|_| works)),
+            (Part::Shutdown, self.parts.shutdown.next_due()),
             (Part::StatusManager, self.reporter.as_ref().and_then(StatusManager::due)),
-            (Part::Versions, self.books.borrow().versions.due()),
+            (Part::Versions, self.pods.node_state().versions.due()),
         ]
     }
 

@@ -16,25 +16,25 @@ impl SyncLoop {
     /// The groups above the pods, and those that belong to no pod any more; with each look at everything.
     pub(super) fn look_after_groups(&mut self) {
         let is_busy = self.node_groups.as_ref().is_some_and(|task| !task.is_finished());
-        if is_busy || !self.can_work() {
+        if is_busy || !self.pods.can_work() {
             return;
         }
         let groups = Rc::clone(&self.groups);
         let known: Option<Vec<PodUid>> =
-            self.books.borrow().sources.all_ready().then(|| self.workers.uids().cloned().collect());
+            self.pods.node_state().sources.all_ready().then(|| self.pods.workers().uids().cloned().collect());
         self.node_groups = Some(rt::spawn(look_after(groups, known, self.running_pods(), self.sender.clone())));
     }
 
     /// The pods that have a sandbox, and its id. None while it is not known whose words name their groups.
     fn running_pods(&self) -> Vec<(Arc<Pod>, String)> {
-        let seen = self.seen.borrow();
+        let seen = self.pods.observed();
         let running = |worker: &Worker| {
             let pod = worker.pod.as_ref().filter(|_| worker.state == State::Sync)?;
             let sandbox = seen.pod(&pod.metadata.uid)?.newest_sandbox()?;
             (sandbox.state == SandboxState::Ready).then(|| (Arc::clone(pod), sandbox.id.clone()))
         };
-        let told = self.runtime.has_told_cgroup_driver();
-        self.workers.iter().filter(|_| told).filter_map(running).collect()
+        let told = self.pods.runtime().has_told_cgroup_driver();
+        self.pods.workers().iter().filter(|_| told).filter_map(running).collect()
     }
 
     /// Burstable pods together weigh what they ask for.
@@ -42,7 +42,7 @@ impl SyncLoop {
         if !std::mem::take(&mut self.weigh) {
             return;
         }
-        let active = self.workers.iter().filter(|worker| worker.state == State::Sync);
+        let active = self.pods.workers().iter().filter(|worker| worker.state == State::Sync);
         let pods = active.filter_map(|worker| worker.pod.as_deref());
         if let Some(task) = self.groups.weigh(pods) {
             self.weighing = Some(task);

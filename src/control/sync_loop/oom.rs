@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use async_channel::Sender;
 
 use crate::control::sync_loop::SyncLoop;
+use crate::control::sync_loop::effect::Effect;
 use crate::platform::host::kernel_log::KernelLog;
 use crate::platform::rt;
 use crate::state::pods::{ContainerState, NodeEvent, ObservedContainer, ObservedPod, OomKill, SyncEvent};
@@ -26,7 +27,8 @@ impl SyncLoop {
     pub(super) fn on_oom_kill(&mut self, kill: OomKill, now: Instant) {
         if kill.is_systems {
             let message = format!("System OOM encountered, victim process: {}, pid: {}", kill.process, kill.pid);
-            self.on_node_happened(NodeEvent::new(EventKind::Warning, Reason::SYSTEM_OOM, message), now);
+            let event = NodeEvent::new(EventKind::Warning, Reason::SYSTEM_OOM, message);
+            self.pods.apply([Effect::RecordNode(event)], now);
         }
         if self.kills.len() == REMEMBERED {
             self.kills.pop_front();
@@ -44,7 +46,7 @@ impl SyncLoop {
         // The kernel writes of a kill before anybody can see what has ended by it.
         let unread = self.kernel_log.as_ref().and_then(|log| unread(log).ok()).unwrap_or_default();
         unread.kills.into_iter().for_each(|kill| self.on_oom_kill(kill, rt::now()));
-        let seen = self.seen.borrow();
+        let seen = self.pods.observed();
         let known = seen.pod(&pod.uid);
         let is_news = |container: &ObservedContainer| {
             let before = known.and_then(|pod| pod.containers.iter().find(|known| known.id == container.id));

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use crate::control::pod_workers::{Resizing, State};
 use crate::control::sync_loop::SyncLoop;
+use crate::control::sync_loop::effect::Effect;
 use crate::kubelet::container_manager::{Verdict, keep_resources, verdict};
 use crate::kubelet::status::{Resize, ResizeProgress};
 use crate::state::pods::PodEvent;
@@ -47,7 +48,7 @@ impl SyncLoop {
     /// The pod as its source has it now, but with the resources that it had if it cannot have others.
     pub(super) fn with_given_resources(&mut self, pod: &Arc<Pod>, now: Instant) -> Arc<Pod> {
         let uid = &pod.metadata.uid;
-        let syncs = self.workers.worker(uid).filter(|worker| worker.state == State::Sync);
+        let syncs = self.pods.worker(uid).filter(|worker| worker.state == State::Sync);
         let Some(allocated) = syncs.and_then(|worker| worker.pod.clone()) else { return Arc::clone(pod) };
         let (reason, told, message) = match self.verdict_on(&allocated, pod) {
             Verdict::NoResize => {
@@ -78,16 +79,15 @@ impl SyncLoop {
         for pod in deferred {
             let given = self.with_given_resources(&pod, now);
             if Arc::ptr_eq(&given, &pod) {
-                self.workers.wanted(&pod);
                 self.weigh = true;
-                self.dirty.insert(pod.metadata.uid.clone());
+                self.pods.apply([Effect::Update(pod)], now);
             }
         }
     }
 
     /// A piece of work of the pod has come to its end; `before` is what was going on then.
     pub(super) fn note_resizing(&mut self, uid: &PodUid, before: &Resizing, now: Instant) {
-        let resizing = self.workers.resizing(uid).clone();
+        let resizing = self.pods.workers().resizing(uid).clone();
         match (before, &resizing) {
             (Resizing::No, _) | (_, Resizing::Goes) => {}
             (_, Resizing::No) => {
@@ -101,11 +101,11 @@ impl SyncLoop {
     }
 
     fn verdict_on(&self, allocated: &Pod, wanted: &Pod) -> Verdict {
-        let others = self.workers.iter().filter(|worker| worker.state == State::Sync);
+        let others = self.pods.workers().iter().filter(|worker| worker.state == State::Sync);
         let others = others.filter_map(|worker| worker.pod.as_deref());
         let others = others.filter(|other| other.metadata.uid != wanted.metadata.uid);
-        let verdict = verdict(allocated, wanted, others, &self.runtime.node.allocatable);
-        let managers = &self.placing.managers;
+        let verdict = verdict(allocated, wanted, others, &self.pods.runtime().node.allocatable);
+        let managers = self.parts.cpus.managers();
         let fits = matches!(verdict, Verdict::Fits | Verdict::Deferred(_));
         if !fits || qos_class(wanted) != QosClass::Guaranteed {
             return verdict;
@@ -121,7 +121,8 @@ impl SyncLoop {
     }
 
     fn tell_resize(&mut self, uid: &PodUid, kind: EventKind, reason: Reason, message: &str, now: Instant) {
-        self.on_happened(PodEvent::of_pod(uid, kind, reason, message.to_owned()), now);
+        let event = PodEvent::of_pod(uid, kind, reason, message.to_owned());
+        self.pods.apply([Effect::Record(event)], now);
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use crate::control::pod_sources::versions::{self, Ask, Doing, Verdict};
 use crate::control::sync_loop::SyncLoop;
+use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::node_state::NodeState;
 use crate::platform::host::clock;
 use crate::platform::rt;
@@ -15,7 +16,7 @@ use crate::types::api::{ConditionStatus, EventKind, PodPhase, PodStatus, Reason}
 impl SyncLoop {
     /// What a source has, with what is to run in the place of what its manifests say.
     pub(super) fn with_versions(&mut self, mut update: SourceUpdate) -> SourceUpdate {
-        let mut books = self.books.borrow_mut();
+        let mut books = self.pods.node_state_mut();
         let NodeState { versions, sources, .. } = &mut *books;
         versions.take_in(&mut update, |pod| sources.has_namesake(pod));
         update
@@ -23,9 +24,9 @@ impl SyncLoop {
 
     /// Versions that are ready are accepted, and what was not in time goes.
     pub(super) fn judge_versions(&mut self, now: Instant) {
-        let works = self.can_work();
+        let works = self.pods.can_work();
         let verdicts = {
-            let mut books = self.books.borrow_mut();
+            let mut books = self.pods.node_state_mut();
             let NodeState { versions, statuses, takeovers, .. } = &mut *books;
             versions.judge(works, now, |uid| {
                 let status = statuses.status(takeovers.get(uid).unwrap_or(uid));
@@ -34,7 +35,7 @@ impl SyncLoop {
         };
         let mut has_gone_back = false;
         for (uid, verdict) in verdicts {
-            let uid = self.books.borrow().running_uid(&uid).clone();
+            let uid = self.pods.node_state().running_uid(&uid).clone();
             let event = match verdict {
                 Verdict::Accepted => {
                     let message = "The new version is ready and has been accepted";
@@ -43,11 +44,11 @@ impl SyncLoop {
                 Verdict::Rejected(why) => {
                     has_gone_back = true;
                     let message = format!("The new version goes, {why}: the version before comes back");
-                    self.books.borrow_mut().note_error(&format!("pod {uid}: {message}"), clock::now());
+                    self.pods.node_state_mut().note_error(&format!("pod {uid}: {message}"), clock::now());
                     PodEvent::of_pod(&uid, EventKind::Warning, Reason::UPDATE_REJECTED, message)
                 }
             };
-            self.on_happened(event, now);
+            self.pods.apply([Effect::Record(event)], now);
         }
         if has_gone_back {
             self.run_versions(now);
@@ -64,7 +65,7 @@ impl SyncLoop {
             VersionAsk::Hold => Ask::Hold,
             VersionAsk::Confirm => Ask::Confirm,
         };
-        let done = self.books.borrow_mut().versions.ask(&pod, ask);
+        let done = self.pods.node_state_mut().versions.ask(&pod, ask);
         match done {
             Ok(done) => {
                 log!(info, "versions of a pod", pod = pod.full_name(), done = done);
@@ -82,12 +83,12 @@ impl SyncLoop {
     /// What is to run may be something else, though no source has said so.
     fn run_versions(&mut self, now: Instant) {
         {
-            let mut books = self.books.borrow_mut();
+            let mut books = self.pods.node_state_mut();
             let NodeState { versions, sources, .. } = &mut *books;
             sources.replace_pods(|source| versions.runs(source).map(Arc::clone));
         }
-        if self.relisted {
-            self.reconcile_sources(now);
+        if self.pods.is_relisted() {
+            self.reconcile(now);
         }
     }
 
@@ -96,7 +97,7 @@ impl SyncLoop {
         if self.versions_writer.is_some() {
             return;
         }
-        let written = self.books.borrow_mut().versions.take_unwritten(now);
+        let written = self.pods.node_state_mut().versions.take_unwritten(now);
         if written.is_empty() && self.version_answers.is_empty() {
             return;
         }
@@ -116,7 +117,7 @@ impl SyncLoop {
 
     pub(super) fn on_versions_kept(&mut self, fault: Option<String>, now: Instant) {
         self.versions_writer = None;
-        let mut books = self.books.borrow_mut();
+        let mut books = self.pods.node_state_mut();
         books.versions.wrote(fault.is_none(), now);
         if let Some(fault) = fault {
             // Told again only when it is another one: it is tried again until it is written.

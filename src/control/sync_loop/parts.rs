@@ -1,0 +1,46 @@
+//! The parts of the sync loop. Each owns its own fields, reads the pod table and returns effects.
+
+use std::rc::Rc;
+
+use async_channel::Sender;
+
+use crate::control::sync_loop::admission::PodAdmission;
+use crate::control::sync_loop::cpu_assignment::CpuAssignment;
+use crate::control::sync_loop::deadlines::Deadlines;
+use crate::control::sync_loop::eviction::EvictionManager;
+use crate::control::sync_loop::shutdown::NodeShutdown;
+use crate::control::sync_loop::storage_limits::StorageLimits;
+use crate::kubelet::admission::Admission;
+use crate::kubelet::devices::Devices;
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::kubelet::resource_managers::ResourceManagers;
+use crate::platform::config::Config;
+use crate::state::pods::SyncEvent;
+
+pub(super) struct Parts {
+    pub(super) admission: PodAdmission,
+    pub(super) cpus: CpuAssignment,
+    pub(super) deadlines: Deadlines,
+    pub(super) eviction: EvictionManager,
+    pub(super) shutdown: NodeShutdown,
+    pub(super) storage_limits: StorageLimits,
+}
+
+impl Parts {
+    pub(super) fn new(
+        config: &Config,
+        runtime: &PodRuntime,
+        (managers, devices): (ResourceManagers, Rc<Devices>),
+        inbox: &Sender<SyncEvent>,
+    ) -> Self {
+        let admission = Admission::new(config, &runtime.node.allocatable, runtime.node.max_pods);
+        Self {
+            admission: PodAdmission::new(admission, devices),
+            cpus: CpuAssignment::new(managers),
+            deadlines: Deadlines::default(),
+            eviction: EvictionManager::new(&config.eviction, inbox.clone()),
+            shutdown: NodeShutdown::new(&config.shutdown_phases, inbox.clone()),
+            storage_limits: StorageLimits::new(inbox.clone()),
+        }
+    }
+}
