@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::control::sync_loop::activity::doing;
 use crate::control::sync_loop::effect::Effect;
-use crate::control::sync_loop::{SyncLoop, devices};
+use crate::control::sync_loop::{SyncLoop, devices, pending_resizes};
 use crate::state::pods::{RuntimeState, SyncEvent, WorkDone};
 
 impl SyncLoop {
@@ -39,7 +39,7 @@ impl SyncLoop {
             SyncEvent::RestartRequest(request) => vec![Effect::Restart(request)],
             SyncEvent::VersionAsked(asked) => return self.on_version_asked(asked, now),
             SyncEvent::VersionsKept(fault) => return self.on_versions_kept(fault, now),
-            SyncEvent::Placed(placed) => return self.on_placed(placed),
+            SyncEvent::Placed(placed) => return parts.cpus.on_placed(placed),
             SyncEvent::NodeShutsDown(shuts_down) => return self.on_node_shuts_down(shuts_down, now),
             SyncEvent::Beat => return,
         };
@@ -59,7 +59,8 @@ impl SyncLoop {
             self.observe(observation.pod, &observation.look);
         }
         let resizing = self.pods.work_done(&uid, is_observed, &result, now);
-        self.note_resizing(&uid, &resizing, now);
+        let event = pending_resizes::on_work_done(&uid, &resizing, self.pods.workers().resizing(&uid));
+        self.pods.apply(event, now);
         devices::release(&self.devices, &self.pods);
     }
 

@@ -67,7 +67,6 @@ pub(crate) use node_stats::NodeStats;
 use due_times::{Due, DueTimes, MOST_ROUNDS};
 use image_gc::ImageGarbage;
 use parts::Parts;
-use pending_resizes::PendingResizes;
 use pod_table::PodTable;
 
 /// Waiting events; senders wait when it is full, as none of them may be lost.
@@ -112,8 +111,6 @@ pub(crate) struct SyncLoop {
     kernel_log: Option<Rc<KernelLog>>,
     #[expect(dead_code, reason = "dropping the task ends it")]
     kernel_log_follower: Option<rt::Task<()>>,
-    /// Pods that wait for other resources.
-    resizes: PendingResizes,
     /// Pods have come, changed or gone: together they may weigh something else.
     weigh: bool,
     image_garbage: ImageGarbage,
@@ -171,7 +168,6 @@ impl SyncLoop {
             kills: VecDeque::new(),
             kernel_log,
             kernel_log_follower,
-            resizes: PendingResizes::default(),
             weigh: true,
             image_garbage: ImageGarbage::default(),
             reporter: None,

@@ -8,6 +8,7 @@ use crate::control::sync_loop::admission::PodAdmission;
 use crate::control::sync_loop::cpu_assignment::CpuAssignment;
 use crate::control::sync_loop::deadlines::Deadlines;
 use crate::control::sync_loop::eviction::EvictionManager;
+use crate::control::sync_loop::pending_resizes::PendingResizes;
 use crate::control::sync_loop::shutdown::NodeShutdown;
 use crate::control::sync_loop::storage_limits::StorageLimits;
 use crate::kubelet::admission::Admission;
@@ -22,6 +23,7 @@ pub(super) struct Parts {
     pub(super) cpus: CpuAssignment,
     pub(super) deadlines: Deadlines,
     pub(super) eviction: EvictionManager,
+    pub(super) resizes: PendingResizes,
     pub(super) shutdown: NodeShutdown,
     pub(super) storage_limits: StorageLimits,
 }
@@ -36,9 +38,10 @@ impl Parts {
         let admission = Admission::new(config, &runtime.node.allocatable, runtime.node.max_pods);
         Self {
             admission: PodAdmission::new(admission, devices),
-            cpus: CpuAssignment::new(managers),
+            cpus: CpuAssignment::new(managers, inbox.clone()),
             deadlines: Deadlines::default(),
             eviction: EvictionManager::new(&config.eviction, inbox.clone()),
+            resizes: PendingResizes::default(),
             shutdown: NodeShutdown::new(&config.shutdown_phases, inbox.clone()),
             storage_limits: StorageLimits::new(inbox.clone()),
         }

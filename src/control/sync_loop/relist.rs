@@ -12,7 +12,7 @@ impl SyncLoop {
             self.observe(pod, &look);
         }
         if self.pods.relisted() {
-            self.learn_processors();
+            self.parts.cpus.on_first_relist(&self.pods);
             self.learn_devices();
             self.reconcile(now);
         } else {

@@ -21,7 +21,7 @@ impl SyncLoop {
             self.start_work(now);
             self.health.begin(Doing::CpuAssignment);
             self.weigh_burstable();
-            self.place();
+            self.parts.cpus.round(&self.pods);
         }
         self.health.begin(Doing::Volumes);
         self.tell_volumes_in_use();
@@ -63,13 +63,23 @@ impl SyncLoop {
         }
     }
 
+    /// Tries the deferred resizes again. Each that fits takes room from the next.
+    pub(super) fn retry_resizes(&mut self, now: Instant) {
+        for pod in self.parts.resizes.deferred() {
+            let (pods, parts) = (&self.pods, &mut self.parts);
+            let effects = parts.resizes.retry(&pod, pods, parts.cpus.managers());
+            self.weigh |= !effects.is_empty();
+            self.pods.apply(effects, now);
+        }
+    }
+
     fn forget(&mut self, uid: &PodUid) {
         self.pods.forget(uid);
         if let Some(reporter) = &mut self.reporter {
             reporter.forget(uid);
         }
         self.parts.deadlines.forget(uid);
-        self.resizes.forget(uid);
+        self.parts.resizes.forget(uid);
         self.weigh = true;
     }
 
@@ -77,7 +87,7 @@ impl SyncLoop {
         for uid in self.pods.take_dirty() {
             // The status of a pod that was not observed yet would say that its containers are lost.
             if !self.pods.is_unknown(&uid) {
-                let resize = self.resizes.of(&uid, self.pods.workers().resizing(&uid));
+                let resize = self.parts.resizes.of(&uid, self.pods.workers().resizing(&uid));
                 self.pods.refresh_status(&uid, resize, &self.devices.shown(&uid));
                 self.tell_status(&uid);
             }

@@ -74,8 +74,9 @@ impl SyncLoop {
         } else if is_recreated(pod, &self.pods) {
             self.recreate(pod, now);
         } else {
-            let pod = self.with_given_resources(pod, now);
-            self.pods.apply([Effect::Update(pod)], now);
+            let (pods, parts) = (&self.pods, &mut self.parts);
+            let effects = parts.resizes.on_update(pod, pods, parts.cpus.managers());
+            self.pods.apply(effects, now);
         }
     }
 

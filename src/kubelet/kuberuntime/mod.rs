@@ -58,6 +58,7 @@ use crate::types::sorted::SortedMap;
 
 pub(crate) use cancel::{Cancel, CancelWatch};
 pub(crate) use container_gc::{Garbage, remains};
+pub(crate) use cpu_placement::Misplaced;
 pub(crate) use environment::{Environment, FileValue};
 pub(crate) use execute::{Executed, Made, Mounts, VolumesFor};
 pub(crate) use known_images::KnownImage;
