@@ -12,7 +12,7 @@ use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::objects::{Lookup, ObjectEvent, Topic};
 use crate::state::pods::{MirrorDone, NodeTerms, ReportDone, SourcePod};
-use crate::types::api::{Pod, PodUid};
+use crate::types::api::{Pod, PodUid, VolumeSource};
 use crate::types::sorted::SortedSet;
 
 impl SyncLoop {
@@ -183,5 +183,21 @@ impl SyncLoop {
         if deleted && worker.state == State::Finished {
             reporter.gone(uid);
         }
+    }
+
+    /// A driver has come.
+    pub(super) fn on_csi_drivers_changed(&mut self) {
+        self.follow_objects();
+        self.ask_drivers_again();
+        self.try_volumes_again();
+    }
+
+    /// Pods that wait for a driver, to begin or to end, try again at once.
+    pub(super) fn try_volumes_again(&mut self) {
+        let pods = self.pods.uids_where(|pod| {
+            let mut volumes = pod.spec.volumes.iter();
+            volumes.any(|volume| matches!(volume.source, VolumeSource::Csi(_)) || Topic::claim(pod, volume).is_some())
+        });
+        self.pods.apply([Effect::ReferencesChanged(pods)], rt::now());
     }
 }

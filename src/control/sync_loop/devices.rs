@@ -1,20 +1,28 @@
-//! Devices and drivers that come and go, and pods that ask for them.
+//! Devices of device plugins and DRA drivers, and the pods that ask for them.
+
+use std::rc::Rc;
 
 use crate::control::pod_workers::State;
-use crate::control::sync_loop::SyncLoop;
 use crate::control::sync_loop::effect::{Effect, NodeStatusChange};
 use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::devices::Devices;
-use crate::platform::rt;
-use crate::state::objects::Topic;
-use crate::types::api::{PodUid, VolumeSource};
+use crate::state::pods::AllocatedDevices;
+use crate::types::api::PodUid;
 
-impl SyncLoop {
-    /// Before any pod is taken: pods that are still there have what is written on their containers, whatever has become
-    /// of the checkpoint.
-    pub(super) fn learn_devices(&self) {
-        let seen = self.pods.observed();
-        for pod in seen.iter().map(|pod| &**pod).chain(self.pods.workers().all_unseen()) {
+pub(super) struct DeviceAllocations {
+    devices: Rc<Devices>,
+}
+
+impl DeviceAllocations {
+    pub(super) fn new(devices: Rc<Devices>) -> Self {
+        Self { devices }
+    }
+
+    /// Before pods are admitted: pods that still exist have the devices that are written on their containers, whatever
+    /// the checkpoint says.
+    pub(super) fn on_first_relist(&self, pods: &PodTable) {
+        let observed = pods.observed();
+        for pod in observed.iter().map(|pod| &**pod).chain(pods.workers().all_unseen()) {
             // The newest instance of each comes first.
             for container in pod.containers.iter().filter(|_| pod.ready_sandbox().is_some()) {
                 if let Some(written) = &container.devices {
@@ -24,33 +32,26 @@ impl SyncLoop {
         }
     }
 
-    /// Pods that wait try again at once, and what is shown of devices is brought up to date.
-    pub(super) fn on_devices_changed(&mut self) {
-        let devices = &self.devices;
+    /// Pods that wait for devices try again at once, and the statuses of node and pods show the devices.
+    pub(super) fn on_changed(&self, pods: &PodTable) -> Vec<Effect> {
         let mut effects = vec![
-            Effect::NodeStatus(NodeStatusChange::Devices(devices.amounts())),
-            Effect::ReferencesChanged(self.pods.uids_where(|pod| devices.concerns(pod))),
+            Effect::NodeStatus(NodeStatusChange::Devices(self.devices.amounts())),
+            Effect::ReferencesChanged(pods.uids_where(|pod| self.devices.concerns(pod))),
         ];
-        let pods = self.pods.workers().iter().map(|worker| &worker.identity.uid);
-        let shown = pods.filter(|uid| !devices.shown(uid).is_empty()).cloned();
+        let uids = pods.workers().iter().map(|worker| &worker.identity.uid);
+        let shown = uids.filter(|uid| !self.devices.shown(uid).is_empty()).cloned();
         effects.extend(shown.map(Effect::MarkStatus));
-        self.pods.apply(effects, rt::now());
+        effects
     }
 
-    /// A driver has come.
-    pub(super) fn on_csi_drivers_changed(&mut self) {
-        self.follow_objects();
-        self.ask_drivers_again();
-        self.try_volumes_again();
+    /// What the pod's status shows.
+    pub(super) fn shown(&self, uid: &PodUid) -> Vec<AllocatedDevices> {
+        self.devices.shown(uid)
     }
 
-    /// Pods that wait for a driver, to begin or to end, try again at once.
-    pub(super) fn try_volumes_again(&mut self) {
-        let pods = self.pods.uids_where(|pod| {
-            let mut volumes = pod.spec.volumes.iter();
-            volumes.any(|volume| matches!(volume.source, VolumeSource::Csi(_)) || Topic::claim(pod, volume).is_some())
-        });
-        self.pods.apply([Effect::ReferencesChanged(pods)], rt::now());
+    /// Releases the devices of pods that have ended.
+    pub(super) fn release(&self, pods: &PodTable) {
+        release(&self.devices, pods);
     }
 }
 
@@ -60,10 +61,42 @@ pub(super) fn release(devices: &Devices, pods: &PodTable) {
         return;
     }
     let observed = pods.observed();
-    let stays = |uid: &PodUid| match pods.worker(uid).map(|worker| worker.state) {
-        Some(State::Sync | State::Terminating { .. }) => true,
-        Some(_) => false,
-        None => observed.pod(uid).is_some() || pods.workers().is_unseen(uid),
+    let stays = |uid: &PodUid| {
+        let is_observed = || observed.pod(uid).is_some() || pods.workers().is_unseen(uid);
+        keeps(pods.worker(uid).map(|worker| worker.state), is_observed)
     };
     devices.keep_only(&stays);
+}
+
+/// Whether a pod keeps its devices. An unknown pod has no `state`.
+fn keeps(state: Option<State>, is_observed: impl FnOnce() -> bool) -> bool {
+    match state {
+        Some(State::Sync | State::Terminating { .. }) => true,
+        Some(State::Terminated | State::Finished) => false,
+        None => is_observed(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::sync_loop::testing::{pod, with_node};
+    use crate::platform::rt;
+
+    #[test]
+    fn a_pod_keeps_its_devices_until_its_containers_have_stopped() {
+        assert!(keeps(Some(State::Sync), || false));
+        assert!(!keeps(Some(State::Terminated), || true) && !keeps(Some(State::Finished), || true));
+        assert!(keeps(None, || true) && !keeps(None, || false));
+    }
+
+    #[test]
+    fn a_change_of_devices_wakes_no_pod_that_asks_for_none() {
+        with_node(|mut node| {
+            node.pods.apply([Effect::Update(pod("a"))], rt::now());
+            let effects = DeviceAllocations::new(Rc::clone(&node.devices)).on_changed(&node.pods);
+            let status = Effect::NodeStatus(NodeStatusChange::Devices(node.devices.amounts()));
+            assert_eq!(effects, [status, Effect::ReferencesChanged(Vec::new())]);
+        });
+    }
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::control::sync_loop::activity::doing;
 use crate::control::sync_loop::effect::Effect;
-use crate::control::sync_loop::{SyncLoop, devices, pending_resizes};
+use crate::control::sync_loop::{SyncLoop, pending_resizes};
 use crate::state::pods::{RuntimeState, SyncEvent, WorkDone};
 
 impl SyncLoop {
@@ -13,7 +13,7 @@ impl SyncLoop {
         let (pods, parts) = (&self.pods, &mut self.parts);
         let effects = match event {
             SyncEvent::Sources(update) => return self.on_sources(update, now),
-            SyncEvent::Observed(observation) => return self.observe(observation.pod, &observation.look),
+            SyncEvent::Observed(observation) => return self.observe(observation.pod, &observation.look, now),
             SyncEvent::Relisted(relist) => return self.on_relist(relist, now),
             SyncEvent::Runtime(state) => return self.on_runtime(state, now),
             SyncEvent::WorkDone(done) => return self.on_work_done(done, now),
@@ -21,14 +21,14 @@ impl SyncLoop {
             SyncEvent::Happened(event) => vec![Effect::Record(event)],
             SyncEvent::NodeHappened(event) => vec![Effect::RecordNode(event)],
             SyncEvent::NodeHeard(terms) => return self.on_node_heard(terms),
-            SyncEvent::OomKilled(kill) => return self.on_oom_kill(kill, now),
+            SyncEvent::OomKilled(kill) => parts.oom.on_oom_kill(kill),
             SyncEvent::Groupless(uid, sandbox) => vec![Effect::ReplaceSandbox { uid, sandbox }],
             SyncEvent::MemoryStalled => return parts.eviction.on_memory_stalled(),
             SyncEvent::PressureLooked(seen) => parts.eviction.on_observation(seen, pods, now),
             SyncEvent::OverStorageLimits(evictions) => parts.eviction.on_evictions(evictions, pods, now),
             SyncEvent::Object(news) => return self.on_object(news),
-            SyncEvent::ImagesCame => return self.on_images_came(now),
-            SyncEvent::DevicesChanged => return self.on_devices_changed(),
+            SyncEvent::ImagesCame => parts.image_garbage.on_images_came(pods, now),
+            SyncEvent::DevicesChanged => parts.devices.on_changed(pods),
             SyncEvent::CsiDriversChanged => return self.on_csi_drivers_changed(),
             SyncEvent::DevicesRefused(uid, why) => parts.admission.on_devices_refused(&uid, &why, pods),
             SyncEvent::VolumesRefused(uid, message) => parts.admission.on_volumes_refused(&uid, message, pods),
@@ -47,21 +47,21 @@ impl SyncLoop {
     }
 
     fn on_runtime(&mut self, state: RuntimeState, now: Instant) {
-        self.groups.use_driver(self.pods.runtime().cgroup_driver());
         self.pods.record_runtime(state, now);
-        self.look_after_groups();
+        self.parts.cgroups.on_runtime(&self.pods);
+        self.parts.cgroups.look_after(&self.pods);
         self.pods.sync_all();
     }
 
     fn on_work_done(&mut self, WorkDone { uid, observation, result }: WorkDone, now: Instant) {
         let is_observed = observation.is_some();
         if let Some(observation) = observation {
-            self.observe(observation.pod, &observation.look);
+            self.observe(observation.pod, &observation.look, now);
         }
         let resizing = self.pods.work_done(&uid, is_observed, &result, now);
         let event = pending_resizes::on_work_done(&uid, &resizing, self.pods.workers().resizing(&uid));
         self.pods.apply(event, now);
-        devices::release(&self.devices, &self.pods);
+        self.parts.devices.release(&self.pods);
     }
 
     /// A cancelled shutdown lets the static pods run again that have ended for it.

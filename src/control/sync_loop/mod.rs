@@ -36,8 +36,7 @@ mod sync_status;
 mod testing;
 mod versions;
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -55,7 +54,6 @@ use crate::kubelet::offline::OfflineStore;
 use crate::kubelet::resource_managers::ResourceManagers;
 use crate::platform::apiserver::Client;
 use crate::platform::config::Config;
-use crate::platform::host::kernel_log::KernelLog;
 use crate::platform::rt;
 use crate::state::pods::{PodAnswer, SyncEvent};
 use crate::types::metrics::{self, Count};
@@ -65,7 +63,6 @@ pub(crate) use node_state::{NodeLocalApi, NodeState};
 pub(crate) use node_stats::NodeStats;
 
 use due_times::{Due, DueTimes, MOST_ROUNDS};
-use image_gc::ImageGarbage;
 use parts::Parts;
 use pod_table::PodTable;
 
@@ -92,28 +89,9 @@ pub(crate) struct SyncLoop {
     due_times: DueTimes,
     pods: PodTable,
     parts: Parts,
-    groups: Rc<ContainerManager>,
-    devices: Rc<Devices>,
     csi: Rc<Csi>,
     /// Of pods that need nothing.
     sync_frequency: Duration,
-    /// The removal of what earlier pods left on disk: once, when it is known which pods there are.
-    strays: Option<rt::Task<()>>,
-    /// Something of it could not be removed: it is tried again with the next relist.
-    strays_failed: Rc<Cell<bool>>,
-    /// The groups above the pods are being looked after.
-    node_groups: Option<rt::Task<()>>,
-    /// The group of burstable pods is being given another weight.
-    weighing: Option<rt::Task<()>>,
-    /// The groups in which the kernel has killed, of the last time.
-    kills: VecDeque<String>,
-    /// `None` where it cannot be read.
-    kernel_log: Option<Rc<KernelLog>>,
-    #[expect(dead_code, reason = "dropping the task ends it")]
-    kernel_log_follower: Option<rt::Task<()>>,
-    /// Pods have come, changed or gone: together they may weigh something else.
-    weigh: bool,
-    image_garbage: ImageGarbage,
     /// `None` without a cluster.
     reporter: Option<StatusManager>,
     follower: Option<Follower>,
@@ -146,10 +124,7 @@ impl SyncLoop {
             config.max_container_restart_period,
             sender.clone(),
         );
-        let kernel_log = oom::open_kernel_log();
-        let follow = |log| rt::spawn(oom::follow_kernel_log(log, sender.clone()));
-        let kernel_log_follower = kernel_log.clone().map(follow);
-        let parts = Parts::new(config, &runtime, (managers, Rc::clone(&devices)), &sender);
+        let parts = Parts::new(config, &runtime, groups, (managers, devices, Rc::clone(&csi)), &sender);
         Self {
             pods: PodTable::new(config, runtime, workers, node_state, sender.clone()),
             parts,
@@ -157,19 +132,8 @@ impl SyncLoop {
             sender,
             health,
             due_times: DueTimes::default(),
-            groups,
-            devices,
             csi,
             sync_frequency: config.sync_frequency,
-            strays: None,
-            strays_failed: Rc::default(),
-            node_groups: None,
-            weighing: None,
-            kills: VecDeque::new(),
-            kernel_log,
-            kernel_log_follower,
-            weigh: true,
-            image_garbage: ImageGarbage::default(),
             reporter: None,
             follower: None,
             store: None,

@@ -7,11 +7,18 @@ use async_channel::Sender;
 use crate::control::sync_loop::admission::PodAdmission;
 use crate::control::sync_loop::cpu_assignment::CpuAssignment;
 use crate::control::sync_loop::deadlines::Deadlines;
+use crate::control::sync_loop::devices::DeviceAllocations;
 use crate::control::sync_loop::eviction::EvictionManager;
+use crate::control::sync_loop::image_gc::ImageGarbage;
+use crate::control::sync_loop::node_cgroups::NodeCgroups;
+use crate::control::sync_loop::oom::OomWatcher;
+use crate::control::sync_loop::orphans::Orphans;
 use crate::control::sync_loop::pending_resizes::PendingResizes;
 use crate::control::sync_loop::shutdown::NodeShutdown;
 use crate::control::sync_loop::storage_limits::StorageLimits;
 use crate::kubelet::admission::Admission;
+use crate::kubelet::container_manager::ContainerManager;
+use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::Devices;
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::resource_managers::ResourceManagers;
@@ -21,8 +28,13 @@ use crate::state::pods::SyncEvent;
 pub(super) struct Parts {
     pub(super) admission: PodAdmission,
     pub(super) cpus: CpuAssignment,
+    pub(super) cgroups: NodeCgroups,
     pub(super) deadlines: Deadlines,
+    pub(super) devices: DeviceAllocations,
     pub(super) eviction: EvictionManager,
+    pub(super) image_garbage: ImageGarbage,
+    pub(super) oom: OomWatcher,
+    pub(super) orphans: Orphans,
     pub(super) resizes: PendingResizes,
     pub(super) shutdown: NodeShutdown,
     pub(super) storage_limits: StorageLimits,
@@ -32,15 +44,21 @@ impl Parts {
     pub(super) fn new(
         config: &Config,
         runtime: &PodRuntime,
-        (managers, devices): (ResourceManagers, Rc<Devices>),
+        groups: Rc<ContainerManager>,
+        (managers, devices, csi): (ResourceManagers, Rc<Devices>, Rc<Csi>),
         inbox: &Sender<SyncEvent>,
     ) -> Self {
         let admission = Admission::new(config, &runtime.node.allocatable, runtime.node.max_pods);
         Self {
-            admission: PodAdmission::new(admission, devices),
+            admission: PodAdmission::new(admission, Rc::clone(&devices)),
             cpus: CpuAssignment::new(managers, inbox.clone()),
+            cgroups: NodeCgroups::new(Rc::clone(&groups), inbox.clone()),
             deadlines: Deadlines::default(),
+            devices: DeviceAllocations::new(devices),
             eviction: EvictionManager::new(&config.eviction, inbox.clone()),
+            image_garbage: ImageGarbage::default(),
+            oom: OomWatcher::new(groups, inbox),
+            orphans: Orphans::new(csi),
             resizes: PendingResizes::default(),
             shutdown: NodeShutdown::new(&config.shutdown_phases, inbox.clone()),
             storage_limits: StorageLimits::new(inbox.clone()),

@@ -20,13 +20,13 @@ impl SyncLoop {
         if self.pods.can_work() {
             self.start_work(now);
             self.health.begin(Doing::CpuAssignment);
-            self.weigh_burstable();
+            self.parts.cgroups.round(&self.pods);
             self.parts.cpus.round(&self.pods);
         }
         self.health.begin(Doing::Volumes);
         self.tell_volumes_in_use();
         self.health.begin(Doing::Images);
-        self.collect_images(now);
+        self.parts.image_garbage.round(&self.pods, now);
         self.health.begin(Doing::NodePressure);
         if self.parts.eviction.is_settled() {
             self.parts.storage_limits.round(&self.pods, &self.parts.eviction);
@@ -68,7 +68,9 @@ impl SyncLoop {
         for pod in self.parts.resizes.deferred() {
             let (pods, parts) = (&self.pods, &mut self.parts);
             let effects = parts.resizes.retry(&pod, pods, parts.cpus.managers());
-            self.weigh |= !effects.is_empty();
+            if !effects.is_empty() {
+                self.parts.cgroups.on_pods_changed();
+            }
             self.pods.apply(effects, now);
         }
     }
@@ -80,7 +82,7 @@ impl SyncLoop {
         }
         self.parts.deadlines.forget(uid);
         self.parts.resizes.forget(uid);
-        self.weigh = true;
+        self.parts.cgroups.on_pods_changed();
     }
 
     fn refresh_statuses(&mut self, now: Instant) {
@@ -88,7 +90,7 @@ impl SyncLoop {
             // The status of a pod that was not observed yet would say that its containers are lost.
             if !self.pods.is_unknown(&uid) {
                 let resize = self.parts.resizes.of(&uid, self.pods.workers().resizing(&uid));
-                self.pods.refresh_status(&uid, resize, &self.devices.shown(&uid));
+                self.pods.refresh_status(&uid, resize, &self.parts.devices.shown(&uid));
                 self.tell_status(&uid);
             }
             self.parts.deadlines.on_status(&uid, &self.pods, now);

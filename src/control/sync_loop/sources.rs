@@ -60,7 +60,7 @@ impl SyncLoop {
         for pod in in_order_of_admission(added, &self.pods) {
             self.add(&pod, now);
         }
-        self.weigh = true;
+        self.parts.cgroups.on_pods_changed();
         self.see_mirrors();
         self.follow_objects();
         self.end_orphans(now);

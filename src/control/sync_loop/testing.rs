@@ -21,14 +21,25 @@ use crate::platform::config::Config;
 use crate::platform::cri::{ImageService, RuntimeService};
 use crate::platform::rpc::Client;
 use crate::platform::rt;
-use crate::state::pods::SyncEvent;
+use crate::state::pods::{ObservedPod, Relist, SyncEvent};
 use crate::types::api::Pod;
 
 pub(super) struct Node {
     pub(super) pods: PodTable,
+    pub(super) devices: Rc<Devices>,
+    pub(super) csi: Rc<Csi>,
+    pub(super) groups: Rc<ContainerManager>,
     pub(super) inbox: async_channel::Sender<SyncEvent>,
     #[expect(dead_code, reason = "the inbox stays open")]
     events: Receiver<SyncEvent>,
+}
+
+impl Node {
+    /// The runtime lists these pods and does not tell what is in them.
+    pub(super) fn list(&mut self, unseen: Vec<ObservedPod>) {
+        let look = self.pods.runtime().seen().borrow_mut().begin();
+        self.pods.take_relist(Relist { pods: Vec::new(), unseen, look });
+    }
 }
 
 /// Runs the test with a node that has no pods.
@@ -47,12 +58,12 @@ async fn node() -> Node {
     let groups = Rc::new(ContainerManager::new(Path::new("/nowhere"), None));
     let devices = Devices::open(Path::new("/nowhere"), Vec::new(), inbox.clone()).await;
     let csi = Csi::new(Path::new("/nowhere"), "n", inbox.clone(), None);
-    let drivers = (devices, csi);
+    let drivers = (Rc::clone(&devices), Rc::clone(&csi));
     let longest = Duration::from_secs(300);
-    let workers = PodWorkers::new(Rc::clone(&runtime), groups, drivers, longest, inbox.clone());
+    let workers = PodWorkers::new(Rc::clone(&runtime), Rc::clone(&groups), drivers, longest, inbox.clone());
     let node_state = Rc::new(RefCell::new(NodeState::new(Sources::new(&[]))));
     let pods = PodTable::new(&config, runtime, workers, node_state, inbox.clone());
-    Node { pods, inbox, events }
+    Node { pods, devices, csi, groups, inbox, events }
 }
 
 pub(super) fn pod(uid: &str) -> Arc<Pod> {
