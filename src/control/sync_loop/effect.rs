@@ -29,8 +29,12 @@ pub(super) enum Effect {
     ReferencesChanged(Vec<PodUid>),
     /// The status of the pod is computed again in this round.
     MarkStatus(PodUid),
+    /// Other pods are to run, though no source has changed.
+    Reconcile,
     Record(PodEvent),
     RecordNode(NodeEvent),
+    /// The local socket shows the error.
+    RecordError(String),
     /// The source of the pod no longer has it.
     Remove(PodUid),
     /// Finished pods remove what is left of their containers.

@@ -7,8 +7,8 @@ mod activity;
 mod admission;
 mod adoption;
 mod agent_metrics;
-mod cluster;
 mod cpu_assignment;
+mod csi_drivers;
 mod deadlines;
 mod devices;
 mod due_times;
@@ -20,6 +20,7 @@ mod log_followers;
 mod node_cgroups;
 mod node_state;
 mod node_stats;
+mod object_watch;
 mod oom;
 mod orphans;
 mod parts;
@@ -27,6 +28,7 @@ mod pending_resizes;
 mod pod_requests;
 mod pod_table;
 mod relist;
+mod reporting;
 mod round;
 mod shutdown;
 mod sources;
@@ -38,11 +40,11 @@ mod versions;
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use async_channel::{Receiver, RecvError, Sender};
 
-use crate::control::cluster::{EventSender, Follower, StatusManager};
+use crate::control::cluster::EventSender;
 use crate::control::pod_workers::PodWorkers;
 use crate::control::server::SyncHealth;
 use crate::kubelet::container_manager::ContainerManager;
@@ -55,10 +57,11 @@ use crate::kubelet::resource_managers::ResourceManagers;
 use crate::platform::apiserver::Client;
 use crate::platform::config::Config;
 use crate::platform::rt;
-use crate::state::pods::{PodAnswer, SyncEvent};
+use crate::state::pods::SyncEvent;
 use crate::types::metrics::{self, Count};
 
 pub(crate) use due_times::Part;
+
 pub(crate) use node_state::{NodeLocalApi, NodeState};
 pub(crate) use node_stats::NodeStats;
 
@@ -89,22 +92,6 @@ pub(crate) struct SyncLoop {
     due_times: DueTimes,
     pods: PodTable,
     parts: Parts,
-    csi: Rc<Csi>,
-    /// Of pods that need nothing.
-    sync_frequency: Duration,
-    /// `None` without a cluster.
-    reporter: Option<StatusManager>,
-    follower: Option<Follower>,
-    /// `None` without a cluster.
-    store: Option<OfflineStore>,
-    /// What was stored of pods that are no more has been forgotten.
-    store_is_tidy: bool,
-    /// The versions of pods are being written.
-    versions_writer: Option<rt::Task<()>>,
-    /// Why they could not be written the last time.
-    versions_fault: Option<String>,
-    /// Who waits for that, and what is to be told then.
-    version_answers: Vec<(Sender<PodAnswer>, PodAnswer)>,
 }
 
 impl SyncLoop {
@@ -124,7 +111,7 @@ impl SyncLoop {
             config.max_container_restart_period,
             sender.clone(),
         );
-        let parts = Parts::new(config, &runtime, groups, (managers, devices, Rc::clone(&csi)), &sender);
+        let parts = Parts::new(config, &runtime, groups, (managers, devices, csi), &sender);
         Self {
             pods: PodTable::new(config, runtime, workers, node_state, sender.clone()),
             parts,
@@ -132,15 +119,6 @@ impl SyncLoop {
             sender,
             health,
             due_times: DueTimes::default(),
-            csi,
-            sync_frequency: config.sync_frequency,
-            reporter: None,
-            follower: None,
-            store: None,
-            store_is_tidy: false,
-            versions_writer: None,
-            versions_fault: None,
-            version_answers: Vec::new(),
         }
     }
 
@@ -150,11 +128,10 @@ impl SyncLoop {
         self
     }
 
-    /// With a cluster, which is told what becomes of the pods and asked for what they need.
-    pub(crate) fn in_cluster(self, client: &Client, store: &OfflineStore, node: &str) -> Self {
-        let reporter = StatusManager::new(client.clone(), node, self.sender.clone());
-        let follower = Follower::new(client.clone(), store.clone(), self.sender.clone());
-        Self { reporter: Some(reporter), follower: Some(follower), store: Some(store.clone()), ..self }
+    /// With a cluster, which gets the statuses of the pods and has the objects that they refer to.
+    pub(crate) fn in_cluster(mut self, client: &Client, store: &OfflineStore, node: &str) -> Self {
+        self.parts.join(client, store, node, &self.sender);
+        self
     }
 
     /// With the inputs of the node's status.
@@ -211,7 +188,7 @@ impl SyncLoop {
             (Part::NodePressure, self.parts.eviction.next_due().filter(|_| works)),
             (Part::PodWorkers, self.pods.workers().due().filter(|_| works)),
             (Part::Shutdown, self.parts.shutdown.next_due()),
-            (Part::StatusManager, self.reporter.as_ref().and_then(StatusManager::due)),
+            (Part::StatusManager, self.parts.reporting.next_due()),
             (Part::Versions, self.pods.node_state().versions.due()),
         ]
     }

@@ -22,7 +22,7 @@ impl SyncLoop {
         self.parts.cpus.look_again();
         self.parts.cgroups.look_after(&self.pods);
         self.pods.refresh_republished_volumes();
-        self.follow_growth();
+        self.parts.csi_drivers.on_relisted(&self.pods);
         // Pods that need nothing are synced too: the relist is the one timer of all periodic syncs.
         self.pods.sync_all();
         self.parts.image_garbage.on_relisted(now);

@@ -24,7 +24,8 @@ impl SyncLoop {
             self.parts.cpus.round(&self.pods);
         }
         self.health.begin(Doing::Volumes);
-        self.tell_volumes_in_use();
+        let effect = self.parts.csi_drivers.round(&self.pods);
+        self.pods.apply(effect, now);
         self.health.begin(Doing::Images);
         self.parts.image_garbage.round(&self.pods, now);
         self.health.begin(Doing::NodePressure);
@@ -35,11 +36,12 @@ impl SyncLoop {
         self.health.begin(Doing::Statuses);
         self.refresh_statuses(now);
         self.health.begin(Doing::Versions);
-        self.judge_versions(now);
+        let effects = self.parts.versions.round(&self.pods, now);
+        self.apply(effects, now);
         self.health.begin(Doing::Reporting);
-        self.start_reports(now);
+        self.parts.reporting.round(&self.pods, now);
         self.health.begin(Doing::ShutdownEnd);
-        let is_reporting = self.is_reporting();
+        let is_reporting = self.parts.reporting.is_reporting();
         self.parts.shutdown.release_inhibitor(is_reporting, now);
     }
 
@@ -77,9 +79,7 @@ impl SyncLoop {
 
     fn forget(&mut self, uid: &PodUid) {
         self.pods.forget(uid);
-        if let Some(reporter) = &mut self.reporter {
-            reporter.forget(uid);
-        }
+        self.parts.reporting.forget(uid);
         self.parts.deadlines.forget(uid);
         self.parts.resizes.forget(uid);
         self.parts.cgroups.on_pods_changed();
@@ -91,7 +91,7 @@ impl SyncLoop {
             if !self.pods.is_unknown(&uid) {
                 let resize = self.parts.resizes.of(&uid, self.pods.workers().resizing(&uid));
                 self.pods.refresh_status(&uid, resize, &self.parts.devices.shown(&uid));
-                self.tell_status(&uid);
+                self.parts.reporting.on_status(&uid, &self.pods);
             }
             self.parts.deadlines.on_status(&uid, &self.pods, now);
         }

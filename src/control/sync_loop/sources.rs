@@ -8,6 +8,7 @@ use crate::control::pod_workers::State;
 use crate::control::sync_loop::admission::{Gates, in_order_of_admission};
 use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::pod_table::PodTable;
+use crate::control::sync_loop::versions::PodVersions;
 use crate::control::sync_loop::{SyncLoop, adoption};
 use crate::platform::host::clock;
 use crate::state::objects::{ObjectKey, references};
@@ -19,7 +20,7 @@ impl SyncLoop {
     /// What a source wants counts after the first relist: until then a pod that runs cannot be told from a pod that must
     /// be started.
     pub(super) fn on_sources(&mut self, update: SourceUpdate, now: Instant) {
-        let update = self.with_versions(update);
+        let update = PodVersions::on_sources(update, &self.pods);
         let relisted = update.relisted.then(|| update.pods.clone());
         let has_objects = update.source != SourceName::Api;
         receive(update, &self.pods);
@@ -28,7 +29,8 @@ impl SyncLoop {
             self.pods.apply(effects, now);
         }
         if let Some(relisted) = relisted {
-            self.see_all_anew(&relisted);
+            let effects = self.parts.reporting.on_listed(&relisted);
+            self.pods.apply(effects, now);
         }
         if self.pods.is_relisted() {
             self.reconcile(now);
@@ -53,7 +55,7 @@ impl SyncLoop {
             self.update(&pod, now);
         }
         for pod in changes.reconciled {
-            self.see_api_pod(&pod);
+            self.parts.reporting.on_api_pod(&pod);
             self.pods.apply([Effect::UpdateStatus(pod)], now);
         }
         let added = changes.added.iter().map(|pod| under_running_uid(pod, &self.pods)).collect();
@@ -61,14 +63,15 @@ impl SyncLoop {
             self.add(&pod, now);
         }
         self.parts.cgroups.on_pods_changed();
-        self.see_mirrors();
-        self.follow_objects();
+        let effects = self.parts.reporting.on_sources_changed(&self.pods);
+        self.pods.apply(effects, now);
+        self.parts.objects.follow(&self.pods);
         self.end_orphans(now);
     }
 
     /// The source changed the pod.
     fn update(&mut self, pod: &Arc<Pod>, now: Instant) {
-        self.see_api_pod(pod);
+        self.parts.reporting.on_api_pod(pod);
         if pod.metadata.deletion_timestamp.is_some() {
             self.pods.apply([Effect::Delete(Arc::clone(pod))], now);
         } else if is_recreated(pod, &self.pods) {
@@ -83,7 +86,7 @@ impl SyncLoop {
     /// A source has a pod that it had not before.
     pub(super) fn add(&mut self, pod: &Arc<Pod>, now: Instant) {
         let uid = &pod.metadata.uid;
-        self.see_api_pod(pod);
+        self.parts.reporting.on_api_pod(pod);
         if !pod.is_static() && (pod.metadata.deletion_timestamp.is_some() || pod.status.phase.is_terminal()) {
             // A pod that has ended never starts again, whatever is left of it in the runtime.
             self.pods.apply([Effect::Delete(Arc::clone(pod))], now);

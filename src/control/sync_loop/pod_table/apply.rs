@@ -29,6 +29,8 @@ impl PodTable {
             Effect::ReferencesChanged(pods) => self.workers.objects_changed(|pod| pods.contains(&pod.metadata.uid)),
             Effect::MarkStatus(uid) => self.mark_status(uid),
             Effect::Record(event) => self.record(event, now),
+            Effect::Reconcile => self.reconcile = true,
+            Effect::RecordError(message) => self.record_error(&message),
             Effect::RecordNode(event) => self.record_node(event, now),
             Effect::Remove(uid) => self.remove(uid),
             Effect::RemoveDeadContainers => self.workers.give_back(&self.observed.borrow()),

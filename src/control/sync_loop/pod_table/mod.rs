@@ -53,6 +53,8 @@ pub(super) struct PodTable {
     dirty: SortedSet<PodUid>,
     /// A relist has ended: a pod that the runtime did not list does not run.
     relisted: bool,
+    /// The pods are to be brought in line with what their sources want.
+    reconcile: bool,
 }
 
 impl PodTable {
@@ -82,6 +84,7 @@ impl PodTable {
             admitted: SortedSet::new(),
             dirty: SortedSet::new(),
             relisted: false,
+            reconcile: false,
         }
     }
 
@@ -137,6 +140,11 @@ impl PodTable {
 
     pub(super) fn is_relisted(&self) -> bool {
         self.relisted
+    }
+
+    /// True once after `Effect::Reconcile`.
+    pub(super) fn take_reconcile(&mut self) -> bool {
+        std::mem::take(&mut self.reconcile)
     }
 
     /// Every source has told its pods.
