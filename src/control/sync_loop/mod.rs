@@ -16,6 +16,7 @@ mod effect;
 mod eviction;
 mod handle;
 mod image_gc;
+mod local_api;
 mod log_followers;
 mod node_cgroups;
 mod node_state;
@@ -61,8 +62,8 @@ use crate::state::pods::SyncEvent;
 use crate::types::metrics::{self, Count};
 
 pub(crate) use due_times::Part;
-
-pub(crate) use node_state::{NodeLocalApi, NodeState};
+pub(crate) use local_api::NodeLocalApi;
+pub(crate) use node_state::NodeState;
 pub(crate) use node_stats::NodeStats;
 
 use due_times::{Due, DueTimes, MOST_ROUNDS};
