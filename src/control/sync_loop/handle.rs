@@ -1,4 +1,4 @@
-//! Which part decides about each event.
+//! Which part decides about each event, in one line. Where several parts decide, a method says in which order.
 
 use std::time::Instant;
 

@@ -87,7 +87,7 @@ pub(crate) enum LoopEnd {
 
 pub(crate) struct SyncLoop {
     inbox: Receiver<SyncEvent>,
-    /// For tasks of the loop's own.
+    /// For the parts that a cluster adds.
     sender: Sender<SyncEvent>,
     health: SyncHealth,
     due_times: DueTimes,

@@ -98,19 +98,20 @@ impl PodTable {
 }
 
 impl EndCause {
-    /// Upstream ends these pods with `killPodNow`, which records `ExceededGracePeriod`.
+    /// Upstream ends these pods with `killPodNow`, which records `ExceededGracePeriod`. The others end in `syncPod`.
     fn watches_grace(self) -> bool {
         match self {
-            Self::Evicted | Self::Preempted => true,
-            Self::DeadlineExceeded | Self::NodeShutdown | Self::Rejected => false,
+            Self::Evicted | Self::NodeShutdown | Self::Preempted => true,
+            Self::DeadlineExceeded | Self::Rejected => false,
         }
     }
 
-    /// Others get the pod's place before it has ended.
+    /// A pod keeps its place until its containers have stopped, as upstream's active pods do. A rejected pod has none, and
+    /// the place of a preempted pod belongs to the pod that waits for its end.
     fn gives_up_place(self) -> bool {
         match self {
-            Self::Evicted | Self::Preempted | Self::Rejected => true,
-            Self::DeadlineExceeded | Self::NodeShutdown => false,
+            Self::Preempted | Self::Rejected => true,
+            Self::DeadlineExceeded | Self::Evicted | Self::NodeShutdown => false,
         }
     }
 

@@ -64,3 +64,15 @@ fn a_removed_pod_is_shown_as_ending_until_it_is_forgotten() {
         assert!(!node.pods.is_admitted(&uid) && !node.pods.take_dirty().contains(&uid));
     });
 }
+
+#[test]
+fn a_pod_keeps_its_place_unless_it_was_preempted_or_rejected() {
+    with_node(|mut node| {
+        for cause in CAUSES {
+            let uid = admitted(&mut node, &format!("{cause:?}"));
+            node.pods.apply([end(&uid, cause, Reason::EVICTED)], rt::now());
+            let keeps = !matches!(cause, EndCause::Preempted | EndCause::Rejected);
+            assert_eq!(node.pods.is_admitted(&uid), keeps, "{cause:?}");
+        }
+    });
+}
