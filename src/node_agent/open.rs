@@ -47,7 +47,7 @@ pub(super) struct Handles {
     /// The sync loop's inbox.
     pub(super) inbox: Sender<SyncEvent>,
     pub(super) health: SyncHealth,
-    pub(super) books: Rc<RefCell<NodeState>>,
+    pub(super) node_state: Rc<RefCell<NodeState>>,
     pub(super) news: Rc<StatusInputs>,
     pub(super) certificates: Rc<CertificateStatuses>,
 }
@@ -66,9 +66,9 @@ impl Agent {
         let runtime = Runtime::open(&config, settings, managers.placements(), &inbox).await;
         let cluster = Cluster::open(&config).await;
         let sources = PodSources::open(&config)?;
-        let books = open_books(&config, &sources, cluster.as_ref()).await;
+        let node_state = open_node_state(&config, &sources, cluster.as_ref()).await;
         let (news, certificates) = (Rc::default(), Rc::default());
-        let handles = Handles { config, inbox, health, books, news, certificates };
+        let handles = Handles { config, inbox, health, node_state, news, certificates };
         let (turn, turns) = async_channel::bounded(1);
         let watchdog = Watchdog::start(&handles.config, handles.health.pulse(), handles.inbox.clone(), turn);
         let plugins = Plugins::open(&handles, cluster.as_ref(), &managers).await;
@@ -78,7 +78,7 @@ impl Agent {
             managers,
             devices: Rc::clone(&plugins.devices),
             csi: Rc::clone(&plugins.csi),
-            books: Rc::clone(&handles.books),
+            node_state: Rc::clone(&handles.node_state),
             health: handles.health.clone(),
             sender: handles.inbox.clone(),
             inbox: events,
@@ -112,12 +112,12 @@ impl Handles {
     }
 }
 
-/// The books of the sync loop, with the versions of pods from disk.
-async fn open_books(config: &Config, sources: &PodSources, cluster: Option<&Cluster>) -> Rc<RefCell<NodeState>> {
+/// The state of the sync loop, with the versions of pods from disk.
+async fn open_node_state(config: &Config, sources: &PodSources, cluster: Option<&Cluster>) -> Rc<RefCell<NodeState>> {
     let directory = config.root_dir.join("coracle/versions");
     let versions = rt::blocking(move || Versions::open(directory)).await;
-    let mut books = NodeState::new(Sources::new(&sources.names(config, cluster.is_some())));
-    books.versions = versions;
-    books.store = cluster.map(|cluster| cluster.store.clone());
-    Rc::new(RefCell::new(books))
+    let mut node_state = NodeState::new(Sources::new(&sources.names(config, cluster.is_some())));
+    node_state.versions = versions;
+    node_state.store = cluster.map(|cluster| cluster.store.clone());
+    Rc::new(RefCell::new(node_state))
 }
