@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::check::Problem;
 use super::coracle_file::SyncSettings;
 use super::fields::Fields;
-use super::flags::Given;
+use super::flag_values::FlagValues;
 use super::reporting::{self, Reporting};
 
 /// The cluster: `--kubeconfig`, `sync` of Coracle's own file, and the fields of [`Reporting`].
@@ -18,7 +18,7 @@ pub(crate) struct ClusterSettings {
 }
 
 /// The fields and flags; the caller adds `sync`.
-pub(super) fn read(fields: &Fields<'_>, given: &Given) -> Result<ClusterSettings, Problem> {
+pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> Result<ClusterSettings, Problem> {
     let (kubeconfig, reporting) = (given.kubeconfig.clone(), reporting::read(fields, given)?);
     Ok(ClusterSettings { kubeconfig, sync: SyncSettings::default(), reporting })
 }

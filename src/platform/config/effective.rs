@@ -13,7 +13,7 @@ use super::device_rules::DeviceRule;
 use super::dns::{self, DnsSettings};
 use super::eviction::{self, Eviction};
 use super::fields::Fields;
-use super::flags::Given;
+use super::flag_values::FlagValues;
 use super::health::{self, HealthSettings};
 use super::identity::{self, Identity};
 use super::images::{self, ImageSettings};
@@ -102,7 +102,7 @@ impl Config {
     /// What the checked `fields` of files and flags come to, and the settings that no field has.
     ///
     /// As in the kubelet, a zero or an empty string means "the default" wherever it can mean nothing else.
-    pub(super) fn new(given: &Given, fields: &Map<String, Value>, node_name: String) -> Result<Self, Problem> {
+    pub(super) fn new(given: &FlagValues, fields: &Map<String, Value>, node_name: String) -> Result<Self, Problem> {
         let fields = &Fields(fields);
         let root_dir = given.root_dir.clone().unwrap_or_else(|| PathBuf::from(ROOT_DIR));
         let cluster = cluster::read(fields, given)?;

@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use super::fields::Fields;
-use super::flags::Given;
+use super::flag_values::FlagValues;
 
 /// Health of the agent: `healthzPort` and `healthzBindAddress`; `--page-port`, `--page-address` and `--watchdog-device`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Default for HealthSettings {
     }
 }
 
-pub(super) fn read(fields: &Fields<'_>, given: &Given) -> HealthSettings {
+pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> HealthSettings {
     let page_address = given.page_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let mut health = HealthSettings {
         status_page: (given.page_port > 0).then(|| SocketAddr::new(page_address, given.page_port)),

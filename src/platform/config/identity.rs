@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::check::{Problem, conflict};
 use super::fields::Fields;
-use super::flags::Given;
+use super::flag_values::FlagValues;
 use super::server::{self, ServerSettings};
 
 /// Credentials of the node: `rotateCertificates`, `serverTLSBootstrap`, `tlsCertFile`, `tlsPrivateKeyFile`,
@@ -49,7 +49,7 @@ impl Default for Identity {
     }
 }
 
-pub(super) fn read(fields: &Fields<'_>, given: &Given, root_dir: &Path) -> Result<Identity, Problem> {
+pub(super) fn read(fields: &Fields<'_>, given: &FlagValues, root_dir: &Path) -> Result<Identity, Problem> {
     let path = |name: &str| fields.text(name).map(PathBuf::from);
     let serving = match (path("tlsCertFile"), path("tlsPrivateKeyFile")) {
         (Some(certificate), Some(key)) => ServingIdentity::Files { certificate, key },

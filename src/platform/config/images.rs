@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::check::{Problem, conflict};
 use super::credential_providers::CredentialProvider;
 use super::fields::Fields;
-use super::flags::Given;
+use super::flag_values::FlagValues;
 
 /// Images: `serializeImagePulls`, `maxParallelImagePulls`, `registryPullQPS`, `registryBurst`,
 /// `imagePullCredentialsVerificationPolicy`, `preloadedImagesVerificationAllowlist` and the fields of [`ImageGc`];
@@ -84,7 +84,7 @@ impl Default for ImageGc {
 }
 
 /// The fields and flags; the caller adds `credential_providers`, which have a file of their own.
-pub(super) fn read(fields: &Fields<'_>, given: &Given, root_dir: &Path) -> Result<ImageSettings, Problem> {
+pub(super) fn read(fields: &Fields<'_>, given: &FlagValues, root_dir: &Path) -> Result<ImageSettings, Problem> {
     let mut images = ImageSettings {
         strict_pull_policy: given.strict_image_pull_policy,
         credential_provider_bin_dir: given.credential_provider_bin_dir.clone().unwrap_or_default(),

@@ -18,6 +18,7 @@ mod eviction;
 mod fields;
 mod file;
 mod flag_table;
+mod flag_values;
 mod flags;
 mod health;
 mod identity;
@@ -134,7 +135,7 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
     Ok(Request::Run(Box::new(config), warnings))
 }
 
-fn credential_providers(given: &flags::Given) -> Result<Vec<CredentialProvider>, Error> {
+fn credential_providers(given: &flag_values::FlagValues) -> Result<Vec<CredentialProvider>, Error> {
     match (&given.credential_provider_config, &given.credential_provider_bin_dir) {
         (Some(path), Some(_)) => credential_providers::read(path),
         (None, None) => Ok(Vec::new()),

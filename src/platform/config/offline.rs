@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::flags::Given;
+use super::flag_values::FlagValues;
 
 /// The offline store: `--offline-key-file` and `--offline-plain-secrets`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ impl Default for OfflineSettings {
     }
 }
 
-pub(super) fn read(given: &Given, root_dir: &Path) -> OfflineSettings {
+pub(super) fn read(given: &FlagValues, root_dir: &Path) -> OfflineSettings {
     let key_file = given.offline_key_file.clone().unwrap_or_else(|| root_dir.join("coracle/store-key"));
     OfflineSettings {
         key_file: (!key_file.as_os_str().is_empty()).then_some(key_file),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::fields::Fields;
-use super::flags::Given;
+use super::flag_values::FlagValues;
 
 /// The agent's process and its host: `oomScoreAdj`, `logging.verbosity`, `failSwapOn` and `protectKernelDefaults`;
 /// `--lock-file`, `--local-socket` and `--leave-kernel-parameters`.
@@ -44,7 +44,7 @@ impl Default for ProcessSettings {
     }
 }
 
-pub(super) fn read(fields: &Fields<'_>, given: &Given) -> ProcessSettings {
+pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> ProcessSettings {
     let mut process = ProcessSettings {
         lock_file: given.lock_file.clone(),
         verbosity: fields.int("logging.verbosity").map_or(0, |level| u8::try_from(level).unwrap_or(u8::MAX)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::check::Problem;
 use super::coracle_file::{SyncMode, SyncSettings};
 use super::fields::Fields;
-use super::flags::Given;
+use super::flag_values::FlagValues;
 use super::taints;
 use crate::types::api::Taint;
 
@@ -70,7 +70,7 @@ const RENEWALS: u32 = 4;
 /// node is there.
 const POLLS: u32 = 4;
 
-pub(super) fn read(fields: &Fields<'_>, given: &Given) -> Result<Reporting, Problem> {
+pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> Result<Reporting, Problem> {
     let mut reporting = Reporting {
         unschedulable: given.unschedulable,
         external_cloud: given.external_cloud,

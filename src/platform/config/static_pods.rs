@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::check::Problem;
 use super::fields::Fields;
-use super::flags::Given;
+use super::flag_values::FlagValues;
 use super::static_pod_url::{self, PodUrl};
 
 /// Sources of static pods: `staticPodPath`, `fileCheckFrequency`, and `staticPodURL` with what belongs to it.
@@ -30,7 +30,7 @@ impl Default for StaticPods {
     }
 }
 
-pub(super) fn read(fields: &Fields<'_>, given: &Given) -> Result<StaticPods, Problem> {
+pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> Result<StaticPods, Problem> {
     let mut pods = StaticPods { url: static_pod_url::read(fields, given)?, ..StaticPods::default() };
     if let Some(Value::String(path)) = fields.at("staticPodPath") {
         pods.path = (!path.is_empty()).then(|| PathBuf::from(path));
