@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use super::open::Handles;
+use super::handles::Handles;
 use crate::control::cluster::{EventSender, SyncScheduler};
 use crate::control::pod_sources::api::ApiSource;
 use crate::kubelet::certificates::{self, ClientCertificate, Names, Places, Store};

@@ -8,6 +8,7 @@ use async_channel::{Receiver, Sender};
 
 use super::StartError;
 use super::cluster::Cluster;
+use super::handles::Handles;
 use super::node::Node;
 use super::plugins::Plugins;
 use super::runtime::Runtime;
@@ -39,17 +40,6 @@ pub(super) struct Agent {
     /// The watchdog's questions whether tasks other than the sync loop run.
     pub(super) turns: Receiver<()>,
     pub(super) sync_loop: SyncLoop,
-}
-
-/// Handles that most parts hold.
-pub(super) struct Handles {
-    pub(super) config: Rc<Config>,
-    /// The sync loop's inbox.
-    pub(super) inbox: Sender<SyncEvent>,
-    pub(super) health: SyncHealth,
-    pub(super) node_state: Rc<RefCell<NodeState>>,
-    pub(super) news: Rc<StatusInputs>,
-    pub(super) certificates: Rc<CertificateStatuses>,
 }
 
 impl Agent {

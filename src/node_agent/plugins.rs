@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::cluster::Cluster;
-use super::open::Handles;
+use super::handles::Handles;
 use crate::kubelet::csi::{Csi, CsiNodeRegistration};
 use crate::kubelet::devices::{Devices, PodResourcesServer};
 use crate::kubelet::resource_managers::{Allocatable, ResourceManagers};
