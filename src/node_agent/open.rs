@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
 
-use async_channel::{Receiver, Sender};
+use async_channel::Receiver;
 
 use super::StartError;
 use super::cluster::Cluster;
@@ -17,8 +17,7 @@ use crate::control::pod_sources::merge::Sources;
 use crate::control::pod_sources::versions::Versions;
 use crate::control::server::{LocalServer, SyncHealth, Watchdog};
 use crate::control::sync_loop::{self, NodeState, SyncLoop};
-use crate::kubelet::certificates::CertificateStatuses;
-use crate::kubelet::node::{NodeProfile, StatusInputs};
+use crate::kubelet::node::NodeProfile;
 use crate::platform::config::Config;
 use crate::platform::rt;
 use crate::state::pods::{NodeEvent, SyncEvent};
