@@ -138,7 +138,8 @@ fn links_lead_to_files_and_headings() {
 /// A path without placeholders, patterns and options: `src/lib.rs`, `qemu-tests/run`.
 fn is_plain_path(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "/._-".contains(c);
-    text.contains('/') && text.chars().all(is_plain) && text.starts_with(|c: char| c.is_ascii_lowercase())
+    let is_path = text.contains('/') || text.ends_with(".rs");
+    is_path && text.chars().all(is_plain) && text.starts_with(|c: char| c.is_ascii_lowercase())
 }
 
 #[test]
@@ -148,6 +149,9 @@ fn paths_in_backticks_are_in_the_tree() {
     // ARCHITECTURE.md names files of src by their path below the layer.
     let exists = |path: &str| {
         let path = path.trim_end_matches('/');
+        if !path.contains('/') {
+            return tree.iter().any(|other| other.rsplit('/').next() == Some(path));
+        }
         let below = |layer: &&&String| tree.contains(&format!("{layer}/{path}"));
         tree.contains(path) || tree.contains(&format!("src/{path}")) || layers.iter().any(|layer| below(&layer))
     };
@@ -249,15 +253,19 @@ fn fault_of(words: &[String]) -> Option<String> {
             None => known.contains(name),
         }
     };
-    let unknown = names.filter(|name| !is_known(name)).next();
-    if let Some(option) = unknown {
-        return Some(format!("no option {option} of coracle {first}"));
+    let unknown = { names }.find(|name| !is_known(name))?;
+    Some(format!("no option {unknown} of coracle {first}"))
+}
+
+/// Why the program does not parse a command that only talks to the agent. No agent listens at the socket that it is given.
+fn refusal_of(words: &[String]) -> Option<String> {
+    let (command, rest) = words.split_first()?;
+    if !help_of(Some(command)).contains("--local-socket PATH           where coracle listens") {
+        return None;
     }
-    // Commands that only talk to the agent are really parsed; there is no agent at that place.
-    let command = command.filter(|_| help.contains("--local-socket") && words.len() > 1)?;
-    let rest = words.get(1..).unwrap_or_default().iter().map(String::as_str);
+    let rest = rest.iter().map(String::as_str);
     let arguments: Vec<&str> =
-        [command, "--local-socket", "/nonexistent/coracle.sock"].into_iter().chain(rest).collect();
+        [&**command, "--local-socket", "/nonexistent/coracle.sock"].into_iter().chain(rest).collect();
     let output = coracle(&arguments);
     (output.status.code() == Some(2)).then(|| String::from_utf8_lossy(&output.stderr).trim().to_owned())
 }
@@ -271,12 +279,12 @@ fn commands_in_code_blocks_parse() {
             for words in command_lines(line) {
                 found += 1;
                 let at = |fault| format!("{}:{number}: {fault}: {}", document.path.display(), words.join(" "));
-                faults.extend(fault_of(&words).map(at));
+                faults.extend(fault_of(&words).or_else(|| refusal_of(&words)).map(at));
             }
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
-    assert!(found > 40, "only {found} commands found");
+    assert!(found > 30, "only {found} commands found");
 }
 
 #[test]
