@@ -260,7 +260,7 @@ fn fault_of(words: &[String]) -> Option<String> {
 /// Why the program does not parse a command that only talks to the agent. No agent listens at the socket that it is given.
 fn refusal_of(words: &[String]) -> Option<String> {
     let (command, rest) = words.split_first()?;
-    if !help_of(Some(command)).contains("--local-socket PATH           where coracle listens") {
+    if !help_of(Some(command)).contains("--local-socket") {
         return None;
     }
     let rest = rest.iter().map(String::as_str);
