@@ -59,14 +59,19 @@ pub(crate) struct PodWorkers {
     inbox: Sender<SyncEvent>,
 }
 
+/// What pod workers work with.
+pub(crate) struct Dependencies {
+    pub(crate) runtime: Rc<PodRuntime>,
+    pub(crate) groups: Rc<ContainerManager>,
+    pub(crate) devices: Rc<Devices>,
+    pub(crate) csi: Rc<Csi>,
+    /// The sync loop's.
+    pub(crate) inbox: Sender<SyncEvent>,
+}
+
 impl PodWorkers {
-    pub(crate) fn new(
-        runtime: Rc<PodRuntime>,
-        groups: Rc<ContainerManager>,
-        (devices, csi): (Rc<Devices>, Rc<Csi>),
-        longest_restart_wait: Duration,
-        inbox: Sender<SyncEvent>,
-    ) -> Self {
+    pub(crate) fn new(dependencies: Dependencies, longest_restart_wait: Duration) -> Self {
+        let Dependencies { runtime, groups, devices, csi, inbox } = dependencies;
         Self {
             workers: SortedMap::new(),
             touched: SortedSet::new(),
@@ -508,7 +513,7 @@ mod tests {
         let groups = Rc::new(ContainerManager::new(Path::new("/nowhere"), None));
         let devices = Devices::open(Path::new("/nowhere"), Vec::new(), inbox.clone()).await;
         let csi = Csi::new(Path::new("/nowhere"), "n", inbox.clone(), None);
-        PodWorkers::new(runtime, groups, (devices, csi), Duration::from_secs(300), inbox)
+        PodWorkers::new(Dependencies { runtime, groups, devices, csi, inbox }, Duration::from_secs(300))
     }
 
     fn pod(uid: &str) -> Arc<Pod> {

@@ -17,6 +17,7 @@ mod handlers;
 mod image_gc;
 mod log_followers;
 mod node_cgroups;
+mod node_local_api;
 mod node_state;
 mod node_stats;
 mod oom;
@@ -37,7 +38,7 @@ use async_channel::{Receiver, RecvError, Sender};
 
 use crate::control::cluster::{EventSender, Follower, StatusManager};
 use crate::control::pleg::Pleg;
-use crate::control::pod_workers::PodWorkers;
+use crate::control::pod_workers::{self, PodWorkers};
 use crate::control::server::SyncHealth;
 use crate::kubelet::admission::Admission;
 use crate::kubelet::container_manager::ContainerManager;
@@ -60,7 +61,8 @@ use crate::types::metrics::{self, Count};
 use crate::types::sorted::{SortedMap, SortedSet};
 
 pub(crate) use due_times::Part;
-pub(crate) use node_state::{NodeLocalApi, NodeState};
+pub(crate) use node_local_api::NodeLocalApi;
+pub(crate) use node_state::NodeState;
 pub(crate) use node_stats::NodeStats;
 
 use cpu_assignment::CpuAssignment;
@@ -163,29 +165,37 @@ pub(crate) struct SyncLoop {
     version_answers: Vec<(Sender<PodAnswer>, PodAnswer)>,
 }
 
+/// What the sync loop works with.
+pub(crate) struct Dependencies {
+    pub(crate) runtime: Rc<PodRuntime>,
+    pub(crate) groups: Rc<ContainerManager>,
+    pub(crate) managers: ResourceManagers,
+    pub(crate) devices: Rc<Devices>,
+    pub(crate) csi: Rc<Csi>,
+    pub(crate) books: Rc<RefCell<NodeState>>,
+    pub(crate) health: SyncHealth,
+    /// Of the loop's own inbox.
+    pub(crate) sender: Sender<SyncEvent>,
+    pub(crate) inbox: Receiver<SyncEvent>,
+}
+
 impl SyncLoop {
-    pub(crate) fn new(
-        config: &Config,
-        runtime: Rc<PodRuntime>,
-        groups: Rc<ContainerManager>,
-        (managers, devices, csi): (ResourceManagers, Rc<Devices>, Rc<Csi>),
-        books: Rc<RefCell<NodeState>>,
-        health: SyncHealth,
-        (sender, inbox): (Sender<SyncEvent>, Receiver<SyncEvent>),
-    ) -> Self {
-        let workers = PodWorkers::new(
-            Rc::clone(&runtime),
-            Rc::clone(&groups),
-            (Rc::clone(&devices), Rc::clone(&csi)),
-            config.max_container_restart_period,
-            sender.clone(),
-        );
+    pub(crate) fn new(config: &Config, dependencies: Dependencies) -> Self {
+        let Dependencies { runtime, groups, managers, devices, csi, books, health, sender, inbox } = dependencies;
+        let of_workers = pod_workers::Dependencies {
+            runtime: Rc::clone(&runtime),
+            groups: Rc::clone(&groups),
+            devices: Rc::clone(&devices),
+            csi: Rc::clone(&csi),
+            inbox: sender.clone(),
+        };
+        let workers = PodWorkers::new(of_workers, config.pods.max_container_restart_period);
         let probes = Probes::new(runtime.cri(), runtime.dialer(), runtime.node.own_address(), sender.clone());
         let limits = LogLimits {
-            file_bytes: config.container_log_max_bytes,
-            files: config.container_log_max_files,
-            workers: config.container_log_max_workers,
-            interval: config.container_log_monitor_interval,
+            file_bytes: config.logs.max_bytes,
+            files: config.logs.max_files,
+            workers: config.logs.max_workers,
+            interval: config.logs.monitor_interval,
         };
         let logs = LogManager::start(runtime.cri(), limits);
         let kernel_log = oom::open_kernel_log();
@@ -193,7 +203,7 @@ impl SyncLoop {
         let kernel_log_follower = kernel_log.clone().map(follow);
         let node_watch = EvictionManager::new(&config.eviction, sender.clone());
         let shutdown = NodeShutdown::new(&config.shutdown_phases, sender.clone());
-        let pleg = Pleg::new(Rc::clone(&runtime), config.sync_frequency, sender.clone());
+        let pleg = Pleg::new(Rc::clone(&runtime), config.pods.sync_frequency, sender.clone());
         let admission = Admission::new(config, &runtime.node.allocatable, runtime.node.max_pods);
         Self {
             inbox,
@@ -204,7 +214,7 @@ impl SyncLoop {
             groups,
             devices,
             csi,
-            sync_frequency: config.sync_frequency,
+            sync_frequency: config.pods.sync_frequency,
             workers,
             pleg,
             logs,

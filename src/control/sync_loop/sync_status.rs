@@ -8,7 +8,7 @@ use crate::types::api::Time;
 
 pub(super) fn sync_status(exchanges: &SyncScheduler, config: &Config, books: &NodeState) -> SyncStatus {
     let state = exchanges.state();
-    let mode = match &config.sync.mode {
+    let mode = match &config.cluster.sync.mode {
         SyncMode::Watch => "watch".to_owned(),
         SyncMode::Poll { every } => format!("poll every {}", go_duration(*every)),
         SyncMode::Windows(_) => "windows".to_owned(),

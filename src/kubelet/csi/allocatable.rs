@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Csi;
 use crate::platform::rt;
+use crate::types::error::ErrorChain;
 
 /// A driver that is asked again and again.
 pub(super) struct Recurrence {
@@ -60,7 +61,12 @@ impl Csi {
             }
             Ok(None) => {}
             Err(error) => {
-                log!(warn, "a CSI driver does not say how many volumes it has room for", driver = name, error = error);
+                log!(
+                    warn,
+                    "a CSI driver does not say how many volumes it has room for",
+                    driver = name,
+                    error = ErrorChain(&error)
+                );
             }
         }
     }

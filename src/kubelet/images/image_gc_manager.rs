@@ -6,10 +6,11 @@ use std::time::Instant;
 
 use super::Images;
 use super::image_gc_policy::{InUse, Unused, not_enough, to_free};
-use super::service::Service;
+use super::service::{ImageError, Service};
 use crate::platform::cri::v1::{FilesystemUsage, Image, ImageSpec};
 use crate::platform::host::file_system::{Room, room};
 use crate::platform::rt;
+use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Count};
 
 /// What keeps the garbage collection of images from doing its part.
@@ -29,6 +30,12 @@ impl fmt::Display for CollectError {
             Self::InvalidCapacity => f.write_str("the runtime's file system of images has no size"),
             Self::NotEnough(message) | Self::Failed(message) => f.write_str(message),
         }
+    }
+}
+
+impl From<ImageError> for CollectError {
+    fn from(error: ImageError) -> Self {
+        Self::Failed(ErrorChain(&error).to_string())
     }
 }
 
@@ -81,18 +88,18 @@ impl<S: Service> Images<S> {
         // What is no name has no image.
         let Ok(name) = super::image_name::with_default_tag(image) else { return Ok(None) };
         let found = self.service.status(&ImageSpec { image: name, ..ImageSpec::default() }).await;
-        found.map(|found| found.map(|image| image.id)).map_err(CollectError::Failed)
+        Ok(found?.map(|image| image.id))
     }
 
     /// All that the runtime has.
     pub(crate) async fn list(&self) -> Result<Vec<Image>, CollectError> {
-        self.service.list().await.map_err(CollectError::Failed)
+        Ok(self.service.list().await?)
     }
 
     /// Removes an image, with all of its names.
     pub(crate) async fn remove_one(&self, image: &Image) -> Result<(), CollectError> {
         let spec = ImageSpec { image: image.id.clone(), ..ImageSpec::default() };
-        self.service.remove(&spec).await.map_err(CollectError::Failed)?;
+        self.service.remove(&spec).await?;
         log!(info, "removed an image that nothing uses", image = image.id, bytes = image.size);
         self.records.forget(&image.id).await;
         Ok(())
@@ -118,7 +125,7 @@ impl<S: Service> Images<S> {
                     freed = freed.saturating_add(image.size);
                     self.records.forget(&image.id).await;
                 }
-                Err(error) => errors.push(error),
+                Err(error) => errors.push(ErrorChain(&error).to_string()),
             }
         }
         if errors.is_empty() {
@@ -152,7 +159,7 @@ impl<S: Service> Images<S> {
     }
 
     async fn ask_disks(&self) -> Result<(PathBuf, Option<PathBuf>), CollectError> {
-        let info = self.service.image_fs_info().await.map_err(CollectError::Failed)?;
+        let info = self.service.image_fs_info().await?;
         let first = |usages: Vec<FilesystemUsage>| {
             let first = usages.into_iter().find_map(|usage| usage.fs_id);
             first.map(|id| PathBuf::from(id.mountpoint)).filter(|path| path != Path::new(""))

@@ -7,6 +7,7 @@ mod container_gc;
 mod cpu_placement;
 mod dns;
 mod environment;
+mod error;
 mod etc_hosts;
 mod execute;
 #[cfg(test)]
@@ -25,6 +26,8 @@ mod observe;
 mod oom_score;
 mod pod_actions;
 mod pod_cache;
+mod pod_requests;
+mod post_start;
 mod previous_runs;
 mod record_event;
 mod remove;
@@ -59,11 +62,11 @@ use crate::types::sorted::SortedMap;
 pub(crate) use cancel::{Cancel, CancelWatch};
 pub(crate) use container_gc::{Garbage, remains};
 pub(crate) use environment::{Environment, FileValue};
-pub(crate) use execute::{Executed, Made, Mounts, VolumesFor};
+use error::SandboxError;
+pub(crate) use execute::{Executed, Made, VolumeError, VolumesFor};
 pub(crate) use known_images::KnownImage;
-pub(crate) use pod_actions::{Action, Health, Place, Plan, Situation, Wanted, compute_pod_actions};
+pub(crate) use pod_actions::{Action, Health, Place, Plan, Resize, Situation, Wanted, compute_pod_actions};
 pub(crate) use pod_cache::Process;
-pub(crate) use resize::Resize;
 
 /// The runtime as pods see it. One for the whole process.
 pub(crate) struct PodRuntime {
@@ -151,15 +154,15 @@ impl PodRuntime {
 
     /// What the runtime calls the pod's RuntimeClass; empty for its usual one. For a pod of the node's own the name is the
     /// runtime's already: there is nobody to ask.
-    fn handler(&self, pod: &Pod) -> Result<String, String> {
+    fn handler(&self, pod: &Pod) -> Result<String, SandboxError> {
         let Some(class) = pod.spec.runtime_class_name.as_deref() else { return Ok(String::new()) };
         if !pod.is_of_cluster() {
             return Ok(class.to_owned());
         }
         match self.objects.borrow().runtime_handler(class) {
             Lookup::Found(handler) => Ok(handler.to_owned()),
-            Lookup::Missing => Err(format!("runtimeclass.node.k8s.io {class:?} not found")),
-            Lookup::Unknown(why) => Err(format!("runtimeclass.node.k8s.io {class:?}: {why}")),
+            Lookup::Missing => Err(SandboxError::NoRuntimeClass { class: class.to_owned() }),
+            Lookup::Unknown(why) => Err(SandboxError::RuntimeClassUnknown { class: class.to_owned(), why }),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Who the kernel kills first when memory runs out. Pure.
 
-use super::resources::{List, of_containers, pod_level};
+use super::pod_requests::{List, of_containers, pod_level};
 use crate::types::api::{Container, MEMORY, Pod, PodSpec, QosClass, Quantity, qos_class};
 
 /// `oom_score_adj` of a container: the more of the node's memory it has asked for, the longer it lives.

@@ -41,14 +41,6 @@ pub(super) fn words(error: &cri::Error) -> String {
     }
 }
 
-/// An error of the runtime as Go's gRPC prints it.
-pub(super) fn words_with_code(error: &cri::Error) -> String {
-    match error.status() {
-        Some(status) => format!("rpc error: code = {} desc = {}", status.code, status.message),
-        None => ErrorChain(error).to_string(),
-    }
-}
-
 /// What the event `Failed` says: of an image no more than the reason, as its own events have told the rest. Nothing
 /// where something else has told all of it, or nothing is wrong.
 fn start_failure(waiting: &Waiting) -> Option<String> {

@@ -1,5 +1,9 @@
 //! Which users of the host stand behind the users of a pod that has users of its own. Pure.
 
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
 use serde_json::Value;
 
 use crate::platform::cri::v1;
@@ -27,25 +31,21 @@ const OWNER: &str = "kubelet";
 impl UserRanges {
     /// What the texts of `/etc/subuid` and `/etc/subgid` have for the kubelet; without a word there, all that there are
     /// above the host's own. Each pod has `length` of them.
-    pub(super) fn new(subuid: &str, subgid: &str, length: u32) -> Result<Self, String> {
+    pub(super) fn new(subuid: &str, subgid: &str, length: u32) -> Result<Self, BadRanges> {
         let (uids, gids) = (owned(subuid), owned(subgid));
         match (uids.as_slice(), gids.as_slice()) {
             ([], []) => Ok(Self { first: length, count: (u32::MAX - length) / length, length }),
             ([users], [groups]) if users == groups => Self::checked(*users, length),
-            _ => Err(format!(
-                "the user {OWNER} needs one range of subordinate ids, the same in /etc/subuid and /etc/subgid"
-            )),
+            _ => Err(BadRanges::NotOne),
         }
     }
 
-    fn checked((first, all): (u32, u32), length: u32) -> Result<Self, String> {
+    fn checked((first, all): (u32, u32), length: u32) -> Result<Self, BadRanges> {
         let fits = first >= LEAST && first % length == 0 && all % length == 0 && all > 0;
         if fits && first.checked_add(all - 1).is_some() {
             return Ok(Self { first, count: all / length, length });
         }
-        Err(format!(
-            "the subordinate ids of {OWNER}, {all} from {first} on, must be multiples of {length}, above {LEAST}"
-        ))
+        Err(BadRanges::NotMultiples { first, all, length })
     }
 
     /// The lowest one that nobody has.
@@ -53,6 +53,72 @@ impl UserRanges {
         let length = self.length;
         let mut all = (0..self.count).map(|index| UserRange { first: self.first + index * length, length });
         all.find(|range| !used.iter().any(|used| range.meets(*used)))
+    }
+}
+
+/// What is wrong with the files of subordinate ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BadRanges {
+    NotMultiples {
+        first: u32,
+        all: u32,
+        length: u32,
+    },
+    /// None or several, or another one for groups than for users.
+    NotOne,
+}
+
+/// Why a pod has no range.
+#[derive(Debug)]
+pub(super) enum UserRangeError {
+    /// Other pods have all of them.
+    Full,
+    Io {
+        doing: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    Ranges(BadRanges),
+}
+
+impl UserRangeError {
+    /// For `map_err`.
+    pub(super) fn io<'a>(doing: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Self + use<'a> {
+        move |source| Self::Io { doing, path: path.to_owned(), source }
+    }
+}
+
+impl fmt::Display for BadRanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotMultiples { first, all, length } => write!(
+                f,
+                "the subordinate ids of {OWNER}, {all} from {first} on, must be multiples of {length}, above {LEAST}"
+            ),
+            Self::NotOne => write!(
+                f,
+                "the user {OWNER} needs one range of subordinate ids, the same in /etc/subuid and /etc/subgid"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for UserRangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full => f.write_str("could not find an empty slot to allocate a user namespace"),
+            Self::Io { doing, path, .. } => write!(f, "{doing} {}", path.display()),
+            Self::Ranges(bad) => bad.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for UserRangeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            Self::Full | Self::Ranges(_) => None,
+        }
     }
 }
 
@@ -115,15 +181,6 @@ pub(super) fn share_users(sandbox: &v1::PodSandboxConfig, config: &mut v1::Conta
         mount.uid_mappings.clone_from(&users.uids);
         mount.gid_mappings.clone_from(&users.gids);
     }
-}
-
-/// Why there is no sandbox with users of its own. `handler` is that of the pod's runtime class.
-pub(super) fn unsupported(handler: &str) -> String {
-    let who = match handler {
-        "" => "runtime does".to_owned(),
-        handler => format!("RuntimeClass handler {handler:?} does"),
-    };
-    format!("can't set `spec.hostUsers: false`, {who} not support user namespaces")
 }
 
 #[cfg(test)]
@@ -207,12 +264,5 @@ mod tests {
         assert_eq!((&config.mounts[0].uid_mappings, &config.mounts[0].gid_mappings), (&users.uids, &users.gids));
         let own = config.linux.unwrap().security_context.unwrap().namespace_options.unwrap();
         assert_eq!(own.userns_options, Some(users));
-    }
-
-    #[test]
-    fn a_runtime_that_cannot_do_it_is_named() {
-        let message = "can't set `spec.hostUsers: false`, runtime does not support user namespaces";
-        assert_eq!(unsupported(""), message);
-        assert!(unsupported("kata").contains("RuntimeClass handler \"kata\" does not support"));
     }
 }

@@ -24,7 +24,7 @@ pub(super) async fn run(client: Client, node: String, duration: Duration, news: 
     let mut history = History::default();
     let mut fails = false;
     loop {
-        client.admitted(Rank::Lease).await;
+        client.gate().admitted(Rank::Lease).await;
         let seen = news.changed.changes();
         let uid = news.uid();
         let openings = client.gate().openings();
@@ -69,7 +69,7 @@ pub(super) async fn run(client: Client, node: String, duration: Duration, news: 
             LeaseOutcome::Exists | LeaseOutcome::Refused | LeaseOutcome::Unreached => retry.next_wait(),
         };
         // Who speaks rarely begins with a sign of life.
-        let opened = client.opened_since(openings, Rank::Lease);
+        let opened = client.gate().opened_since(openings, Rank::Lease);
         rt::either(rt::sleep(jitter(wait, JITTER, rt::random())), opened).await;
     }
 }

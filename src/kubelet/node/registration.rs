@@ -64,7 +64,7 @@ impl NodeRegistration {
                 // Who waits for the cluster's word need not wait for this.
                 self.news.set_away();
             }
-            self.client.admitted(Rank::Node).await;
+            self.client.gate().admitted(Rank::Node).await;
             let seen = self.news.changed.changes();
             while let Ok(change) = changes.try_recv() {
                 self.take_in(&mut own, change);

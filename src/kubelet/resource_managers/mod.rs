@@ -49,6 +49,13 @@ use state_files::{CPU_STATE, MEMORY_STATE};
 /// The processors of a pod's containers.
 pub(crate) type OwnCpus = SortedMap<String, CpuSet>;
 
+/// The CPUs and the memory that containers can have for themselves.
+#[derive(Clone, Debug)]
+pub(crate) struct Allocatable {
+    pub(crate) cpus: CpuSet,
+    pub(crate) memory: Vec<MemoryBlock>,
+}
+
 /// One for the whole process.
 #[derive(Debug)]
 pub(crate) struct ResourceManagers {
@@ -125,7 +132,7 @@ impl ResourceManagers {
             }
             return Ok(managers);
         };
-        let kept = [&config.system_reserved, &config.kube_reserved].map(|list| list.get(CPU).copied());
+        let kept = [&config.reserved.system, &config.reserved.kube].map(|list| list.get(CPU).copied());
         let kept = kept.into_iter().flatten().fold(Quantity::ZERO, Quantity::plus);
         let count = usize::try_from(kept.value()).unwrap_or(0);
         let cpus = CpuManager::new(topology, &config.managers.reserved_cpus, count, options)?;
@@ -191,9 +198,9 @@ impl ResourceManagers {
     }
 
     /// What all containers together can have for themselves.
-    pub(crate) fn allocatable(&self) -> (CpuSet, Vec<MemoryBlock>) {
+    pub(crate) fn allocatable(&self) -> Allocatable {
         let cpus = self.cpus.as_ref().map(CpuManager::allocatable);
-        (cpus.unwrap_or_default(), self.memory.allocatable())
+        Allocatable { cpus: cpus.unwrap_or_default(), memory: self.memory.allocatable() }
     }
 
     pub(crate) fn placements(&self) -> Rc<RefCell<Placements>> {

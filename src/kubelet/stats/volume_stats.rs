@@ -17,6 +17,7 @@ use crate::platform::host::clock;
 use crate::platform::host::file_system::file_system;
 use crate::platform::host::mounts::mounted_at;
 use crate::platform::rt;
+use crate::types::error::ErrorChain;
 
 /// One for each volume that was asked about: it begins with a question, and no sooner than a minute after the one before.
 pub(super) struct VolumeStatsCache {
@@ -158,7 +159,7 @@ async fn by_driver(csi: &Csi, driver: &str, handle: &str, place: &Path) -> Optio
     match csi.usage(driver, handle, place).await {
         Ok(usage) => usage,
         Err(error) => {
-            log!(debug, "statistics without a volume", driver = driver, volume = handle, error = error);
+            log!(debug, "statistics without a volume", driver = driver, volume = handle, error = ErrorChain(&error));
             None
         }
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::state::pods::event_spam_filter::SpamFilter;
-use crate::state::pods::{NodeEvent, PodEvent};
+use crate::state::pods::{EventObject, NodeEvent, PodEvent};
 use crate::types::api::{
     Event, EventKind, EventSource, ObjectKind, ObjectMeta, ObjectReference, Pod, PodUid, Reason, Time, V1,
 };
@@ -93,15 +93,6 @@ pub(crate) struct Told {
     kind: EventKind,
     reason: Reason,
     message: String,
-}
-
-/// What an event is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EventObject {
-    pub(crate) kind: ObjectKind,
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-    pub(crate) uid: PodUid,
 }
 
 /// All of them, and those of one object, so that one that has much to tell displaces only its own.

@@ -1,15 +1,16 @@
 //! Programs of the node that give credentials for registries.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use super::keyring::{Keyring, Login, Owner};
 use super::location::Location;
-use super::provider_answer::{AnswerCache, answer, question};
+use super::provider_answer::{AnswerCache, BadAnswer, answer, question};
 use crate::platform::config::CredentialProvider;
-use crate::platform::host::program;
+use crate::platform::host::program::{self, ProgramError};
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
@@ -21,6 +22,37 @@ pub(super) struct Provider {
     cache: RefCell<AnswerCache>,
     /// One question at a time: the answer may hold for who asks next.
     asking: rt::Semaphore,
+}
+
+/// Why a program has given no credentials.
+#[derive(Debug)]
+enum ProviderError {
+    Answer(BadAnswer),
+    /// With what it has written of it.
+    Failed {
+        status: ExitStatus,
+        said: String,
+    },
+    Run(ProgramError),
+}
+
+impl fmt::Display for ProviderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Answer(error) => error.fmt(f),
+            Self::Failed { status, said } => write!(f, "{status}: {said}"),
+            Self::Run(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ProviderError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Answer(_) | Self::Failed { .. } => None,
+            Self::Run(error) => error.source(),
+        }
+    }
 }
 
 /// As upstream has it.
@@ -52,14 +84,20 @@ impl Provider {
                     log!(warn, "credentials for what is no registry", provider = self.config.name, registry = registry);
                 }
             }
-            Err(problem) => {
-                log!(warn, "no credentials", provider = self.config.name, image = repository, error = problem);
+            Err(error) => {
+                log!(
+                    warn,
+                    "no credentials",
+                    provider = self.config.name,
+                    image = repository,
+                    error = ErrorChain(&error)
+                );
             }
         }
         keyring
     }
 
-    async fn logins(&self, repository: &str) -> Result<Vec<(String, Login)>, String> {
+    async fn logins(&self, repository: &str) -> Result<Vec<(String, Login)>, ProviderError> {
         let _turn = self.asking.acquire().await;
         if let Some(logins) = self.cache.borrow().find(repository, rt::now()) {
             return Ok(logins.to_vec());
@@ -68,12 +106,12 @@ impl Provider {
         let mut command = Command::new(&self.program);
         command.args(args).envs(env.iter().map(|(name, value)| (name, value)));
         let ended = program::run(command, question(api_version, repository), LIMIT).await;
-        let ended = ended.map_err(|error| ErrorChain(&error).to_string())?;
+        let ended = ended.map_err(ProviderError::Run)?;
         if !ended.status.success() {
             let said: String = String::from_utf8_lossy(&ended.stderr).trim().chars().take(SHOWN).collect();
-            return Err(format!("{}: {said}", ended.status));
+            return Err(ProviderError::Failed { status: ended.status, said });
         }
-        let answer = answer(&ended.stdout, api_version)?;
+        let answer = answer(&ended.stdout, api_version).map_err(ProviderError::Answer)?;
         self.cache.borrow_mut().keep(repository, &answer, *default_cache_duration, rt::now());
         Ok(answer.logins)
     }

@@ -112,7 +112,7 @@ fn what_others_have_put_into_the_object_is_theirs() {
 fn labels_are_brought_in_order_at_a_registration_and_two_of_them_always() {
     let profile = profile(|config, _| {
         let given = [("topology.kubernetes.io/zone", "z"), ("example.com/a", "b")];
-        config.node_labels = given.map(|(k, v)| (k, v.to_owned())).into_iter().collect();
+        config.node.labels = given.map(|(k, v)| (k, v.to_owned())).into_iter().collect();
     });
     let mut server = registered(&profile);
     server.metadata.labels = Names::new();

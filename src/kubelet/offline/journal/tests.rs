@@ -1,8 +1,8 @@
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::kubelet::offline::key::KeyPlaces;
-use crate::kubelet::offline::seal::{Key, SHORTEST};
+use crate::kubelet::offline::key::{Key, SHORTEST};
+use crate::kubelet::offline::seal::KeyPlaces;
 use crate::types::sorted::SortedSet;
 
 /// Files in memory that forget what was not synced when the power goes, in the middle of any operation.
