@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use super::open::Handles;
+use super::handles::Handles;
 use crate::control::cluster::{EventSender, SyncScheduler};
 use crate::control::pod_sources::api::ApiSource;
 use crate::kubelet::certificates::{self, ClientCertificate, Names, Places, Store};
@@ -39,11 +39,11 @@ impl Cluster {
         Some(Self { client, dialer, scheduler, store })
     }
 
-    /// Starts sending events, which the books queue from now on.
+    /// Starts sending events, which the ring queues from now on.
     pub(super) fn event_sender(&self, handles: &Handles) -> EventSender {
         let config = &handles.config;
         let ring = Rc::new(RefCell::new(EventRing::with_queue(rt::random())));
-        handles.books.borrow_mut().events = Rc::clone(&ring);
+        handles.node_state.borrow_mut().events = Rc::clone(&ring);
         EventSender::start(self.client.clone(), &config.node.name, &config.cluster.reporting, ring)
     }
 

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod drain;
+mod handles;
 mod node;
 mod open;
 mod plugins;

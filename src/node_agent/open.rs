@@ -8,6 +8,7 @@ use async_channel::{Receiver, Sender};
 
 use super::StartError;
 use super::cluster::Cluster;
+use super::handles::Handles;
 use super::node::Node;
 use super::plugins::Plugins;
 use super::runtime::Runtime;
@@ -41,17 +42,6 @@ pub(super) struct Agent {
     pub(super) sync_loop: SyncLoop,
 }
 
-/// Handles that most parts hold.
-pub(super) struct Handles {
-    pub(super) config: Rc<Config>,
-    /// The sync loop's inbox.
-    pub(super) inbox: Sender<SyncEvent>,
-    pub(super) health: SyncHealth,
-    pub(super) books: Rc<RefCell<NodeState>>,
-    pub(super) news: Rc<StatusInputs>,
-    pub(super) certificates: Rc<CertificateStatuses>,
-}
-
 impl Agent {
     pub(super) async fn open(config: Rc<Config>) -> Result<Self, StartError> {
         // Binding comes first: it fails if another agent runs on this node.
@@ -66,9 +56,9 @@ impl Agent {
         let runtime = Runtime::open(&config, settings, managers.placements(), &inbox).await;
         let cluster = Cluster::open(&config).await;
         let sources = PodSources::open(&config)?;
-        let books = open_books(&config, &sources, cluster.as_ref()).await;
+        let node_state = open_node_state(&config, &sources, cluster.as_ref()).await;
         let (news, certificates) = (Rc::default(), Rc::default());
-        let handles = Handles { config, inbox, health, books, news, certificates };
+        let handles = Handles { config, inbox, health, node_state, news, certificates };
         let (turn, turns) = async_channel::bounded(1);
         let watchdog = Watchdog::start(&handles.config, handles.health.pulse(), handles.inbox.clone(), turn);
         let plugins = Plugins::open(&handles, cluster.as_ref(), &managers).await;
@@ -78,7 +68,7 @@ impl Agent {
             managers,
             devices: Rc::clone(&plugins.devices),
             csi: Rc::clone(&plugins.csi),
-            books: Rc::clone(&handles.books),
+            node_state: Rc::clone(&handles.node_state),
             health: handles.health.clone(),
             sender: handles.inbox.clone(),
             inbox: events,
@@ -112,12 +102,12 @@ impl Handles {
     }
 }
 
-/// The books of the sync loop, with the versions of pods from disk.
-async fn open_books(config: &Config, sources: &PodSources, cluster: Option<&Cluster>) -> Rc<RefCell<NodeState>> {
+/// The state of the sync loop, with the versions of pods from disk.
+async fn open_node_state(config: &Config, sources: &PodSources, cluster: Option<&Cluster>) -> Rc<RefCell<NodeState>> {
     let directory = config.root_dir.join("coracle/versions");
     let versions = rt::blocking(move || Versions::open(directory)).await;
-    let mut books = NodeState::new(Sources::new(&sources.names(config, cluster.is_some())));
-    books.versions = versions;
-    books.store = cluster.map(|cluster| cluster.store.clone());
-    Rc::new(RefCell::new(books))
+    let mut node_state = NodeState::new(Sources::new(&sources.names(config, cluster.is_some())));
+    node_state.versions = versions;
+    node_state.store = cluster.map(|cluster| cluster.store.clone());
+    Rc::new(RefCell::new(node_state))
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::cluster::Cluster;
-use super::open::Handles;
+use super::handles::Handles;
 use crate::kubelet::csi::{Csi, CsiNodeRegistration};
 use crate::kubelet::devices::{Devices, PodResourcesServer};
 use crate::kubelet::resource_managers::{Allocatable, ResourceManagers};
@@ -40,8 +40,8 @@ impl Plugins {
             let registration = CsiNodeRegistration { client, csi, news: Rc::clone(&handles.news) };
             tasks.push(rt::spawn(registration.run()));
         }
-        let books = Rc::clone(&handles.books);
-        let pods = Box::new(move || books.borrow().active_pods());
+        let node_state = Rc::clone(&handles.node_state);
+        let pods = Box::new(move || node_state.borrow().active_pods());
         let server = PodResourcesServer { root, devices: Rc::clone(&devices), pods, placements, allocatable };
         tasks.push(rt::spawn(server.serve()));
         tasks.push(rt::spawn(devices.run()));

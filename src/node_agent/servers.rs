@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::open::Handles;
+use super::handles::Handles;
 use crate::control::server::{KubeletApiServer, LocalApi, LocalServer, ReadOnlyServer, StatusPage, Streaming, health};
 use crate::kubelet::certificates::{self, ServingCertificate, ServingCertificateCell, ServingSource};
 use crate::platform::apiserver::Client;

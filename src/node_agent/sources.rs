@@ -3,7 +3,7 @@
 use async_channel::{Receiver, Sender};
 
 use super::StartError;
-use super::open::Handles;
+use super::handles::Handles;
 use crate::control::pod_sources::local_pods::{self, Asked, LocalPods};
 use crate::control::pod_sources::static_file;
 use crate::control::pod_sources::url_pods::{self, PublicKey, UrlPods};

@@ -45,7 +45,7 @@ impl Agent {
         let (handles, runtime) = (&self.handles, &self.runtime.pods);
         let client = self.cluster.as_ref().map(|cluster| cluster.client.clone());
         Rc::new(NodeLocalApi {
-            books: Rc::clone(&handles.books),
+            node_state: Rc::clone(&handles.node_state),
             seen: runtime.seen(),
             dirs: runtime.dirs.clone(),
             config: Rc::clone(&handles.config),
@@ -73,7 +73,7 @@ impl Agent {
             csi: Rc::clone(&self.plugins.csi),
         };
         NodeStats {
-            books: Rc::clone(&handles.books),
+            node_state: Rc::clone(&handles.node_state),
             runtime: Rc::clone(runtime),
             stats: Stats::new(&runtime.node, sources),
             cluster: self.cluster.as_ref().map(|cluster| cluster.client.clone()),

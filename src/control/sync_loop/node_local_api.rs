@@ -1,4 +1,4 @@
-//! Answers the servers from what the node agent knows.
+//! The answers of the local socket, from the state of the node.
 
 use std::cell::RefCell;
 use std::future::ready;
@@ -37,9 +37,9 @@ use crate::state::pods::{
 };
 use crate::types::api::{Event, Pod, PodUid, Time};
 
-/// Holds what the answers are made of.
+/// Answers the local socket from the state of the node.
 pub(crate) struct NodeLocalApi {
-    pub(crate) books: Rc<RefCell<NodeState>>,
+    pub(crate) node_state: Rc<RefCell<NodeState>>,
     pub(crate) seen: Rc<RefCell<ObservedCache>>,
     pub(crate) dirs: PodDirs,
     pub(crate) config: Rc<Config>,
@@ -60,8 +60,8 @@ pub(crate) struct NodeLocalApi {
 
 impl LocalApi for NodeLocalApi {
     fn status(&self) -> NodeStatus {
-        let books = self.books.borrow();
-        let runtime = &books.runtime;
+        let node_state = self.node_state.borrow();
+        let runtime = &node_state.runtime;
         NodeStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             node: self.config.node.name.clone(),
@@ -79,28 +79,28 @@ impl LocalApi for NodeLocalApi {
                 network_ready: runtime.network_ready,
                 message: runtime.message.clone(),
             },
-            conditions: books.pressures.conditions().map(condition_status).collect(),
-            sources: books.sources.views().map(source_status).collect(),
-            pods: u64::try_from(books.sources.pods().count()).unwrap_or(u64::MAX),
-            versions: books.versions.views().map(version_status).collect(),
+            conditions: node_state.pressures.conditions().map(condition_status).collect(),
+            sources: node_state.sources.views().map(source_status).collect(),
+            pods: u64::try_from(node_state.sources.pods().count()).unwrap_or(u64::MAX),
+            versions: node_state.versions.views().map(version_status).collect(),
             pulls: self.pulls.list().iter().map(pull_status).collect(),
             image_archives: self.archives_status(),
             missing_images: None,
             api_server: self.cluster.as_ref().map(api_server_status),
-            sync: self.exchanges.as_ref().map(|exchanges| sync_status(exchanges, &self.config, &books)),
-            offline: books.store.as_ref().map(offline_status),
+            sync: self.exchanges.as_ref().map(|exchanges| sync_status(exchanges, &self.config, &node_state)),
+            offline: node_state.store.as_ref().map(offline_status),
             certificates: self.certificates.entries().map(certificate_status).collect(),
-            errors: books.errors.iter().cloned().collect(),
+            errors: node_state.errors.iter().cloned().collect(),
         }
     }
 
     fn pods(&self, each: &mut dyn FnMut(PodEntry)) {
-        let books = self.books.borrow();
-        for pod in books.sources.pods() {
-            each(books.entry(&pod.pod, &pod.origin));
+        let node_state = self.node_state.borrow();
+        for pod in node_state.sources.pods() {
+            each(node_state.entry(&pod.pod, &pod.origin));
         }
-        for pod in books.ending.values() {
-            each(books.entry(pod, ""));
+        for pod in node_state.ending.values() {
+            each(node_state.entry(pod, ""));
         }
     }
 
@@ -117,7 +117,7 @@ impl LocalApi for NodeLocalApi {
     }
 
     fn images(&self) -> Found<Vec<ImageEntry>> {
-        let (runtime, pods) = (Rc::clone(&self.figures.runtime), self.books.borrow().known_pods());
+        let (runtime, pods) = (Rc::clone(&self.figures.runtime), self.node_state.borrow().known_pods());
         Box::pin(async move {
             let known = runtime.known_images(&pods).await.map_err(|error| error.to_string())?;
             Ok(known.into_iter().map(image_entry).collect())
@@ -125,10 +125,11 @@ impl LocalApi for NodeLocalApi {
     }
 
     fn missing_images(&self) -> Found<Vec<MissingImage>> {
-        let (runtime, books) = (Rc::clone(&self.figures.runtime), self.books.borrow());
+        let (runtime, node_state) = (Rc::clone(&self.figures.runtime), self.node_state.borrow());
         // What has ended needs none any more.
-        let is_over = |uid: &PodUid| books.statuses.status(uid).is_some_and(|status| status.phase.is_terminal());
-        let pods = books.sources.pods().filter(|source| !is_over(books.running_uid(&source.pod.metadata.uid)));
+        let is_over = |uid: &PodUid| node_state.statuses.status(uid).is_some_and(|status| status.phase.is_terminal());
+        let pods =
+            node_state.sources.pods().filter(|source| !is_over(node_state.running_uid(&source.pod.metadata.uid)));
         let pods: Vec<Arc<Pod>> = pods.map(|source| Arc::clone(&source.pod)).collect();
         Box::pin(async move {
             let missing = runtime.missing_images(&pods).await.map_err(|error| error.to_string())?;
@@ -137,8 +138,8 @@ impl LocalApi for NodeLocalApi {
     }
 
     fn remove_image(&self, name: String) -> Found<String> {
-        let (runtime, books) = (Rc::clone(&self.figures.runtime), self.books.borrow());
-        let (pods, is_known) = (books.known_pods(), books.sources.all_ready());
+        let (runtime, node_state) = (Rc::clone(&self.figures.runtime), self.node_state.borrow());
+        let (pods, is_known) = (node_state.known_pods(), node_state.sources.all_ready());
         Box::pin(async move {
             // A source that has not told everything may have a pod for any image.
             if !is_known {
@@ -152,39 +153,39 @@ impl LocalApi for NodeLocalApi {
         let Some(exchanges) = self.exchanges.clone() else {
             return Box::pin(ready(Err("this node has no cluster".to_owned())));
         };
-        let (config, books) = (Rc::clone(&self.config), Rc::clone(&self.books));
+        let (config, node_state) = (Rc::clone(&self.config), Rc::clone(&self.node_state));
         Box::pin(async move {
             exchanges.ask(wait).await;
-            Ok(sync_status(&exchanges, &config, &books.borrow()))
+            Ok(sync_status(&exchanges, &config, &node_state.borrow()))
         })
     }
 
     fn log(&self, asked: &LogQuery) -> Result<LogSource, String> {
         let LogQuery { namespace, pod: name, container, previous, .. } = asked;
-        let mut books = self.books.borrow_mut();
+        let mut node_state = self.node_state.borrow_mut();
         let asked = PodQuery::new(namespace, name, None);
-        let Some(uid) = books.uid_of(&asked) else { return Err(format!("pod {name:?} does not exist")) };
+        let Some(uid) = node_state.uid_of(&asked) else { return Err(format!("pod {name:?} does not exist")) };
         let nothing = Arc::default();
-        let id = run_to_read(name, books.statuses.status(uid).unwrap_or(&nothing), container, *previous)?;
+        let id = run_to_read(name, node_state.statuses.status(uid).unwrap_or(&nothing), container, *previous)?;
         let seen = self.seen.borrow();
         let run = seen.pod(uid).and_then(|pod| Some((pod, pod.containers.iter().find(|run| run.id == id)?)));
         let Some((pod, run)) = run else {
             return Err(format!("the runtime has container {container:?} of pod {name:?} no more"));
         };
         let log = self.dirs.log(namespace, name, uid, container, run.restart_count);
-        Ok(LogSource { log, ended: books.followers.add(pod, &run.id) })
+        Ok(LogSource { log, ended: node_state.followers.add(pod, &run.id) })
     }
 
     fn running_container(&self, pod: &PodQuery, name: &str) -> Result<String, Absent> {
-        let (books, seen) = (self.books.borrow(), self.seen.borrow());
-        let uid = books.uid_of(pod).ok_or(Absent::Pod)?;
+        let (node_state, seen) = (self.node_state.borrow(), self.seen.borrow());
+        let uid = node_state.uid_of(pod).ok_or(Absent::Pod)?;
         let container = seen.pod(uid).and_then(|pod| pod.container(name)).filter(|container| container.is_running());
         container.map(|container| container.id.clone()).ok_or_else(|| Absent::Container(name.to_owned()))
     }
 
     fn sandbox(&self, pod: &PodQuery) -> Result<String, Absent> {
-        let (books, seen) = (self.books.borrow(), self.seen.borrow());
-        let sandbox = books.uid_of(pod).and_then(|uid| seen.pod(uid)?.ready_sandbox());
+        let (node_state, seen) = (self.node_state.borrow(), self.seen.borrow());
+        let sandbox = node_state.uid_of(pod).and_then(|uid| seen.pod(uid)?.ready_sandbox());
         sandbox.map(|sandbox| sandbox.id.clone()).ok_or(Absent::Pod)
     }
 
@@ -207,11 +208,11 @@ impl LocalApi for NodeLocalApi {
             return self.ask_of_versions(&change, what);
         }
         let node = &self.config.node.name;
-        let books = self.books.borrow();
-        if let (PodChangeKind::Put(_), Some(why)) = (&change.what, is_taken(&change, node, books.sources.pods())) {
+        let node_state = self.node_state.borrow();
+        if let (PodChangeKind::Put(_), Some(why)) = (&change.what, is_taken(&change, node, node_state.sources.pods())) {
             return Box::pin(ready(PodAnswer::Conflict(why)));
         }
-        let elsewhere = elsewhere(&change, node, books.sources.pods());
+        let elsewhere = elsewhere(&change, node, node_state.sources.pods());
         let pods = self.local_pods.clone();
         Box::pin(async move {
             match (pods.ask(change).await, elsewhere) {
@@ -222,7 +223,7 @@ impl LocalApi for NodeLocalApi {
     }
 
     fn events(&self, each: &mut dyn FnMut(Event)) {
-        self.books.borrow().events.borrow().events(&self.config.node.name).for_each(each);
+        self.node_state.borrow().events.borrow().events(&self.config.node.name).for_each(each);
     }
 }
 
@@ -244,20 +245,20 @@ impl NodeLocalApi {
         }
     }
 
-    /// The pod that is asked about. It goes by its name on the node or that in its manifest.
-    fn find<'a>(&self, books: &'a NodeState, change: &PodChange) -> Result<&'a SourcePod, PodAnswer> {
+    /// The pod of that name, which is its name on the node or in its manifest.
+    fn find<'a>(&self, node_state: &'a NodeState, change: &PodChange) -> Result<&'a SourcePod, PodAnswer> {
         let PodChange { namespace, name, .. } = change;
         let names = [name.clone(), name_on_node(name, &self.config.node.name)];
-        let found = books.sources.pods().find(|pod| {
+        let found = node_state.sources.pods().find(|pod| {
             let metadata = &pod.pod.metadata;
             metadata.namespace == *namespace && names.contains(&metadata.name)
         });
         found.ok_or_else(|| PodAnswer::Missing(format!("there is no pod {namespace}/{name}")))
     }
 
-    /// The sync loop does it, and answers when it is on the disk.
+    /// The sync loop changes the version, and answers when it is on the disk.
     fn ask_of_versions(&self, change: &PodChange, what: VersionAsk) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
-        let pod = match self.find(&self.books.borrow(), change) {
+        let pod = match self.find(&self.node_state.borrow(), change) {
             Ok(found) => Arc::clone(&found.pod),
             Err(missing) => return Box::pin(ready(missing)),
         };
@@ -270,12 +271,12 @@ impl NodeLocalApi {
         })
     }
 
-    /// Which containers of the pod are to begin anew. It goes by its name on the node or that in its manifest.
+    /// The containers of the pod that restart.
     fn restart(&self, change: &PodChange, container: Option<&str>) -> Result<RestartRequest, PodAnswer> {
-        let (books, seen) = (self.books.borrow(), self.seen.borrow());
-        let found = self.find(&books, change)?;
-        let uid = books.running_uid(&found.pod.metadata.uid);
-        let phase = books.statuses.status(uid).map_or(found.pod.status.phase, |status| status.phase);
+        let (node_state, seen) = (self.node_state.borrow(), self.seen.borrow());
+        let found = self.find(&node_state, change)?;
+        let uid = node_state.running_uid(&found.pod.metadata.uid);
+        let phase = node_state.statuses.status(uid).map_or(found.pod.status.phase, |status| status.phase);
         let asked = pod_requests::restart(&found.pod, phase, seen.pod(uid).map(|pod| &**pod), container)?;
         Ok(RestartRequest { uid: uid.clone(), ..asked })
     }

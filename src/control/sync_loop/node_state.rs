@@ -1,4 +1,4 @@
-//! What the node agent knows at present.
+//! The state of the node, as the local socket shows it.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -15,10 +15,10 @@ use crate::state::pods::{EventRing, NodePressures, RuntimeState};
 use crate::types::api::{self, Pod, PodStatus, PodUid, Time};
 use crate::types::sorted::SortedMap;
 
-/// The most errors that are kept.
+/// The longest list of recent errors.
 const ERRORS: usize = 20;
 
-/// Written by the sync loop only.
+/// Only the sync loop writes it.
 pub(crate) struct NodeState {
     pub(crate) sources: Sources,
     pub(crate) statuses: PodStatuses,
@@ -27,7 +27,7 @@ pub(crate) struct NodeState {
     pub(crate) ending: SortedMap<PodUid, Arc<Pod>>,
     /// Pods that run under a uid that another kubelet gave them, by the uid that their manifest gives.
     pub(crate) takeovers: SortedMap<PodUid, PodUid>,
-    /// Who tells an API server of them notes in it how far it has come.
+    /// The event sender notes in it which events the API server has.
     pub(crate) events: Rc<RefCell<EventRing>>,
     pub(crate) pressures: NodePressures,
     pub(crate) versions: Versions,
@@ -57,7 +57,7 @@ impl NodeState {
         }
     }
 
-    /// Keeps an error to be shown; one that comes again is kept once, with its newest time.
+    /// Keeps an error to be shown. An error that comes again is kept once, with its newest time.
     pub(crate) fn note_error(&mut self, message: &str, now: Time) {
         self.errors.retain(|error| error.message != message);
         if self.errors.len() == ERRORS {
@@ -66,7 +66,7 @@ impl NodeState {
         self.errors.push_back(RecentError { time: now.to_string(), message: message.to_owned() });
     }
 
-    /// What a manifest's pod runs under. Of one that was taken over nothing is kept under the uid that its manifest gives.
+    /// The uid that a manifest's pod runs under. A pod that was taken over has nothing under the uid of its manifest.
     pub(super) fn running_uid<'a>(&'a self, manifest_uid: &'a PodUid) -> &'a PodUid {
         self.takeovers.get(manifest_uid).unwrap_or(manifest_uid)
     }
@@ -78,7 +78,7 @@ impl NodeState {
         pods.filter(|(uid, _)| self.statuses.status(uid).is_some_and(|status| !status.phase.is_terminal())).collect()
     }
 
-    /// What runs, or ends, under the name that was asked for.
+    /// The pod of that name that runs or ends.
     pub(super) fn uid_of(&self, asked: &PodQuery) -> Option<&PodUid> {
         let mut pods = self.sources.pods().map(|source| &source.pod).chain(self.ending.values());
         let pod = pods.find(|pod| {

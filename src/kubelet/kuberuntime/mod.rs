@@ -61,6 +61,7 @@ use crate::types::sorted::SortedMap;
 
 pub(crate) use cancel::{Cancel, CancelWatch};
 pub(crate) use container_gc::{Garbage, remains};
+pub(crate) use cpu_placement::Misplaced;
 pub(crate) use environment::{Environment, FileValue};
 use error::SandboxError;
 pub(crate) use execute::{Executed, Made, VolumeError, VolumesFor};
