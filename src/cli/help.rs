@@ -136,7 +136,7 @@ name in its manifest.
 const SYNC: &str = "\
 Usage: coracle sync [--wait]
 
-SyncScheduler everything with the cluster now, whatever sync.mode in coracle.yaml says: the node's lease and status, the pods that
+Exchanges everything with the cluster now, whatever sync.mode in coracle.yaml says: the node's lease and status, the pods that
 it is to run and what they need, what has become of them, events. Where that is done anyway, nothing is begun. With --wait it
 says what was exchanged, and the exit code is 1 if that was broken off.
 

@@ -96,6 +96,7 @@ fn hard_eviction(thresholds: &[(Signal, &str)]) -> Eviction {
 
 mod access;
 mod eviction;
+mod reference;
 mod refusals;
 mod upstream;
 

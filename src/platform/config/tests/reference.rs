@@ -1,0 +1,117 @@
+//! docs/configuration.md names every field and flag, and no other.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::super::flag_table::{FLAGS, Meaning};
+use super::super::schema::{CORACLE_FILE, CREDENTIAL_PROVIDER_CONFIG, Field, KUBELET_CONFIGURATION, Kind, Standing};
+use super::super::{CgroupDriver, ConfiguredFields};
+
+const PAGE: &str = include_str!("../../../../docs/configuration.md");
+const NO_EFFECT: &str = "**no effect**";
+const REFUSED: &str = "**refused**";
+
+struct Row {
+    default: String,
+    effect: String,
+}
+
+/// The table rows of a section, by the name in their first cell.
+#[track_caller]
+fn rows_of(heading: &str) -> BTreeMap<String, Row> {
+    let mut sections = PAGE.split("\n## ");
+    let section = sections.find(|section| section.lines().next() == Some(heading)).unwrap();
+    let mut rows = BTreeMap::new();
+    for line in section.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [name, default, effect] = cells[..] else { panic!("three cells expected: {line}") };
+        let name = name.trim_matches('`').to_owned();
+        let row = Row { default: default.trim_matches('`').to_owned(), effect: effect.to_owned() };
+        assert!(rows.insert(name, row).is_none(), "twice: {line}");
+    }
+    rows
+}
+
+/// The fields that hold values, by their dotted paths.
+fn leaves(prefix: &str, fields: &[Field], out: &mut BTreeMap<String, Standing>) {
+    for field in fields {
+        let path = format!("{prefix}{}", field.name);
+        match &field.kind {
+            Kind::Object(inner) | Kind::List(Kind::Object(inner)) => {
+                let list = if matches!(field.kind, Kind::List(_)) { "[]" } else { "" };
+                leaves(&format!("{path}{list}."), inner, out);
+            }
+            _ => drop(out.insert(path, field.standing)),
+        }
+    }
+}
+
+#[track_caller]
+fn check_effect(name: &str, standing: Standing, effect: &str) {
+    // Both are required, and mean nothing else.
+    let is_header = matches!(name, "kind" | "apiVersion");
+    let expected = match standing {
+        Standing::InForce => (false, false),
+        Standing::NotYet | Standing::Moot => (!is_header, false),
+        Standing::Refused => (false, true),
+    };
+    assert_eq!((effect.contains(NO_EFFECT), effect.contains(REFUSED)), expected, "{name}: {effect}");
+}
+
+#[track_caller]
+fn check_fields(heading: &str, fields: &[Field]) {
+    let mut expected = BTreeMap::new();
+    leaves("", fields, &mut expected);
+    let rows = rows_of(heading);
+    assert_eq!(rows.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "{heading}");
+    for (name, standing) in &expected {
+        check_effect(name, *standing, &rows[name].effect);
+    }
+}
+
+#[test]
+fn configuration_page_lists_every_field_and_no_other() {
+    check_fields("KubeletConfiguration", KUBELET_CONFIGURATION);
+    check_fields("coracle.yaml", CORACLE_FILE);
+    check_fields("CredentialProviderConfig", CREDENTIAL_PROVIDER_CONFIG);
+}
+
+#[test]
+fn configuration_page_lists_every_flag_and_no_other() {
+    let mut standings = BTreeMap::new();
+    leaves("", KUBELET_CONFIGURATION, &mut standings);
+    let rows = rows_of("Flags");
+    let names: Vec<String> = FLAGS.iter().map(|(name, _)| format!("--{name}")).collect();
+    assert_eq!(rows.keys().collect::<Vec<_>>(), names.iter().collect::<Vec<_>>());
+    for (name, meaning) in FLAGS {
+        let effect = &rows[&format!("--{name}")].effect;
+        let standing = match meaning {
+            Meaning::Field(path) => {
+                assert!(effect.contains(&format!("`{path}`")), "--{name} sets {path}: {effect}");
+                // Flags for a whole object have no standing of their own.
+                standings.get(*path).copied().unwrap_or(Standing::InForce)
+            }
+            Meaning::Own(_) => Standing::InForce,
+            Meaning::NotYet(_) | Meaning::Gone(..) => Standing::NotYet,
+            Meaning::Refused(_) => Standing::Refused,
+        };
+        check_effect(name, standing, effect);
+    }
+}
+
+#[test]
+fn configuration_page_shows_the_defaults_of_configz() {
+    let page: Value = serde_json::from_slice(&ConfiguredFields::new(&Map::new()).page(CgroupDriver::Cgroupfs)).unwrap();
+    let mut standings = BTreeMap::new();
+    leaves("", KUBELET_CONFIGURATION, &mut standings);
+    let rows = rows_of("KubeletConfiguration");
+    for (name, _) in standings.iter().filter(|(_, standing)| **standing == Standing::InForce) {
+        let default = match &page["kubeletconfig"].pointer(&format!("/{}", name.replace('.', "/"))) {
+            Some(Value::String(text)) => text.clone(),
+            Some(value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),
+            _ => continue,
+        };
+        assert_eq!(rows[name].default, default, "{name}");
+    }
+}
