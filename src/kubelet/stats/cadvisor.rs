@@ -1,10 +1,10 @@
 //! The answer of `/metrics/cadvisor`: what every group uses, with cadvisor's names and labels. Pure.
 
 use super::cadvisor_families::{DISK, FAMILIES, NETWORK};
-use super::procfs::{Interface, MemInfo};
 use super::snapshot::{Figures, Found, Look, NodeSnapshot, PodSnapshot, Processes};
 use crate::kubelet::node::Machine;
 use crate::platform::cgroups::{CpuStat, MemoryStat, Usage};
+use crate::platform::host::procfs::{Interface, MemInfo};
 use crate::types::metrics::{Exposition, Kind, Labels, Number};
 
 /// Whose figures a sample shows.
