@@ -1,4 +1,4 @@
-# bash completion of coracle(8). tests/manual.rs holds it against the program's own help.
+# Completion of coracle(8). Generated from src/cli/command_table: UPDATE_GOLDEN=1 cargo test --test manual
 
 _coracle() {
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command='' words=''
@@ -6,35 +6,151 @@ _coracle() {
     [[ $current != = ]] || current=''
     [[ $previous != = ]] || previous=${COMP_WORDS[COMP_CWORD - 2]}
     ((COMP_CWORD == 1)) || command=${COMP_WORDS[1]}
+    [[ $command != -* ]] || command=''
     COMPREPLY=()
 
-    case $previous in
-        -o | --output) words='json yaml'; [[ $command != pods ]] || words='wide json yaml'; [[ $command != top && $command != version ]] || words='json'; [[ $command != images ]] || words='wide json' ;;
-        --cgroup-driver) words='cgroupfs systemd' ;;
-        --cloud-provider) words='external' ;;
-        --authorization-mode) words='Webhook AlwaysAllow' ;;
-        --serialize-image-pulls | --cgroups-per-qos | --cpu-cfs-quota | --fail-swap-on | --seccomp-default | \
-            --strict-image-pull-policy | --evict-static-pods | --register-node | --leave-kernel-parameters | --rotate-certificates | \
-            --enable-server | --rotate-server-certificates | --anonymous-auth | --enable-debugging-handlers | --offline-plain-secrets)
-            [[ $current == -* ]] || words='true false' ;;
-        --config | --coracle-config | --lock-file | --manifest-url-ca-file | --manifest-public-key | --pod-manifest-path | --resolv-conf | --watchdog-device | --offline-key-file | --local-socket | \
-            --container-runtime-endpoint | --image-service-endpoint | --image-credential-provider-config | --kubeconfig | --bootstrap-kubeconfig | \
-            --tls-cert-file | --tls-private-key-file | --client-ca-file)
+    case "$command $previous" in
+        " --pod-manifest-path" | \
+            " --manifest-url-ca-file" | \
+            " --manifest-public-key" | \
+            " --container-runtime-endpoint" | \
+            " --image-service-endpoint" | \
+            " --image-credential-provider-config" | \
+            " --resolv-conf" | \
+            " --kubeconfig" | \
+            " --bootstrap-kubeconfig" | \
+            " --offline-key-file" | \
+            " --tls-cert-file" | \
+            " --tls-private-key-file" | \
+            " --client-ca-file" | \
+            " --config" | \
+            " --coracle-config" | \
+            " --local-socket" | \
+            " --lock-file" | \
+            " --watchdog-device" | \
+            "status --local-socket" | \
+            "pods --local-socket" | \
+            "describe --local-socket" | \
+            "logs --local-socket" | \
+            "exec --local-socket" | \
+            "attach --local-socket" | \
+            "port-forward --local-socket" | \
+            "events --local-socket" | \
+            "images --local-socket" | \
+            "top --local-socket" | \
+            "apply -f" | "apply --filename" | \
+            "apply --local-socket" | \
+            "delete --local-socket" | \
+            "restart --local-socket" | \
+            "rollback --local-socket" | \
+            "hold --local-socket" | \
+            "confirm --local-socket" | \
+            "sync --local-socket")
             mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
-        --config-dir | --root-dir | --cert-dir | --kubernetes-dir | --image-archives | --image-credential-provider-bin-dir) mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
-        --filename) mapfile -t COMPREPLY < <(compgen -f -- "$current"); return ;;
-        --address | --token | --discovery-token-ca-cert-hash | --node-name | --timeout) return ;;
-        -c | --container | --tail | --since | --limit-bytes | -n | --namespace | --file-check-frequency | --manifest-url | --manifest-url-header | --http-check-frequency | --max-pods | --node-labels | --pod-max-pids | --runtime-request-timeout | --registry-qps | \
-            --registry-burst | --hostname-override | --node-ip | --register-with-taints | --node-status-max-images | --cluster-dns | --cluster-domain | --healthz-port | \
-            --page-port | --page-address | --read-only-port | \
-            --healthz-bind-address | --image-gc-high-threshold | --image-gc-low-threshold | -v | --v)
+        " --file-check-frequency" | \
+            " --manifest-url" | \
+            " --manifest-url-header" | \
+            " --http-check-frequency" | \
+            " --max-pods" | \
+            " --node-labels" | \
+            " --pod-max-pids" | \
+            " --runtime-request-timeout" | \
+            " --registry-qps" | \
+            " --registry-burst" | \
+            " --image-gc-high-threshold" | \
+            " --image-gc-low-threshold" | \
+            " --eviction-hard" | \
+            " --eviction-soft" | \
+            " --eviction-soft-grace-period" | \
+            " --hostname-override" | \
+            " --node-ip" | \
+            " --register-with-taints" | \
+            " --node-status-max-images" | \
+            " --cluster-dns" | \
+            " --cluster-domain" | \
+            " --address" | \
+            " --port" | \
+            " --read-only-port" | \
+            " --healthz-port" | \
+            " --healthz-bind-address" | \
+            " --page-port" | \
+            " --page-address" | \
+            " -v" | " --v" | \
+            "pods -n" | "pods --namespace" | \
+            "describe -n" | "describe --namespace" | \
+            "logs -c" | "logs --container" | \
+            "logs --tail" | \
+            "logs --since" | \
+            "logs --limit-bytes" | \
+            "logs -n" | "logs --namespace" | \
+            "exec -c" | "exec --container" | \
+            "exec -n" | "exec --namespace" | \
+            "attach -c" | "attach --container" | \
+            "attach -n" | "attach --namespace" | \
+            "port-forward --address" | \
+            "port-forward -n" | "port-forward --namespace" | \
+            "events -n" | "events --namespace" | \
+            "top -n" | "top --namespace" | \
+            "delete -n" | "delete --namespace" | \
+            "restart -c" | "restart --container" | \
+            "restart -n" | "restart --namespace" | \
+            "rollback --to" | \
+            "rollback -n" | "rollback --namespace" | \
+            "hold -n" | "hold --namespace" | \
+            "confirm -n" | "confirm --namespace" | \
+            "join --token" | \
+            "join --discovery-token-ca-cert-hash" | \
+            "join --node-name" | \
+            "join --timeout")
             return ;;
+        " --seccomp-default" | \
+            " --serialize-image-pulls" | \
+            " --strict-image-pull-policy" | \
+            " --evict-static-pods" | \
+            " --register-node" | \
+            " --leave-kernel-parameters" | \
+            " --rotate-certificates" | \
+            " --offline-plain-secrets" | \
+            " --enable-server" | \
+            " --rotate-server-certificates" | \
+            " --anonymous-auth" | \
+            " --enable-debugging-handlers" | \
+            " --cgroups-per-qos" | \
+            " --cpu-cfs-quota" | \
+            " --fail-swap-on")
+            [[ $current == -* ]] || words='true false' ;;
+        " --image-credential-provider-bin-dir" | \
+            " --image-archives" | \
+            " --cert-dir" | \
+            " --config-dir" | \
+            " --root-dir" | \
+            "join --kubernetes-dir" | \
+            "join --root-dir" | \
+            "leave --kubernetes-dir" | \
+            "leave --root-dir")
+            mapfile -t COMPREPLY < <(compgen -d -- "$current"); return ;;
+        " --cloud-provider")
+            words='external' ;;
+        " --authorization-mode")
+            words='Webhook AlwaysAllow' ;;
+        " --cgroup-driver")
+            words='cgroupfs systemd' ;;
+        "status -o" | "status --output" | \
+            "events -o" | "events --output")
+            words='json yaml' ;;
+        "pods -o" | "pods --output")
+            words='wide json yaml' ;;
+        "images -o" | "images --output")
+            words='wide json' ;;
+        "top -o" | "top --output" | \
+            "version -o" | "version --output")
+            words='json' ;;
     esac
 
     if [[ -z $words && $current != -* && $COMP_CWORD -eq 2 ]]; then
-        # The pods of this node, where it tells.
+        # The pods of this node, if its agent answers.
         case $command in
-            attach | confirm | delete | describe | events | exec | hold | logs | port-forward | restart | rollback)
+            describe | logs | exec | attach | port-forward | events | delete | restart | rollback | hold | confirm)
                 words=$(coracle pods 2>/dev/null | while read -r namespace name _; do
                     [[ $namespace == NAMESPACE || $namespace == No ]] || echo "$name"; done)
                 mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current"); return ;;
@@ -42,49 +158,83 @@ _coracle() {
     fi
     if [[ -z $words ]]; then
         case $command in
-            apply) words='-f --filename --local-socket -h --help' ;;
-            delete) words='--wait -n --namespace --local-socket -h --help' ;;
-            restart) words='-c --container --wait -n --namespace --local-socket -h --help' ;;
-            completion) words='-h --help'; [[ $current == -* ]] || words='bash zsh fish' ;;
-            images) words='-o --output --local-socket -h --help'; [[ $current == -* ]] || words='import remove'
-                [[ " ${COMP_WORDS[*]} " != *' import '* || $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; } ;;
-            attach | exec) words='-i --stdin -t --tty -c --container -n --namespace --local-socket -h --help' ;;
-            port-forward) words='--address -n --namespace --local-socket -h --help' ;;
-            confirm | describe | hold) words='-n --namespace --local-socket -h --help' ;;
-            rollback) words='--to -n --namespace --local-socket -h --help' ;;
+            status)
+                words='-o --output --local-socket -h --help'
+                ;;
+            pods)
+                words='-o --output -n --namespace --local-socket -h --help'
+                ;;
+            describe)
+                words='-n --namespace --local-socket -h --help'
+                ;;
             logs)
-                words='-c --container -f --follow -p --previous --tail --since --timestamps --limit-bytes -n --namespace
-                    --local-socket -h --help'
+                words='-c --container -f --follow -p --previous --tail --since --timestamps --limit-bytes -n --namespace --local-socket -h --help'
                 ;;
-            events | pods) words='-o --output -n --namespace --local-socket -h --help' ;;
-            top) words='-o --output -n --namespace -w --watch --local-socket -h --help' ;;
-            sync) words='--wait --local-socket -h --help' ;;
-            status) words='-o --output --local-socket -h --help' ;;
-            join)
-                words='--token --discovery-token-ca-cert-hash --discovery-token-unsafe-skip-ca-verification --node-name --no-start
-                    --timeout --kubernetes-dir --root-dir -h --help'
+            exec)
+                words='-i --stdin -t --tty -c --container -n --namespace --local-socket -h --help'
                 ;;
-            leave) words='--delete-node --no-restart --kubernetes-dir --root-dir -h --help' ;;
+            attach)
+                words='-i --stdin -t --tty -c --container -n --namespace --local-socket -h --help'
+                ;;
+            port-forward)
+                words='--address -n --namespace --local-socket -h --help'
+                ;;
+            events)
+                words='-o --output -n --namespace --local-socket -h --help'
+                ;;
+            images)
+                words='-o --output --local-socket -h --help'
+                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='import remove'
+                [[ ${COMP_WORDS[2]} != import || $COMP_CWORD -lt 3 || $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
+                ;;
+            top)
+                words='-w --watch -o --output -n --namespace --local-socket -h --help'
+                ;;
+            apply)
+                words='-f --filename --local-socket -h --help'
+                ;;
+            delete)
+                words='--wait -n --namespace --local-socket -h --help'
+                ;;
+            restart)
+                words='-c --container --wait -n --namespace --local-socket -h --help'
+                ;;
+            rollback)
+                words='--to -n --namespace --local-socket -h --help'
+                ;;
+            hold)
+                words='-n --namespace --local-socket -h --help'
+                ;;
+            confirm)
+                words='-n --namespace --local-socket -h --help'
+                ;;
+            sync)
+                words='--wait --local-socket -h --help'
+                ;;
             validate)
                 words='-h --help'
                 [[ $current == -* ]] || { mapfile -t COMPREPLY < <(compgen -f -- "$current"); return; }
                 ;;
-            version) words='-o --output -h --help' ;;
-            help) words='apply attach completion confirm delete describe events exec hold images join leave logs pods port-forward restart rollback status sync top validate version' ;;
+            join)
+                words='--token --discovery-token-ca-cert-hash --discovery-token-unsafe-skip-ca-verification --node-name --no-start --timeout --kubernetes-dir --root-dir -h --help'
+                ;;
+            leave)
+                words='--delete-node --no-restart --kubernetes-dir --root-dir -h --help'
+                ;;
+            completion)
+                words='-h --help'
+                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='bash zsh fish'
+                ;;
+            version)
+                words='-o --output -h --help'
+                ;;
+            help)
+                words='-h --help'
+                [[ $COMP_CWORD -ne 2 || $current == -* ]] || words='status pods describe logs exec attach port-forward events images top apply delete restart rollback hold confirm sync validate join leave completion version help'
+                ;;
             *)
-                words='--pod-manifest-path --file-check-frequency --manifest-url --manifest-url-header --manifest-url-ca-file
-                    --manifest-public-key --http-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default
-                    --container-runtime-endpoint --image-service-endpoint --runtime-request-timeout --serialize-image-pulls
-                    --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir
-                    --image-archives --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft
-                    --eviction-soft-grace-period --evict-static-pods --hostname-override --node-ip --register-node --register-with-taints
-                    --node-status-max-images --cloud-provider --cluster-dns --cluster-domain
-                    --leave-kernel-parameters --resolv-conf --kubeconfig --bootstrap-kubeconfig --rotate-certificates --cert-dir --enable-server
-                    --address --port --tls-cert-file --tls-private-key-file --rotate-server-certificates --client-ca-file
-                    --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --coracle-config --config-dir
-                    --root-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device --offline-key-file --offline-plain-secrets -v --v
-                    -h --help --version'
-                [[ -n $command || $current == -* ]] || words='pods describe logs exec attach port-forward events images status top apply delete restart rollback hold confirm sync validate join leave completion version help'
+                words='--pod-manifest-path --file-check-frequency --manifest-url --manifest-url-header --manifest-url-ca-file --manifest-public-key --http-check-frequency --max-pods --node-labels --pod-max-pids --seccomp-default --container-runtime-endpoint --image-service-endpoint --runtime-request-timeout --serialize-image-pulls --registry-qps --registry-burst --image-credential-provider-config --image-credential-provider-bin-dir --image-archives --strict-image-pull-policy --image-gc-high-threshold --image-gc-low-threshold --eviction-hard --eviction-soft --eviction-soft-grace-period --evict-static-pods --hostname-override --node-ip --register-node --register-with-taints --node-status-max-images --cloud-provider --cluster-dns --cluster-domain --leave-kernel-parameters --resolv-conf --kubeconfig --bootstrap-kubeconfig --rotate-certificates --cert-dir --offline-key-file --offline-plain-secrets --enable-server --address --port --tls-cert-file --tls-private-key-file --rotate-server-certificates --client-ca-file --anonymous-auth --authorization-mode --enable-debugging-handlers --read-only-port --cgroup-driver --cgroups-per-qos --cpu-cfs-quota --fail-swap-on --config --coracle-config --config-dir --root-dir --local-socket --healthz-port --healthz-bind-address --page-port --page-address --lock-file --watchdog-device -v --v -h --help --version'
+                [[ $COMP_CWORD -gt 1 || $current == -* ]] || words='status pods describe logs exec attach port-forward events images top apply delete restart rollback hold confirm sync validate join leave completion version help'
                 ;;
         esac
     fi

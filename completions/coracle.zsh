@@ -1,7 +1,7 @@
 #compdef coracle
-# zsh completion of coracle(8). tests/manual.rs holds it against the program's own help.
+# Completion of coracle(8). Generated from src/cli/command_table: UPDATE_GOLDEN=1 cargo test --test manual
 
-# The pods of this node, where it tells.
+# The pods of this node, if its agent answers.
 _coracle_pods() {
     local -a pods
     pods=(${${(f)"$(coracle pods 2>/dev/null)"}[2,-1]})
@@ -10,190 +10,272 @@ _coracle_pods() {
 }
 
 _coracle() {
-    local -a socket
-    socket=('--local-socket[where coracle listens]:socket:_files')
     if (( CURRENT > 2 )); then
         case $words[2] in
-            apply)
-                _arguments '2:: :' '*'{-f,--filename}'[a manifest, or - for the standard input]:manifest:_files' $socket '(-h --help)'{-h,--help}
-                return ;;
-            delete)
-                _arguments '2::pod:_coracle_pods' '--wait[until nothing of it is left]' \
-                    '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help}
-                return ;;
-            restart)
-                _arguments '2::pod:_coracle_pods' '(-c --container)'{-c,--container}'[the container]:container:' '--wait[until they run again]' \
-                    '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help}
-                return ;;
-            sync)
-                _arguments '2:: :' '--wait[until it is done]' $socket '(-h --help)'{-h,--help}
-                return ;;
-            attach|exec)
-                _arguments '2::pod:_coracle_pods' '(-i --stdin)'{-i,--stdin}'[pass the input on]' '(-t --tty)'{-t,--tty}'[on a terminal]' \
-                    '(-c --container)'{-c,--container}'[the container]:container:' \
-                    '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help}
-                return ;;
-            completion)
-                _arguments '2:shell:(bash zsh fish)' '(-h --help)'{-h,--help}
-                return ;;
-            images)
-                _arguments '2:: :(import remove)' '(-o --output)'{-o,--output}'[how they are shown]:output:(wide json)' $socket '(-h --help)'{-h,--help} '*:image:_files'
-                return ;;
-            port-forward)
-                _arguments '2::pod:_coracle_pods' '--address[where to listen]:address:' \
-                    '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help} '*:port:'
-                return ;;
-            rollback)
-                _arguments '2::pod:_coracle_pods' '--to[so many versions back]:number:' \
-                    '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help}
-                return ;;
-            describe|hold|confirm)
-                _arguments '2::pod:_coracle_pods' '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help}
-                return ;;
-            logs)
-                _arguments '2::pod:_coracle_pods' '(-c --container)'{-c,--container}'[the container]:container:' \
-                    '(-f --follow)'{-f,--follow}'[go on with what comes]' '(-p --previous)'{-p,--previous}'[of the run before]' \
-                    '--tail[only so many of the last lines]:lines:' '--since[only what is younger]:duration:' \
-                    '--timestamps[with the moment before each line]' '--limit-bytes[no more than this]:bytes:' \
-                    '(-n --namespace)'{-n,--namespace}'[of the pod]:namespace:' $socket '(-h --help)'{-h,--help}
-                return ;;
-            events)
-                _arguments '2::pod:_coracle_pods' '(-o --output)'{-o,--output}'[how they are shown]:output:(json yaml)' \
-                    '(-n --namespace)'{-n,--namespace}'[only what is in this one]:namespace:' $socket '(-h --help)'{-h,--help}
+            status)
+                _arguments '2:: :' \
+                    '(-o --output)'{-o,--output}'[print all fields as JSON or YAML]:output:(json yaml)' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             pods)
-                _arguments '2:: :' '(-o --output)'{-o,--output}'[how they are shown]:output:(wide json yaml)' \
-                    '(-n --namespace)'{-n,--namespace}'[only the pods of this one]:namespace:' $socket '(-h --help)'{-h,--help}
+                _arguments '2:: :' \
+                    '(-o --output)'{-o,--output}'[output format; wide adds address, uid and manifest, json and yaml are a v1.PodList]:output:(wide json yaml)' \
+                    '(-n --namespace)'{-n,--namespace}'[only pods of this namespace]:namespace:' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
                 return ;;
-            status)
-                _arguments '2:: :' '(-o --output)'{-o,--output}'[how it is shown]:output:(json yaml)' $socket '(-h --help)'{-h,--help}
+            describe)
+                _arguments '2::pod:_coracle_pods' \
+                    '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            logs)
+                _arguments '2::pod:_coracle_pods' \
+                    '(-c --container)'{-c,--container}'[container]:container:' \
+                    '(-f --follow)'{-f,--follow}'[print new lines until the container ends]' \
+                    '(-p --previous)'{-p,--previous}'[print the log of the previous run]' \
+                    '--tail[print only the last N lines]:n:' \
+                    '--since[print only lines younger than this, as 90s or 2h]:duration:' \
+                    '--timestamps[print the time of each line]' \
+                    '--limit-bytes[print no more than N bytes]:n:' \
+                    '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            exec)
+                _arguments '2::pod:_coracle_pods' \
+                    '(-i --stdin)'{-i,--stdin}'[pass standard input to the command, until its end]' \
+                    '(-t --tty)'{-t,--tty}'[run the command on a terminal]' \
+                    '(-c --container)'{-c,--container}'[container]:container:' \
+                    '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            attach)
+                _arguments '2::pod:_coracle_pods' \
+                    '(-i --stdin)'{-i,--stdin}'[pass standard input to the container]' \
+                    '(-t --tty)'{-t,--tty}'[show the terminal of the container on this one]' \
+                    '(-c --container)'{-c,--container}'[container]:container:' \
+                    '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            port-forward)
+                _arguments '2::pod:_coracle_pods' \
+                    '*:port:' \
+                    '--address[addresses to listen on]:ip,...:' \
+                    '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            events)
+                _arguments '2::pod:_coracle_pods' \
+                    '(-o --output)'{-o,--output}'[print a v1.EventList]:output:(json yaml)' \
+                    '(-n --namespace)'{-n,--namespace}'[only events of this namespace]:namespace:' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            images)
+                _arguments '2::action:(import remove)' \
+                    '*:image:_files' \
+                    '(-o --output)'{-o,--output}'[output format; wide adds digests and all pods, json has all fields]:output:(wide json)' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             top)
-                _arguments '2:: :' '(-o --output)'{-o,--output}'[how it is shown]:output:(json)' '(-w --watch)'{-w,--watch}'[again and again]' \
-                    '(-n --namespace)'{-n,--namespace}'[only the pods of this one]:namespace:' $socket '(-h --help)'{-h,--help}
+                _arguments '2:: :' \
+                    '(-w --watch)'{-w,--watch}'[show it again every three seconds]' \
+                    '(-o --output)'{-o,--output}'[print the whole Summary of /stats/summary]:output:(json)' \
+                    '(-n --namespace)'{-n,--namespace}'[only pods of this namespace]:namespace:' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            apply)
+                _arguments '2:: :' \
+                    '*'{-f,--filename}'[manifest, or - for standard input; may be given again]:file|-:_files' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            delete)
+                _arguments '2::pod:_coracle_pods' \
+                    '--wait[wait until nothing of the pod is left]' \
+                    '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            restart)
+                _arguments '2::pod:_coracle_pods' \
+                    '(-c --container)'{-c,--container}'[restart only this container]:container:' \
+                    '--wait[wait until the containers run again]' \
+                    '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            rollback)
+                _arguments '2::pod:_coracle_pods' \
+                    '--to[number of versions to go back]:n:' \
+                    '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            hold)
+                _arguments '2::pod:_coracle_pods' \
+                    '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            confirm)
+                _arguments '2::pod:_coracle_pods' \
+                    '(-n --namespace)'{-n,--namespace}'[namespace of the pod]:namespace:' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            sync)
+                _arguments '2:: :' \
+                    '--wait[wait until everything is exchanged, and print what was]' \
+                    '--local-socket[socket of the agent]:path:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             validate)
-                _arguments '(-h --help)'{-h,--help} '*:manifest:_files'
+                _arguments '*:manifest:_files' \
+                    '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             join)
-                _arguments '2:server:' '--token[good for asking for a certificate]:token:' \
-                    '*--discovery-token-ca-cert-hash[digest of the key of the authority]:digest:' \
-                    '--discovery-token-unsafe-skip-ca-verification[believe whoever knows the token]' \
-                    '--node-name[name of the node]:name:' '--no-start[write everything, and start nothing]' \
-                    '--timeout[ask a server that is away for so long]:duration:' \
-                    '--kubernetes-dir[kubeconfigs]:directory:_files -/' '--root-dir[state]:directory:_files -/' '(-h --help)'{-h,--help}
+                _arguments '2:server:' \
+                    '--token[bootstrap token, for the certificate request of this node]:token:' \
+                    '*--discovery-token-ca-cert-hash[digest of the public key of the cluster CA; may be given again]:sha256\:digest:' \
+                    '--discovery-token-unsafe-skip-ca-verification[trust every server that knows the token]' \
+                    '--node-name[name of the node]:name:' \
+                    '--no-start[write all files and do not start the service]' \
+                    '--timeout[how long to retry while the server cannot be reached]:duration:' \
+                    '--kubernetes-dir[directory of kubeconfigs and the cluster CA]:directory:_files -/' \
+                    '--root-dir[directory of the state of the agent]:directory:_files -/' \
+                    '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             leave)
-                _arguments '2:: :' '--delete-node[delete the object of the node, too]' '--no-restart[leave the agent as it runs]' \
-                    '--kubernetes-dir[kubeconfigs]:directory:_files -/' '--root-dir[state]:directory:_files -/' '(-h --help)'{-h,--help}
+                _arguments '2:: :' \
+                    '--delete-node[delete the Node object, too]' \
+                    '--no-restart[do not restart the agent]' \
+                    '--kubernetes-dir[directory of kubeconfigs and the cluster CA]:directory:_files -/' \
+                    '--root-dir[directory of the state of the agent]:directory:_files -/' \
+                    '(-h --help)'{-h,--help}'[print help]'
+                return ;;
+            completion)
+                _arguments '2::shell:(bash zsh fish)' \
+                    '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             version)
-                _arguments '2:: :' '(-o --output)'{-o,--output}'[how it is shown]:output:(json)' '(-h --help)'{-h,--help}
+                _arguments '2:: :' \
+                    '(-o --output)'{-o,--output}'[print it as JSON]:output:(json)' \
+                    '(-h --help)'{-h,--help}'[print help]'
                 return ;;
             help)
-                _values command apply attach completion confirm delete describe events exec hold images join leave logs pods port-forward restart rollback status sync top validate version
+                _arguments '2::command:(status pods describe logs exec attach port-forward events images top apply delete restart rollback hold confirm sync validate join leave completion version help)' \
+                    '(-h --help)'{-h,--help}'[print help]'
                 return ;;
         esac
     fi
     local -a commands flags
     commands=(
-        'apply:have this node keep and run pods'
-        'delete:end one of those'
-        'attach:what a container writes from now on; type into it'
-        'describe:everything about one pod'
+        'status:show the node, its runtime, its manifests and its last problem'
+        'pods:list the pods of this node'
+        'describe:show everything about one pod'
+        'logs:print the log of a container'
         'exec:run a command in a container'
-        'completion:a script with which a shell completes all of this'
-        'rollback:have an earlier version of a pod run again'
-        'hold:keep the version of a pod'
-        'confirm:run what the manifest of a pod says'
-        'images:the images of this node, and who needs them'
-        'port-forward:ports of a pod on this machine'
+        'attach:show the output of a container from now on, and type into it'
+        'port-forward:forward ports of this machine to a pod'
+        'events:list recent events of this node or of one pod'
+        'images:list, import or remove images'
+        'top:show CPU and memory usage of the node and its pods'
+        'apply:run the pods of a manifest on this node and keep them'
+        'delete:stop and forget a pod that was applied'
+        'restart:restart the containers of a pod in place'
+        'rollback:run an earlier version of a pod'
+        'hold:keep the present version of a pod, whatever its manifest becomes'
+        'confirm:run the manifest of a pod and accept it'
+        'sync:exchange everything with the cluster now'
+        'validate:check manifests before they are put in place'
         'join:make this machine a node of a cluster'
         'leave:take this machine out of its cluster'
-        'logs:what a container has written'
-        'events:what has happened of late'
-        'help:what --help says'
-        'pods:the pods of this node'
-        'restart:have containers begin anew'
-        'status:the node, its runtime, its manifests, and what went wrong last'
-        'sync:exchange everything with the cluster now'
-        'top:what the node and its pods use'
-        'validate:check manifests before they are put in place'
-        'version:the version'
+        'completion:print a completion script for bash, zsh or fish'
+        'version:print the version'
+        'help:print this help or that of a command'
     )
     flags=(
-        '--pod-manifest-path[manifests, a directory or a file]:path:_files'
-        '--file-check-frequency[look at the manifests again after this]:duration:'
-        '--manifest-url[a manifest to be asked for]:url:'
-        '--manifest-url-header[headers of these questions]:name\:value:'
-        '--manifest-url-ca-file[whose certificates are believed there]:file:_files'
-        '--manifest-public-key[whose signature a manifest must have]:file:_files'
-        '--http-check-frequency[between two questions]:duration:'
-        '--max-pods[how many pods this node runs]:number:'
-        '--node-labels[labels of the node]:key=value:'
-        '--register-node=-[make the object of the node]::bool:(true false)'
-        '--register-with-taints[taints of a new node]:key=value\:effect:'
-        '--node-status-max-images[images in the status of the node]:number:'
-        '--cloud-provider[a controller of the cloud knows the addresses]:provider:(external)'
-        '--pod-max-pids[processes of one pod]:number:'
-        '--seccomp-default[RuntimeDefault where a pod says nothing]'
-        '--container-runtime-endpoint[the runtime]:socket:_files'
-        '--image-service-endpoint[where images are pulled]:socket:_files'
-        '--runtime-request-timeout[how long the runtime may take]:duration:'
-        '--serialize-image-pulls=-[one image at a time]::bool:(true false)'
-        '--registry-qps[pulls per second]:number:'
-        '--registry-burst[pulls at once]:number:'
-        '--image-credential-provider-config[programs that give credentials]:path:_files'
-        '--image-credential-provider-bin-dir[where these programs are]:directory:_files -/'
-        '--image-archives[archives whose images the runtime is to have]:directory:_files -/'
-        '--strict-image-pull-policy[no image without its registry]'
-        '--image-gc-high-threshold[percent of the disk from which images are removed]:number:'
-        '--image-gc-low-threshold[percent of the disk down to which images are removed]:number:'
-        '--eviction-hard[amounts below which pods go]:amounts:'
-        '--eviction-soft[amounts below which pods go after a while]:amounts:'
-        '--eviction-soft-grace-period[how long that while is]:durations:'
-        '--evict-static-pods[static pods go, too]'
+        '--pod-manifest-path[manifests, a directory or one file]:path:_files'
+        '--file-check-frequency[interval of checks of the manifests, besides on changes]:duration:'
+        '--manifest-url[a manifest at an HTTP or HTTPS URL]:url:'
+        '*--manifest-url-header[headers of requests for --manifest-url]:name\:value,...:'
+        '--manifest-url-ca-file[CA certificates for --manifest-url]:file:_files'
+        '--manifest-public-key[Ed25519 key that has to have signed the manifest of --manifest-url]:file:_files'
+        '--http-check-frequency[interval of requests for --manifest-url]:duration:'
+        '--max-pods[highest number of pods]:n:'
+        '--node-labels[labels of the node, for node selectors and affinity]:key=value,...:'
+        '--pod-max-pids[highest number of processes of one pod, -1 without a limit]:n:'
+        '--seccomp-default[use the RuntimeDefault seccomp profile where a pod names none]'
+        '--container-runtime-endpoint[socket of the container runtime]:socket:_files'
+        '--image-service-endpoint[socket of the image service]:socket:_files'
+        '--runtime-request-timeout[timeout of runtime requests]:duration:'
+        '--serialize-image-pulls=-[pull one image at a time]::bool:(true false)'
+        '--registry-qps[image pulls per second, 0 without a limit]:n:'
+        '--registry-burst[image pulls at once]:n:'
+        '--image-credential-provider-config[CredentialProviderConfig of programs for registries]:path:_files'
+        '--image-credential-provider-bin-dir[directory of the credential provider programs]:directory:_files -/'
+        '--image-archives[directory of image archives to import and keep]:directory:_files -/'
+        '--strict-image-pull-policy[fail a pull with policy Always while the registry is unreachable]'
+        '--image-gc-high-threshold[disk usage in percent that starts removal of unused images, 100 for never]:n:'
+        '--image-gc-low-threshold[disk usage in percent that ends removal of unused images]:n:'
+        '--eviction-hard[thresholds below which pods are evicted at once]:signal<amount,...:'
+        '--eviction-soft[thresholds below which pods are evicted after the grace period]:signal<amount,...:'
+        '--eviction-soft-grace-period[grace periods of --eviction-soft]:signal=duration,...:'
+        '--evict-static-pods[evict static pods of ordinary priority, too]'
         '--hostname-override[name of the node]:name:'
-        '--node-ip[addresses of the node]:address:'
-        '--cluster-dns[resolvers of the cluster]:address:'
-        '--cluster-domain[domain of the cluster]:name:'
-        '--leave-kernel-parameters[do not set parameters of the kernel]'
+        '--node-ip[addresses of the node]:ip[,ip]:'
+        '--register-node=-[create the Node object if the cluster has none]::bool:(true false)'
+        '--register-with-taints[taints of a Node object that is created]:key=value\:effect,...:'
+        '--node-status-max-images[number of images in the node status, -1 for all]:n:'
+        '--cloud-provider[a cloud controller manager sets the node addresses]:cloud-provider:(external)'
+        '--cluster-dns[DNS servers of pods with the cluster'\''s DNS policy]:ip[,ip]:'
+        '--cluster-domain[DNS domain of the cluster]:name:'
+        '--leave-kernel-parameters[do not set vm.overcommit_memory, kernel.panic and the like]'
         '--resolv-conf[resolver settings that pods inherit]:path:_files'
-        '--kubeconfig[credentials of the node]:file:_files'
-        '--bootstrap-kubeconfig[credentials to ask for its own ones with]:file:_files'
-        '--rotate-certificates[replace the certificate before it expires]'
-        '--cert-dir[certificates and keys]:directory:_files -/'
-        '--enable-server=-[answer the API of a kubelet]::bool:(true false)'
-        '--address[where it is answered]:address:'
-        '--port[where it is answered]:port:'
-        '--tls-cert-file[certificate of the server]:file:_files'
-        '--tls-private-key-file[key of the server]:file:_files'
-        '--rotate-server-certificates[ask the cluster for the certificate of the server]'
-        '--client-ca-file[whose certificates are believed of clients]:file:_files'
-        '--anonymous-auth=-[let in who shows nothing]::bool:(true false)'
-        '--authorization-mode[who may ask]:mode:(Webhook AlwaysAllow)'
-        '--enable-debugging-handlers=-[logs, exec, attach and port-forward]::bool:(true false)'
-        '--read-only-port[figures and pods for whoever asks, without TLS]:port:'
-        '--cgroup-driver[who makes control groups]:driver:(cgroupfs systemd)'
-        '--cgroups-per-qos=-[control groups for the classes of pods]::bool:(true false)'
-        '--cpu-cfs-quota=-[keep containers to their CPU limits]::bool:(true false)'
-        '--fail-swap-on=-[do not start where swap is on]::bool:(true false)'
-        '--config[a KubeletConfiguration]:file:_files'
-        '--coracle-config[what a KubeletConfiguration has no fields for]:file:_files'
-        '--config-dir[files laid over it]:directory:_files -/'
-        '--root-dir[state]:directory:_files -/'
-        $socket
-        '--healthz-port[where /healthz is answered]:port:'
-        '--healthz-bind-address[where /healthz is answered]:address:'
-        '--page-port[where the page is shown]:port:'
-        '--page-address[where the page is shown]:address:'
-        '--lock-file[held while this process runs]:file:_files'
-        '--offline-key-file[seals Secrets and tokens for a start without the cluster]:file:_files'
-        '--offline-plain-secrets=-[store them in plain where there is no key]::bool:(true false)'
-        '--watchdog-device[pet this one while the sync loop moves]:device:_files'
-        '(-v --v)'{-v,--v}'[verbosity]:number:'
-        '(-h --help)'{-h,--help}'[what there is]'
-        '--version[the version]'
+        '--kubeconfig[credentials of the node; pods of the cluster run, too]:path:_files'
+        '--bootstrap-kubeconfig[credentials for the first certificate request]:path:_files'
+        '--rotate-certificates[renew the client certificate of the node before it expires]'
+        '--cert-dir[directory of certificates and keys]:directory:_files -/'
+        '--offline-key-file[key that encrypts Secrets and tokens in the offline store]:file:_files'
+        '--offline-plain-secrets=-[store Secrets and tokens unencrypted where there is no key]::bool:(true false)'
+        '--enable-server=-[serve the kubelet API]::bool:(true false)'
+        '--address[address of the kubelet API]:ip:'
+        '--port[port of the kubelet API]:n:'
+        '--tls-cert-file[serving certificate]:file:_files'
+        '--tls-private-key-file[key of the serving certificate]:file:_files'
+        '--rotate-server-certificates[request the serving certificate from the cluster, and renew it]'
+        '--client-ca-file[CA certificates of clients]:file:_files'
+        '--anonymous-auth=-[treat clients without credentials as the anonymous user]::bool:(true false)'
+        '--authorization-mode[ask the cluster what a client may do, or allow all authenticated clients]:authorization-mode:(Webhook AlwaysAllow)'
+        '--enable-debugging-handlers=-[serve logs, exec, attach and port-forward]::bool:(true false)'
+        '--read-only-port[port for health, pods and metrics without TLS, 0 for none]:n:'
+        '--cgroup-driver[driver of control groups]:cgroup-driver:(cgroupfs systemd)'
+        '--cgroups-per-qos=-[create control groups for pods and QoS classes]::bool:(true false)'
+        '--cpu-cfs-quota=-[enforce CPU limits of containers]::bool:(true false)'
+        '--fail-swap-on=-[refuse to start where swap is on]::bool:(true false)'
+        '--config[KubeletConfiguration, in YAML or JSON]:file:_files'
+        '--coracle-config[settings that KubeletConfiguration has no fields for, in YAML]:file:_files'
+        '--config-dir[directory of *.conf files that override --config, in the order of their names]:directory:_files -/'
+        '--root-dir[directory of the state]:directory:_files -/'
+        '--local-socket[socket of the agent]:path:_files'
+        '--healthz-port[port of GET /healthz, 0 for none]:n:'
+        '--healthz-bind-address[address of GET /healthz]:ip:'
+        '--page-port[port of a status page for browsers (4194 is customary), 0 for none]:n:'
+        '--page-address[address of the status page]:ip:'
+        '--lock-file[file that is locked while this process runs]:path:_files'
+        '--watchdog-device[watchdog device that is kept alive while the sync loop runs]:path:_files'
+        '(-v --v)'{-v,--v}'[log verbosity, 4 and above for debug lines]:n:'
+        '(-h --help)'{-h,--help}'[print this help]'
+        '--version[print the version]'
     )
     if (( CURRENT == 2 )) && [[ $PREFIX != -* ]]; then
         _describe command commands
@@ -202,5 +284,5 @@ _coracle() {
     fi
 }
 
-# Found by its name it is the completion itself; read with `source` it says whose it is.
+# Found by its name it is the completion itself; read with `source` it declares its function.
 if [[ $funcstack[1] == _coracle ]]; then _coracle "$@"; else compdef _coracle coracle; fi

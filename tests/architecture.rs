@@ -22,6 +22,8 @@ const ARROWS: &[(&str, &str)] = &[
     ("certificates", "node"),
     ("cgroups", "config"),
     ("cgroups", "dbus"),
+    // Pressure files have one form, and procfs tells the control group of a process.
+    ("cgroups", "host"),
     ("cgroups", "rt"),
     ("config", "rt"),
     ("container_manager", "node"),

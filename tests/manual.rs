@@ -1,4 +1,7 @@
-//! The manual page and the completions of the shells, held against what the program itself says.
+//! The manual page and the completions of the shells, held against the tables that the build makes them from and
+//! against the program's own help.
+//!
+//! `UPDATE_GOLDEN=1 cargo test --test manual` rewrites the files.
 #![expect(clippy::unwrap_used, reason = "a test: a panic here is its failure")]
 
 use std::collections::BTreeSet;
@@ -8,6 +11,14 @@ const MANUAL: &str = include_str!("../man/coracle.8");
 const BASH: &str = include_str!("../completions/coracle.bash");
 const ZSH: &str = include_str!("../completions/coracle.zsh");
 const FISH: &str = include_str!("../completions/coracle.fish");
+
+/// Each file, as it is in the tree and as the build has made it.
+const FILES: [(&str, &str, &str); 4] = [
+    ("man/coracle.8", MANUAL, include_str!(concat!(env!("OUT_DIR"), "/coracle.8"))),
+    ("completions/coracle.bash", BASH, include_str!(concat!(env!("OUT_DIR"), "/coracle.bash"))),
+    ("completions/coracle.zsh", ZSH, include_str!(concat!(env!("OUT_DIR"), "/coracle.zsh"))),
+    ("completions/coracle.fish", FISH, include_str!(concat!(env!("OUT_DIR"), "/coracle.fish"))),
+];
 
 type Words = BTreeSet<String>;
 
@@ -65,6 +76,17 @@ fn options_in_fish() -> Words {
 }
 
 #[test]
+fn the_files_are_what_the_tables_make_of_them() {
+    for (path, found, made) in FILES {
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path), made).unwrap();
+        } else {
+            assert!(found == made, "{path} is out of date: UPDATE_GOLDEN=1 cargo test --test manual");
+        }
+    }
+}
+
+#[test]
 fn the_manual_has_every_option_and_no_other() {
     assert_eq!(options_in_the_manual(), options());
 }
@@ -94,8 +116,10 @@ fn every_shell_completes_every_option_and_no_other() {
 
 #[test]
 fn every_shell_completes_every_command() {
+    let in_bash = BASH.lines().find_map(|line| line.trim().strip_prefix("[[ $COMP_CWORD -gt 1 ")).unwrap();
+    let in_bash = in_bash.split('\'').nth(1).unwrap();
     for command in commands() {
-        let in_bash = BASH.lines().any(|line| line.contains(" || words='") && line.contains(&format!(" {command}")));
+        let in_bash = in_bash.split_whitespace().any(|word| word == command);
         let in_zsh = ZSH.contains(&format!("\n        '{command}:"));
         let in_fish = FISH.contains(&format!("__fish_use_subcommand -a {command} "));
         assert!(in_bash && in_zsh && in_fish, "{command}: bash {in_bash}, zsh {in_zsh}, fish {in_fish}");

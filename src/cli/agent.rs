@@ -11,6 +11,7 @@ use super::{failed, help, misused, print};
 use crate::control::server::systemd;
 use crate::node_agent;
 use crate::platform::config::{self, Config, Request};
+use crate::platform::host::procfs::Procfs;
 use crate::types::error::ErrorChain;
 use crate::types::log;
 
@@ -25,7 +26,8 @@ pub(super) fn run(arguments: &[String], is_kubelet: bool) -> ExitCode {
     for warning in &warnings.0 {
         log!(warn, warning);
     }
-    if let Some(swap) = swap_in_use().filter(|_| config.process.fail_swap_on) {
+    // The limits of pods mean less beside swap.
+    if let Some(swap) = Procfs::host().swap_area().filter(|_| config.process.fail_swap_on) {
         return failed(&format!("swap is on ({swap}): switch it off, or set failSwapOn to false"));
     }
     protect_from_oom(&config);
@@ -49,34 +51,9 @@ fn hold(path: &Path) -> io::Result<Flock<File>> {
     }
 }
 
-/// A swap area of this host. The limits of pods mean less beside swap, so the kubelet does not start unless told to.
-fn swap_in_use() -> Option<String> {
-    // A kernel without swap has no such file.
-    first_swap(&fs::read_to_string("/proc/swaps").ok()?)
-}
-
-/// The first area of `/proc/swaps`, below its head line.
-fn first_swap(swaps: &str) -> Option<String> {
-    swaps.lines().nth(1)?.split_whitespace().next().map(str::to_owned)
-}
-
 /// When memory runs out, pods go before the one that looks after them.
 fn protect_from_oom(config: &Config) {
     if let Err(error) = fs::write("/proc/self/oom_score_adj", config.process.oom_score_adj.to_string()) {
         log!(warn, "oom_score_adj not set", wanted = config.process.oom_score_adj, error = ErrorChain(&error));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn swap_is_on_where_an_area_stands_below_the_head_line() {
-        let head = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
-        assert_eq!(first_swap(head), None);
-        assert_eq!(first_swap(""), None);
-        let zram = format!("{head}/dev/zram0  partition\t1013756\t0\t100\n");
-        assert_eq!(first_swap(&zram), Some("/dev/zram0".to_owned()));
     }
 }

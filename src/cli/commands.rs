@@ -515,7 +515,7 @@ fn split(argument: &str) -> impl Iterator<Item = &str> {
     std::iter::once(name).chain(value)
 }
 
-const COMMANDS: [&str; 23] = [
+pub(super) const COMMANDS: [&str; 23] = [
     "apply",
     "attach",
     "completion",

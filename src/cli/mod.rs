@@ -7,6 +7,8 @@ mod age;
 mod agent;
 mod apply;
 mod ask;
+#[cfg(test)]
+mod command_table;
 mod commands;
 mod completion;
 mod delete;

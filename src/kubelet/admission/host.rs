@@ -3,10 +3,11 @@
 use std::fs;
 
 use super::app_armor::{AppArmor, loaded};
+use crate::platform::host::procfs::Procfs;
 use crate::types::api::{KernelVersion, kernel_version};
 
 pub(super) fn kernel() -> KernelVersion {
-    kernel_version(&fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default())
+    kernel_version(&Procfs::host().sysctl::<String>("kernel/osrelease").unwrap_or_default())
 }
 
 pub(super) fn app_armor() -> AppArmor {

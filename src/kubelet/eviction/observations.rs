@@ -5,11 +5,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::image_layout::Layout;
-use super::signals::{MemInfo, Observation, Observations};
+use super::signals::{Observation, Observations};
 use crate::platform::cgroups::{Depth, HIERARCHY, UsageReader};
 use crate::platform::config::Signal;
 use crate::platform::host::file_system::{inodes, room};
 use crate::platform::host::process::tasks;
+use crate::platform::host::procfs::Procfs;
 
 /// Where what is observed is found.
 #[derive(Clone, Debug, Default)]
@@ -66,7 +67,7 @@ fn pids() -> Option<Observation> {
 /// With cgroup v2 as upstream has it: all memory but what the root group uses and cannot give back at once. Without it
 /// as the kernel itself estimates what is available.
 fn memory(places: &Places, reader: &mut UsageReader) -> Option<Observation> {
-    let info = MemInfo::parse(&fs::read_to_string("/proc/meminfo").ok()?);
+    let info = Procfs::host().memory()?;
     let used = places.cgroup_v2.then(|| reader.read("", Depth::Memory).ok()?.memory).flatten();
     let used = used.map(|used| used.anon.saturating_add(used.file).saturating_sub(used.inactive_file));
     let available = used.map_or(info.available, |used| info.total.saturating_sub(used));

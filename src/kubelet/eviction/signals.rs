@@ -60,35 +60,3 @@ impl Starved {
         Quantity::new(i64::try_from(amount).unwrap_or(i64::MAX), format)
     }
 }
-
-/// What `/proc/meminfo` says, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct MemInfo {
-    pub(super) total: u64,
-    pub(super) available: u64,
-}
-
-impl MemInfo {
-    pub(super) fn parse(text: &str) -> Self {
-        let line = |key: &str| {
-            let rest = text.lines().find_map(|line| line.strip_prefix(key))?;
-            rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib.saturating_mul(1024))
-        };
-        // Kernels before 3.14 do not tell what is available.
-        let available = line("MemAvailable:").or_else(|| line("MemFree:"));
-        Self { total: line("MemTotal:").unwrap_or(0), available: available.unwrap_or(0) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_kernels_words_on_memory_are_understood() {
-        let text = "MemTotal:        2000 kB\nMemFree:  100 kB\nMemAvailable:    500 kB\n";
-        assert_eq!(MemInfo::parse(text), MemInfo { total: 2000 << 10, available: 500 << 10 });
-        assert_eq!(MemInfo::parse("MemTotal: 2 kB\nMemFree: 1 kB\n"), MemInfo { total: 2048, available: 1024 });
-        assert_eq!(MemInfo::parse(""), MemInfo::default());
-    }
-}

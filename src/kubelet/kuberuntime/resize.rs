@@ -1,14 +1,14 @@
 //! Changing what a container that runs may use, and what it has been given until now.
 
-use std::io;
 use std::path::Path;
 
 use crate::kubelet::kuberuntime::cpu_placement::put;
 use crate::kubelet::kuberuntime::error::ResizeError;
 use crate::kubelet::kuberuntime::resources::container_resources;
 use crate::kubelet::kuberuntime::{PodRuntime, Resize};
-use crate::platform::cgroups::{CpuMax, HIERARCHY, Limit, Tree, is_weight_of, own_group};
+use crate::platform::cgroups::{CpuMax, HIERARCHY, Limit, Tree, is_weight_of};
 use crate::platform::cri::v1::LinuxContainerResources;
+use crate::platform::host::procfs::Procfs;
 use crate::state::pods::ObservedContainer;
 use crate::types::api::{CPU, Container, MEMORY, Pod, ResizeRestartPolicy};
 
@@ -160,8 +160,7 @@ fn memory_used(pid: u32) -> Option<u64> {
 }
 
 fn group_of(pid: u32) -> Option<(Tree, String)> {
-    let text: io::Result<String> = std::fs::read_to_string(format!("/proc/{pid}/cgroup"));
-    let group = own_group(&text.ok()?)?.to_owned();
+    let group = Procfs::host().process(pid).cgroups()?.v2()?.to_owned();
     Some((Tree::new(Path::new(HIERARCHY)), group))
 }
 

@@ -22,7 +22,7 @@ use crate::platform::config::{CgroupDriver, Config, SwapBehavior};
 use crate::types::api::{MEMORY, ResourceList};
 
 pub(crate) use machine_info::Machine;
-pub(crate) use node_info::{Facts, default_interface};
+pub(crate) use node_info::Facts;
 pub(crate) use profile::NodeProfile;
 pub(crate) use registration::NodeRegistration;
 pub(crate) use runtime_health::RuntimeHealth;

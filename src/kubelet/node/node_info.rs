@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use crate::platform::host::file_system;
+use crate::platform::host::procfs::Procfs;
 use crate::types::api::{CPU, EPHEMERAL_STORAGE, Format, HUGE_PAGES_PREFIX, MEMORY, Quantity, ResourceList};
 
 /// What was found; a fact that could not be read is empty, zero or false.
@@ -34,30 +35,33 @@ pub(crate) struct Facts {
 impl Facts {
     /// Reads `proc` and `sys` below `root`, and the addresses of this process's network.
     pub(crate) fn read(root: &Path) -> Self {
+        let procfs = Procfs::at(root.join("proc"));
         let text = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
         let controllers = text("sys/fs/cgroup/cgroup.controllers");
         let v2 = cgroup_v2(&controllers);
         let hugetlb = |controllers: &str| controllers.split_whitespace().any(|controller| controller == "hugetlb");
         let swap_file = if v2 {
             // The root group has no such file; the one that this process is in does.
-            let group = own_cgroup(&text("proc/self/cgroup")).to_owned();
+            let cgroups = procfs.this_process().cgroups();
+            let group = cgroups.as_ref().and_then(|cgroups| cgroups.v2()).unwrap_or_default();
             format!("sys/fs/cgroup/{}/memory.swap.max", group.trim_matches('/'))
         } else {
             "sys/fs/cgroup/memory/memory.memsw.limit_in_bytes".to_owned()
         };
         let cpus = cpu_count(&text("sys/devices/system/cpu/online"));
+        let memory = procfs.memory().unwrap_or_default();
         Self {
-            memory_bytes: meminfo(&text("proc/meminfo"), "MemTotal:"),
+            memory_bytes: memory.total,
             cpus,
             huge_pages: huge_pages(&root.join("sys/kernel/mm/hugepages")),
             storage_bytes: 0,
-            pid_max: pid_max(&text),
-            swap_bytes: meminfo(&text("proc/meminfo"), "SwapTotal:"),
+            pid_max: procfs.most_tasks().unwrap_or(0),
+            swap_bytes: memory.swap_total,
             cgroup_v2: v2,
             swap_limits: root.join(swap_file).exists(),
             huge_page_limits: if v2 { hugetlb(&controllers) } else { root.join("sys/fs/cgroup/hugetlb").is_dir() },
             thermal_paths: thermal_paths(root, cpus),
-            addresses: addresses(&text("proc/net/route"), &text("proc/net/ipv6_route")),
+            addresses: addresses(&procfs),
         }
     }
 
@@ -68,8 +72,7 @@ impl Facts {
 
     /// What they are now: a network may come and change long after the start.
     pub(crate) fn read_addresses() -> Vec<IpAddr> {
-        let text = |path| fs::read_to_string(path).unwrap_or_default();
-        addresses(&text("/proc/net/route"), &text("/proc/net/ipv6_route"))
+        addresses(&Procfs::host())
     }
 
     /// The file system that `root_dir` is on, or will be when it is made.
@@ -111,13 +114,6 @@ fn bytes(bytes: u64) -> Quantity {
     Quantity::new(i64::try_from(bytes).unwrap_or(i64::MAX), Format::BinarySi)
 }
 
-/// A line of `/proc/meminfo`, in bytes.
-fn meminfo(text: &str, key: &str) -> u64 {
-    let total = text.lines().find_map(|line| line.strip_prefix(key));
-    let kib = total.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    kib.unwrap_or(0).saturating_mul(1024)
-}
-
 /// How many processors a list such as `0-3,8` names.
 fn cpu_count(online: &str) -> u32 {
     let count = |range: &str| {
@@ -143,12 +139,6 @@ fn huge_pages(directory: &Path) -> Vec<(u64, u64)> {
     pages
 }
 
-/// Both bounds hold: of process numbers, and of tasks. 0 if neither can be read.
-fn pid_max(text: &dyn Fn(&str) -> String) -> u64 {
-    let bounds = ["proc/sys/kernel/pid_max", "proc/sys/kernel/threads-max"];
-    bounds.iter().filter_map(|path| text(path).trim().parse().ok()).min().unwrap_or(0)
-}
-
 fn thermal_paths(root: &Path, cpus: u32) -> Vec<String> {
     let paths = (0..cpus).map(|cpu| format!("/sys/devices/system/cpu/cpu{cpu}/thermal_throttle"));
     paths.filter(|path| root.join(path.trim_start_matches('/')).exists()).collect()
@@ -158,22 +148,17 @@ fn cgroup_v2(controllers: &str) -> bool {
     controllers.split_whitespace().any(|controller| controller == "memory")
 }
 
-/// The v2 group of `/proc/self/cgroup`.
-fn own_cgroup(text: &str) -> &str {
-    text.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default()
-}
-
-fn addresses(route: &str, ipv6_route: &str) -> Vec<IpAddr> {
-    let interfaces = (default_interface(route), default_ipv6_interface(ipv6_route));
+fn addresses(procfs: &Procfs) -> Vec<IpAddr> {
+    let interfaces = (procfs.default_interface(), procfs.default_ipv6_interface());
     let Ok(all) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
     let (mut v4, mut v6) = (None, None);
     for interface in all {
         let Some(address) = interface.address else { continue };
-        let name = Some(interface.interface_name.as_str());
-        if let (Some(address), true) = (address.as_sockaddr_in(), name == interfaces.0) {
+        let name = Some(&interface.interface_name);
+        if let (Some(address), true) = (address.as_sockaddr_in(), name == interfaces.0.as_ref()) {
             v4.get_or_insert(IpAddr::V4(address.ip()));
         }
-        if let (Some(address), true) = (address.as_sockaddr_in6(), name == interfaces.1) {
+        if let (Some(address), true) = (address.as_sockaddr_in6(), name == interfaces.1.as_ref()) {
             // Link-local addresses mean nothing without their interface.
             if !address.ip().is_unicast_link_local() {
                 v6.get_or_insert(IpAddr::V6(address.ip()));
@@ -181,32 +166,6 @@ fn addresses(route: &str, ipv6_route: &str) -> Vec<IpAddr> {
         }
     }
     v4.into_iter().chain(v6).collect()
-}
-
-/// The interface of the default route with the lowest metric in `/proc/net/route`.
-pub(crate) fn default_interface(route: &str) -> Option<&str> {
-    let defaults = route.lines().skip(1).filter_map(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let [name, "00000000", _, flags, _, _, metric, "00000000", ..] = fields.as_slice() else { return None };
-        Some((is_up(flags)?, metric.parse::<u32>().ok()?, *name))
-    });
-    defaults.filter(|(up, ..)| *up).min_by_key(|(_, metric, _)| *metric).map(|(.., name)| name)
-}
-
-/// The same for `/proc/net/ipv6_route`, where the kernel's own "no route" entries stand on `lo`.
-fn default_ipv6_interface(route: &str) -> Option<&str> {
-    let defaults = route.lines().filter_map(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let [to, "00", _, _, _, metric, _, _, flags, name] = fields.as_slice() else { return None };
-        let any = to.bytes().all(|digit| digit == b'0') && *name != "lo";
-        Some((any && is_up(flags)?, u32::from_str_radix(metric, 16).ok()?, *name))
-    });
-    defaults.filter(|(up, ..)| *up).min_by_key(|(_, metric, _)| *metric).map(|(.., name)| name)
-}
-
-/// `RTF_UP` of a route's flags.
-fn is_up(flags: &str) -> Option<bool> {
-    Some(u32::from_str_radix(flags, 16).ok()? & 1 != 0)
 }
 
 #[cfg(test)]
@@ -221,7 +180,8 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        write("proc/meminfo", "MemTotal:        1012004 kB\nMemFree:          100 kB\nSwapTotal:       1024 kB\n");
+        let meminfo = include_str!("../../../tests/data/procfs/linux-6.18-x86_64/meminfo");
+        write("proc/meminfo", &meminfo.replace("SwapTotal:             0 kB", "SwapTotal:       1024 kB"));
         write("proc/self/cgroup", "0::/system.slice/coracle.service\n");
         write("sys/devices/system/cpu/online", "0-2,7\n");
         write("sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "0\n");
@@ -234,7 +194,7 @@ mod tests {
         let facts = Facts::read(&root);
         fs::remove_dir_all(&root).unwrap();
         let expected = Facts {
-            memory_bytes: 1_012_004 << 10,
+            memory_bytes: 24_684_096 << 10,
             cpus: 4,
             huge_pages: vec![(2 << 20, 6 << 20), (1 << 30, 0)],
             storage_bytes: 0,
@@ -282,25 +242,5 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_empty_and_no_error() {
         assert_eq!(Facts::read(Path::new("/nonexistent")), Facts::default());
-    }
-
-    #[test]
-    fn of_several_default_routes_the_one_with_the_lowest_metric_counts() {
-        let route = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n\
-                     wlan0\t00000000\t0102000A\t0003\t0\t0\t600\t00000000\t0\t0\t0\n\
-                     eth0\t00000000\t0102000A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n\
-                     eth1\t00000000\t0102000A\t0002\t0\t0\t1\t00000000\t0\t0\t0\n\
-                     eth0\t0002000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n";
-        assert_eq!(default_interface(route), Some("eth0"));
-        assert_eq!(default_interface(""), None);
-    }
-
-    #[test]
-    fn the_kernels_refusal_of_ipv6_is_no_default_route() {
-        let zero = "0".repeat(32);
-        let refusal = format!("{zero} 00 {zero} 00 {zero} ffffffff 00000001 00000000 00200200       lo\n");
-        assert_eq!(default_ipv6_interface(&refusal), None);
-        let route = format!("{zero} 00 {zero} 00 {} 00000400 00000002 00000000 00000003 wan\n", "f".repeat(32));
-        assert_eq!(default_ipv6_interface(&(refusal + &route)), Some("wan"));
     }
 }

@@ -1,8 +1,8 @@
 //! cadvisor's families, with cadvisor's words: what each is called, and where its value is. Pure.
 
 use super::cadvisor_owners::Owner;
-use super::procfs::{DiskIo, Interface};
 use super::snapshot::FileSystem;
+use crate::platform::host::procfs::{DiskIo, Interface};
 use crate::types::metrics::{Kind, Number};
 
 /// A figure of whoever uses something; `None` where it has none.

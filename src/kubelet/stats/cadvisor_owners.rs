@@ -1,8 +1,8 @@
 //! What the samples of `/metrics/cadvisor` belong to: the machine, its groups, pods and containers. Pure.
 
-use super::procfs::{Interface, MemInfo};
 use super::snapshot::{Figures, Found, Look, PodSnapshot, Processes};
 use crate::platform::cgroups::{CpuStat, MemoryStat, Usage};
+use crate::platform::host::procfs::{Interface, MemInfo};
 use crate::types::metrics::Labels;
 
 /// The machine, a control group, a pod or a container, with its labels and figures.

@@ -3,14 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::procfs::{self, CpuTimes, MemInfo};
 use super::snapshot::{ContainerSnapshot, Figures, Look, Memory, NodeSnapshot, PodSnapshot, Processes};
-use crate::kubelet::node::default_interface;
-use crate::platform::cgroups::{Depth, HIERARCHY, Pressure, UsageReader};
+use crate::platform::cgroups::{Depth, HIERARCHY, UsageReader};
 use crate::platform::host::clock;
 use crate::platform::host::disk_usage::{Found, disk_usage};
 use crate::platform::host::file_system::file_system;
 use crate::platform::host::process;
+use crate::platform::host::procfs::{Interface, MemInfo, ProcessCgroups, Procfs};
 
 /// What is looked at.
 #[derive(Clone, Debug)]
@@ -30,7 +29,13 @@ pub(super) struct Asked {
 
 /// Fills in the figures of `look`.
 pub(super) fn pass(look: &mut Look, asked: &Asked) {
-    let mut pass = Pass { reader: UsageReader::new(Path::new(HIERARCHY)), at: look.at, asked, swap_free: None };
+    let mut pass = Pass {
+        procfs: Procfs::host(),
+        reader: UsageReader::new(Path::new(HIERARCHY)),
+        at: look.at,
+        asked,
+        swap_free: None,
+    };
     pass.node(&mut look.node);
     for pod in &mut look.pods {
         look.is_partial |= !pass.pod(pod);
@@ -38,6 +43,7 @@ pub(super) fn pass(look: &mut Look, asked: &Asked) {
 }
 
 struct Pass<'a> {
+    procfs: Procfs,
     reader: UsageReader,
     at: i64,
     asked: &'a Asked,
@@ -46,13 +52,12 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     fn node(&mut self, node: &mut NodeSnapshot) {
-        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let memory = MemInfo::parse(&text("/proc/meminfo"));
+        let memory = self.procfs.memory().unwrap_or_default();
         self.swap_free = (memory.swap_total > 0).then_some(memory.swap_free);
         node.memory = memory;
         let up = i64::try_from(clock::uptime().as_nanos()).unwrap_or(i64::MAX);
         node.booted_at = self.at.saturating_sub(up);
-        node.figures = self.machine(&memory, &text);
+        node.figures = self.machine(&memory);
         node.pods = match &self.asked.groups {
             Some((group, _)) => self.group(group).unwrap_or_default(),
             None => Figures::default(),
@@ -60,18 +65,17 @@ impl Pass<'_> {
         if self.asked.depth == Depth::Whole {
             let classes = self.asked.groups.as_ref().map_or(&[][..], |(_, classes)| classes);
             node.classes = classes.iter().filter_map(|group| self.group(group)).collect();
-            let cpuinfo = text("/proc/cpuinfo");
-            node.sockets_and_cores = procfs::sockets_and_cores(&cpuinfo);
-            let processors = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
-            node.processors = u64::try_from(processors).unwrap_or(0);
-            let device = device_of(&self.asked.root_dir);
-            let io = device.as_ref().and_then(|(_, numbers)| procfs::disk_io(&text("/proc/diskstats"), *numbers));
+            let processors = self.procfs.processors();
+            node.sockets_and_cores = (processors.sockets, processors.cores);
+            node.processors = processors.processors;
             // A file system without a device, as in memory, has nothing to count.
-            node.device = device.map(|(name, _)| (name, io.unwrap_or_default()));
+            let io = |numbers| self.procfs.disk_io(numbers).unwrap_or_default();
+            let device = self.device_of(&self.asked.root_dir);
+            node.device = device.map(|(name, numbers)| (name, io(numbers)));
         }
         if self.asked.with_rest {
-            node.interfaces = procfs::interfaces(&text("/proc/net/dev"));
-            node.main_interface = default_interface(&text("/proc/net/route")).unwrap_or("eth0").to_owned();
+            node.interfaces = counted(self.procfs.this_process().interfaces());
+            node.main_interface = self.procfs.default_interface().unwrap_or_else(|| "eth0".to_owned());
             node.disk = file_system(&self.asked.root_dir).ok();
             let place = |place: &Option<(PathBuf, Found)>| {
                 let (path, found) = place.as_ref()?;
@@ -84,13 +88,13 @@ impl Pass<'_> {
     }
 
     /// The whole machine: its root group knows processors and memory as the groups do; without it procfs does.
-    fn machine(&mut self, memory: &MemInfo, text: &dyn Fn(&str) -> String) -> Figures {
+    fn machine(&mut self, memory: &MemInfo) -> Figures {
         let usage = self.asked.cgroup_v2.then(|| self.reader.read("", Depth::CpuAndMemory).ok()).flatten();
         let mut figures = usage
             .map(|usage| Figures::of_group("/", usage, self.at, self.swap_free))
             .unwrap_or_else(|| Figures { at: self.at, group: "/".to_owned(), ..Figures::default() });
         if figures.cpu_nanos.is_none() {
-            let times = CpuTimes::parse(&text("/proc/stat"));
+            let times = self.procfs.cpu_times();
             figures.cpu_nanos = times.map(|times| times.user.saturating_add(times.system));
             figures.user_nanos = times.map(|times| times.user);
             figures.system_nanos = times.map(|times| times.system);
@@ -102,7 +106,7 @@ impl Pass<'_> {
         // The root group has no memory.current: upstream's runc counts it so, too.
         let used = anon.saturating_add(file);
         let working_set = used.saturating_sub(inactive);
-        let faults = procfs::page_faults(&text("/proc/vmstat"));
+        let faults = self.procfs.page_faults();
         figures.memory = Memory {
             available: Some(memory.total.saturating_sub(working_set)),
             usage: Some(used),
@@ -114,10 +118,9 @@ impl Pass<'_> {
         figures.swap_used = Some(memory.swap_total.saturating_sub(memory.swap_free));
         figures.swap_available = Some(memory.swap_free);
         if self.asked.depth >= Depth::Pressure {
-            let pressure = |name: &str| fs::read_to_string(name).ok().map(|text| Pressure::parse(&text));
-            figures.cpu_pressure = pressure("/proc/pressure/cpu");
-            figures.memory_pressure = pressure("/proc/pressure/memory");
-            figures.io_pressure = pressure("/proc/pressure/io");
+            figures.cpu_pressure = self.procfs.pressure("cpu");
+            figures.memory_pressure = self.procfs.pressure("memory");
+            figures.io_pressure = self.procfs.pressure("io");
         }
         figures
     }
@@ -160,8 +163,7 @@ impl Pass<'_> {
         let counts = pod.containers.iter().filter_map(|container| container.processes);
         pod.processes = counts.map(|processes| processes.count).reduce(u64::saturating_add);
         if let Some(pid) = pod.network_pid {
-            let text = fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap_or_default();
-            pod.interfaces = procfs::interfaces(&text);
+            pod.interfaces = counted(self.procfs.process(pid).interfaces());
         }
         is_whole
     }
@@ -170,44 +172,66 @@ impl Pass<'_> {
         let figures = &mut container.figures;
         if figures.group.is_empty() {
             // Without groups of its own kind it still has one, by which it is called.
-            let cgroup = container.pid.and_then(|pid| fs::read_to_string(format!("/proc/{pid}/cgroup")).ok());
-            if let Some(group) = cgroup.as_deref().and_then(procfs::group_of) {
+            let cgroups = container.pid.and_then(|pid| self.procfs.process(pid).cgroups());
+            if let Some(group) = cgroups.as_ref().and_then(counting_group) {
                 figures.group = group.to_owned();
             }
             return;
         }
         let pids = self.reader.processes(&figures.group);
+        let open_files = |pid: &u32| self.procfs.process(*pid).open_files().unwrap_or(0);
         let mut processes = Processes { count: u64::try_from(pids.len()).unwrap_or(0), ..Processes::default() };
         if self.asked.depth == Depth::Whole {
-            processes.files = pids.iter().map(|pid| open_files(*pid)).fold(0, u64::saturating_add);
+            processes.files = pids.iter().map(open_files).fold(0, u64::saturating_add);
             let first = container.pid.or(pids.first().copied());
-            let limits = first.and_then(|pid| fs::read_to_string(format!("/proc/{pid}/limits")).ok());
-            processes.most_files = limits.as_deref().and_then(procfs::open_files_limit);
+            let limit = first.and_then(|pid| self.procfs.process(pid).open_files_limit());
+            // -1 without a limit, as cadvisor has it.
+            processes.most_files = limit.map(|files| i64::try_from(files).unwrap_or(-1));
         }
         container.processes = Some(processes);
     }
-}
+    /// The device that `path` is on: as it is mounted, and its numbers.
+    fn device_of(&self, path: &Path) -> Option<(String, (u32, u32))> {
+        use std::os::unix::fs::MetadataExt as _;
 
-/// Since Linux 6.2 the directory's size is their number.
-fn open_files(pid: u32) -> u64 {
-    let directory = format!("/proc/{pid}/fd");
-    match fs::metadata(&directory).map(|metadata| metadata.len()) {
-        Ok(files @ 1..) => files,
-        _ => fs::read_dir(&directory).map_or(0, |entries| u64::try_from(entries.count()).unwrap_or(0)),
+        let device = fs::metadata(path).ok()?.dev();
+        let numbers = (rustix::fs::major(device), rustix::fs::minor(device));
+        let mount = self.procfs.mounts().ok()?.into_iter().find(|mount| mount.device == numbers)?;
+        Some((mount.source, numbers))
     }
 }
 
-/// The device that `path` is on: as it is mounted, and its numbers.
-fn device_of(path: &Path) -> Option<(String, (u32, u32))> {
-    use std::os::unix::fs::MetadataExt as _;
+/// The interfaces that cadvisor counts: loopback leads nowhere, and the node's ends of pods' networks are counted in the
+/// pods.
+fn counted(mut interfaces: Vec<Interface>) -> Vec<Interface> {
+    let is_left_out = |name: &str| ["lo", "veth", "docker", "nerdctl"].iter().any(|prefix| name.starts_with(prefix));
+    interfaces.retain(|interface| !is_left_out(&interface.name));
+    interfaces
+}
 
-    let device = fs::metadata(path).ok()?.dev();
-    let numbers = (rustix::fs::major(device), rustix::fs::minor(device));
-    let wanted = format!("{}:{}", numbers.0, numbers.1);
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let name = mounts.lines().find_map(|line| {
-        let (mount, source) = line.split_once(" - ")?;
-        (mount.split(' ').nth(2)? == wanted).then(|| source.split(' ').nth(1)).flatten()
-    });
-    Some((name?.to_owned(), numbers))
+/// The group of v2, or in the hierarchy of v1 that counts memory.
+fn counting_group(cgroups: &ProcessCgroups) -> Option<&str> {
+    cgroups.v1("memory").or_else(|| cgroups.v2()).filter(|group| *group != "/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interfaces_that_lead_somewhere_are_counted() {
+        let names = ["lo", "eth0", "veth12", "docker0", "nerdctl0", "wlan0"];
+        let all = names.map(|name| Interface { name: name.to_owned(), ..Interface::default() });
+        let counted = counted(all.to_vec()).into_iter().map(|interface| interface.name).collect::<Vec<_>>();
+        assert_eq!(counted, ["eth0", "wlan0"]);
+    }
+
+    #[test]
+    fn a_process_counts_in_a_group_of_either_version() {
+        let group = |text: &str| counting_group(&ProcessCgroups::parse(text.as_bytes())).map(str::to_owned);
+        assert_eq!(group("0::/kubepods/pod1/abc\n").as_deref(), Some("/kubepods/pod1/abc"));
+        let hybrid = "12:cpu,cpuacct:/k8s.io/a\n9:memory:/k8s.io/abc\n1:name=systemd:/x\n0::/\n";
+        assert_eq!(group(hybrid).as_deref(), Some("/k8s.io/abc"));
+        assert_eq!((group("0::/\n"), group("")), (None, None));
+    }
 }

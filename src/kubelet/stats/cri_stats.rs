@@ -1,10 +1,10 @@
 //! What the runtime tells of pods and containers, where it is asked. Pure.
 
-use super::procfs::{Counts, Interface};
 use super::snapshot::{Figures, Found, Memory, PodSnapshot};
 use crate::platform::cri::v1::{
     ContainerStats, CpuUsage, FilesystemUsage, MemoryUsage, NetworkInterfaceUsage, PodSandboxStats, SwapUsage,
 };
+use crate::platform::host::procfs::{Counts, Interface};
 
 /// Takes the writable layers from what the runtime told, and everything of pods that have no groups of their own.
 pub(super) fn take(pods: &mut [PodSnapshot], containers: &[ContainerStats], sandboxes: &[PodSandboxStats], at: i64) {

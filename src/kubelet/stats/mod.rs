@@ -4,7 +4,6 @@
 //!   a question
 //!   mod.rs          what the runtime has to tell: file systems, writable layers, and all of it without cgroup v2
 //!   pass.rs         one pass over control groups and procfs, on the blocking pool
-//!   procfs.rs       the kernel's words                                                             pure
 //!   by_runtime.rs   the runtime's                                                                  pure
 //!   rates.rs        what has changed since the last question                                       pure
 //!   walks.rs        what volumes hold, once a minute at most
@@ -23,7 +22,6 @@ mod cri_stats;
 mod disk_usage_cache;
 mod external_volumes;
 mod json_text;
-mod procfs;
 mod rates;
 mod resource;
 mod snapshot;

@@ -4,8 +4,8 @@
 
 use std::path::PathBuf;
 
-use super::procfs::{DiskIo, Interface, MemInfo};
-use crate::platform::cgroups::{Pressure, Usage};
+use crate::platform::cgroups::Usage;
+use crate::platform::host::procfs::{DiskIo, Interface, MemInfo, Pressure};
 
 pub(crate) use crate::platform::host::disk_usage::Found;
 pub(crate) use crate::platform::host::file_system::FileSystem;

@@ -1,9 +1,8 @@
 //! The answer of `/stats/summary`: the kubelet's Summary, v1alpha1, field by field. Pure.
 
 use super::json_text::JsonText;
-use super::procfs::Interface;
 use super::snapshot::{ContainerSnapshot, Figures, FileSystem, Found, Look, NodeSnapshot, PodSnapshot};
-use crate::platform::cgroups::{Pressure, Stall};
+use crate::platform::host::procfs::{Interface, Pressure, Stall};
 use crate::types::api::Time;
 
 /// With `only_cpu_and_memory` as upstream has it under this name.

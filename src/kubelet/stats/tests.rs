@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::procfs::{Counts, DiskIo, Interface, MemInfo};
 use super::snapshot::{Figures, Processes, VolumeSnapshot};
 use super::*;
-use crate::platform::cgroups::{Bound, CpuStat, MemoryStat, Pressure, Stall, Usage};
+use crate::platform::cgroups::{Bound, CpuStat, MemoryStat, Usage};
 use crate::platform::host::file_system::FileSystem;
+use crate::platform::host::procfs::{Counts, DiskIo, Interface, MemInfo, Pressure, Stall};
 use crate::types::metrics::parsed::{self, Family};
 use crate::types::sorted::SortedSet;
 

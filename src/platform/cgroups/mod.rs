@@ -16,10 +16,10 @@ mod values;
 pub(crate) use cpuset::{cpuset_of, mems_of};
 pub(crate) use error::CgroupError;
 pub(crate) use groups::Groups;
-pub(crate) use name::{CgroupName, is_pod, own_group};
+pub(crate) use name::{CgroupName, is_pod};
 #[cfg(test)]
 pub(crate) use stat_files::Bound;
-pub(crate) use stat_files::{CpuStat, MemoryStat, Pressure, Stall, oom_kills};
+pub(crate) use stat_files::{CpuStat, MemoryStat, oom_kills};
 pub(crate) use tree::Tree;
 pub(crate) use usage::{Depth, Usage, UsageReader};
 pub(crate) use values::{

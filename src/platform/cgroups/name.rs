@@ -92,11 +92,6 @@ pub(crate) fn is_pod(class: &CgroupName, driver: CgroupDriver, directory: &str) 
     }
 }
 
-/// The group of v2 in `/proc/PID/cgroup`.
-pub(crate) fn own_group(text: &str) -> Option<&str> {
-    text.lines().find_map(|line| line.strip_prefix("0::"))
-}
-
 const KUBEPODS: &str = "kubepods";
 const POD: &str = "pod";
 const SLICE: &str = ".slice";

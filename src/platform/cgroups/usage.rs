@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-use super::stat_files::{Bound, CpuStat, MemoryStat, Pressure, bound, cpu_max, memory_hits, number, oom_kills};
+use super::stat_files::{Bound, CpuStat, MemoryStat, bound, cpu_max, memory_hits, number, oom_kills};
+use crate::platform::host::procfs::Pressure;
 
 /// Reads groups of one hierarchy, one after the other.
 #[derive(Debug)]

@@ -16,6 +16,7 @@ pub(crate) mod open_beneath;
 pub(crate) mod own_process;
 pub(crate) mod pidfd;
 pub(crate) mod process;
+pub(crate) mod procfs;
 pub(crate) mod program;
 pub(crate) mod remove_tree;
 pub(crate) mod signals;

@@ -1,17 +1,14 @@
 //! What is mounted below a directory, and taking it away.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 
-/// Those that this thread sees, in case it has a namespace of its own.
-const MOUNTS: &str = "/proc/thread-self/mountinfo";
+use super::procfs::{Mount, Procfs};
 
 /// Unmounts everything below `directory`: what the kernel shows, not what somebody remembers. Nothing below a
 /// directory that is not there is no error.
@@ -26,13 +23,13 @@ pub(crate) fn unmount_below(directory: &Path) -> io::Result<()> {
     };
     let mut failure = None;
     for _ in 0..ROUNDS {
-        let points = mount_points_below(&fs::read(MOUNTS)?, &directory);
-        if points.is_empty() {
+        let mounts = mounts_below(&directory)?;
+        if mounts.is_empty() {
             return Ok(());
         }
         // What was mounted last lies on top.
-        for point in points.iter().rev() {
-            if let Err(error) = unmount(&point.path, point.is_remote) {
+        for mount in mounts.iter().rev() {
+            if let Err(error) = unmount(&mount.point, mount.file_system.starts_with("nfs")) {
                 failure = Some(error);
             }
         }
@@ -55,7 +52,7 @@ pub(crate) fn mounted_at(path: &Path) -> io::Result<bool> {
         None => return Ok(true),
     };
     let path = path.file_name().map_or_else(|| parent.clone(), |name| parent.join(name));
-    Ok(mount_points_below(&fs::read(MOUNTS)?, &parent).iter().any(|point| point.path == path))
+    Ok(mounts_below(&parent)?.iter().any(|mount| mount.point == path))
 }
 
 fn unmount(point: &Path, is_remote: bool) -> Result<(), Errno> {
@@ -71,47 +68,10 @@ fn unmount(point: &Path, is_remote: bool) -> Result<(), Errno> {
     }
 }
 
-#[derive(Debug, PartialEq)]
-struct MountPoint {
-    path: PathBuf,
-    /// Of a file server.
-    is_remote: bool,
-}
-
-/// The mount points of a `mountinfo` table below `directory`, in the table's order.
-fn mount_points_below(mountinfo: &[u8], directory: &Path) -> Vec<MountPoint> {
-    let points = mountinfo.split(|byte| *byte == b'\n').filter_map(|line| {
-        let mut fields = line.split(|byte| *byte == b' ');
-        let path = PathBuf::from(OsString::from_vec(unescaped(fields.nth(4)?)));
-        // The type follows the optional fields.
-        let kind = fields.skip_while(|field| *field != b"-").nth(1);
-        Some(MountPoint { path, is_remote: kind.is_some_and(|kind| kind.starts_with(b"nfs")) })
-    });
-    points.filter(|point| point.path != directory && point.path.starts_with(directory)).collect()
-}
-
-/// The kernel writes space, tab, newline and backslash as three octal digits.
-fn unescaped(field: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((first, after)) = rest.split_first() {
-        let octal = |digits: &[u8; 3]| {
-            let text = std::str::from_utf8(digits).ok()?;
-            u8::from_str_radix(text, 8).ok()
-        };
-        let escaped = if *first == b'\\' { after.split_first_chunk::<3>() } else { None };
-        match escaped.and_then(|(digits, after)| Some((octal(digits)?, after))) {
-            Some((byte, after)) => {
-                out.push(byte);
-                rest = after;
-            }
-            None => {
-                out.push(*first);
-                rest = after;
-            }
-        }
-    }
-    out
+/// The mounts below `directory`, in the order of the table.
+fn mounts_below(directory: &Path) -> io::Result<Vec<Mount>> {
+    let is_below = |mount: &Mount| mount.point != directory && mount.point.starts_with(directory);
+    Ok(Procfs::host().mounts()?.into_iter().filter(is_below).collect())
 }
 
 /// Mounts may lie on mounts; more layers than these are somebody mounting while we unmount.
@@ -122,25 +82,6 @@ mod tests {
     use nix::mount::{MsFlags, mount};
 
     use super::*;
-
-    #[test]
-    fn the_points_below_a_directory_are_found_in_order_and_unescaped() {
-        let table = b"22 1 0:20 / / rw - ext4 /dev/vda rw\n\
-            30 22 0:21 / /var/pods rw shared:1 - tmpfs tmpfs rw\n\
-            31 22 0:22 / /var/pods/a\\040b rw - tmpfs tmpfs rw\n\
-            32 22 0:23 / /var/podsick rw - tmpfs tmpfs rw\n\
-            33 22 0:23 / /var/pods/a\\040b/\\134\\012x rw shared:1 master:2 - nfs4 server:/x rw\n\nbroken\n";
-        let points = mount_points_below(table, Path::new("/var/pods"));
-        let point = |path: &str, is_remote| MountPoint { path: path.into(), is_remote };
-        assert_eq!(points, [point("/var/pods/a b", false), point("/var/pods/a b/\\\nx", true)]);
-    }
-
-    #[test]
-    fn an_escape_that_is_none_is_left() {
-        for (field, expected) in [("\\04", "\\04"), ("\\999", "\\999"), ("\\", "\\"), ("a\\0401", "a 1")] {
-            assert_eq!(unescaped(field.as_bytes()), expected.as_bytes());
-        }
-    }
 
     #[test]
     fn mounts_upon_mounts_and_busy_ones_all_go_and_a_second_time_is_no_error() {

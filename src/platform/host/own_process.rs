@@ -1,7 +1,8 @@
 //! What the kernel counts of this process.
 
-use std::fs;
+use std::time::Duration;
 
+use super::procfs::{Process, ProcessStat, Procfs};
 use crate::platform::host::clock;
 
 /// What could not be read is `None`.
@@ -18,61 +19,39 @@ pub(crate) struct OwnProcess {
     pub(crate) virtual_size: Option<u64>,
     /// Bytes that went to disks.
     pub(crate) written: Option<u64>,
-    /// How often a thread of it went to sleep of its own, and so was woken.
+    /// How often a thread of the process went to sleep by itself, and so was woken.
     pub(crate) wakes: Option<u64>,
 }
 
 impl OwnProcess {
     pub(crate) fn read() -> Self {
-        let text = |path: &str| fs::read_to_string(format!("/proc/self/{path}")).unwrap_or_default();
-        let (stat, status) = (text("stat"), text("status"));
-        let (cpu_ms, started_ms) = of_stat(&stat).unzip();
+        let process = Procfs::host().this_process();
+        let (stat, status) = (process.stat(), process.status());
         let now = clock::timestamp().as_millisecond();
-        let up = i64::try_from(clock::uptime().as_millis()).unwrap_or(i64::MAX);
-        let started_at = started_ms.and_then(|ms| i64::try_from(ms).ok());
-        let kib = |key| number_after(&status, key).map(|kib: u64| kib.saturating_mul(1024));
+        let booted_at = now.saturating_sub(milliseconds(clock::uptime()));
+        let started_at = |stat: ProcessStat| booted_at.saturating_add(milliseconds(stat.started_after_boot));
         Self {
-            cpu_ms,
-            started_at: started_at.map(|ms| now.saturating_sub(up).saturating_add(ms).div_euclid(1000)),
-            open_files: fs::read_dir("/proc/self/fd")
-                .ok()
-                .and_then(|entries| u64::try_from(entries.count()).ok())
-                // The directory itself was open meanwhile.
-                .map(|count| count.saturating_sub(1)),
-            most_files: number_after(&text("limits"), "Max open files"),
-            resident: kib("VmRSS:"),
-            virtual_size: kib("VmSize:"),
-            written: number_after(&text("io"), "write_bytes:"),
-            wakes: wakes(),
+            cpu_ms: stat.and_then(|stat| u64::try_from(stat.cpu_time.as_millis()).ok()),
+            started_at: stat.map(|stat| started_at(stat).div_euclid(1000)),
+            open_files: process.open_files(),
+            most_files: process.open_files_limit().filter(|files| *files < u64::MAX),
+            resident: status.as_ref().and_then(|status| status.resident_bytes),
+            virtual_size: status.as_ref().and_then(|status| status.virtual_bytes),
+            written: process.written_bytes(),
+            wakes: wakes(&process),
         }
     }
 }
 
-/// Processor time and the moment of its start after the machine's, both in milliseconds: fields 14, 15 and 22.
-fn of_stat(stat: &str) -> Option<(u64, u64)> {
-    let (_, fields) = stat.rsplit_once(')')?;
-    let field = |number: usize| fields.split_whitespace().nth(number - 3)?.parse::<u64>().ok();
-    let ms = |ticks: u64| ticks.saturating_mul(1000 / TICKS_PER_SECOND);
-    Some((ms(field(14)?.saturating_add(field(15)?)), ms(field(22)?)))
-}
-
-fn number_after(text: &str, key: &str) -> Option<u64> {
-    let rest = text.lines().find_map(|line| line.strip_prefix(key))?;
-    rest.split_whitespace().next()?.parse().ok()
+fn milliseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Of the threads that there are: those that have ended are not counted any more.
-fn wakes() -> Option<u64> {
-    let tasks = fs::read_dir("/proc/self/task").ok()?;
-    let of_task = |task: fs::DirEntry| {
-        let status = fs::read_to_string(task.path().join("status")).ok()?;
-        number_after(&status, "voluntary_ctxt_switches:")
-    };
-    Some(tasks.flatten().filter_map(of_task).fold(0, u64::saturating_add))
+fn wakes(process: &Process) -> Option<u64> {
+    let of_thread = |thread: Process| thread.status()?.voluntary_context_switches;
+    Some(process.threads().ok()?.filter_map(of_thread).fold(0, u64::saturating_add))
 }
-
-/// `USER_HZ`.
-const TICKS_PER_SECOND: u64 = 100;
 
 #[cfg(test)]
 mod tests {
@@ -87,12 +66,5 @@ mod tests {
         assert!(own.open_files.unwrap() > 0 && own.open_files < own.most_files, "{own:?}");
         assert!(own.resident.unwrap() > 1 << 20 && own.resident < own.virtual_size, "{own:?}");
         assert!(own.wakes.is_some() && own.cpu_ms.is_some(), "{own:?}");
-    }
-
-    #[test]
-    fn a_name_with_brackets_hides_no_field() {
-        let stat = "7 (a) b ) S 1 7 7 0 -1 4194560 1 2 3 4 50 6 7 8 20 0 1 0 12345 2 3";
-        assert_eq!(of_stat(stat), Some((560, 123_450)));
-        assert_eq!(of_stat("7 (a"), None);
     }
 }

@@ -1,10 +1,9 @@
 //! What the kernel says of a thread that does not get on.
 
-use std::path::Path;
-
 use serde::{Deserialize, Serialize};
 
 use super::file::read_head;
+use super::procfs::{Process, Procfs};
 
 /// Empty where the kernel does not tell.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,18 +19,17 @@ pub(crate) struct ThreadState {
 
 /// Of this process's first thread, by any thread of it.
 pub(crate) fn of_main_thread() -> ThreadState {
-    read(&Path::new("/proc/self/task").join(std::process::id().to_string()))
+    read(&Procfs::host().this_process().thread(std::process::id()))
 }
 
-fn read(folder: &Path) -> ThreadState {
+fn read(thread: &Process) -> ThreadState {
     let text = |name: &str| {
-        let bytes = read_head(&folder.join(name), MOST_BYTES).unwrap_or_default();
+        let bytes = read_head(&thread.directory().join(name), MOST_BYTES).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     };
-    let state =
-        text("status").lines().find_map(|line| line.strip_prefix("State:")).unwrap_or_default().trim().to_owned();
+    let state = thread.status().map(|status| status.state).unwrap_or_default();
     let wait_channel = text("wchan");
-    // 0: it waits in none, or may not be looked at.
+    // 0: the thread does not wait, or the kernel keeps the place to itself.
     let wait_channel = if wait_channel.trim() == "0" { String::new() } else { wait_channel.trim().to_owned() };
     let kernel_stack = text("stack").lines().take(DEEPEST).map(function).collect();
     ThreadState { state, wait_channel, kernel_stack }
@@ -53,16 +51,19 @@ mod tests {
 
     #[test]
     fn state_place_and_stack_are_what_the_kernel_says() {
-        let folder = std::env::temp_dir().join(format!("coracle-thread-{}", std::process::id()));
+        let root = std::env::temp_dir().join(format!("coracle-thread-{}", std::process::id()));
+        let folder = root.join("self/task/7");
         fs::create_dir_all(&folder).unwrap();
-        let nothing = read(&folder);
-        fs::write(folder.join("status"), "Name:\tcoracle\nState:\tS (sleeping)\n").unwrap();
+        let read = || read(&Procfs::at(&root).this_process().thread(7));
+        let nothing = read();
+        let status = include_str!("../../../tests/data/procfs/linux-6.18-x86_64/self/status");
+        fs::write(folder.join("status"), status.replace("R (running)", "S (sleeping)")).unwrap();
         fs::write(folder.join("wchan"), "pipe_write").unwrap();
         fs::write(folder.join("stack"), "[<0>] pipe_write+0x12c/0x5b0\n[<0>] vfs_write+0x1/0x2\n").unwrap();
-        let all = read(&folder);
+        let all = read();
         fs::write(folder.join("wchan"), "0").unwrap();
-        let running = read(&folder);
-        fs::remove_dir_all(&folder).unwrap();
+        let running = read();
+        fs::remove_dir_all(&root).unwrap();
         assert_eq!(nothing, ThreadState::default());
         assert_eq!((all.state.as_str(), all.wait_channel.as_str()), ("S (sleeping)", "pipe_write"));
         assert_eq!(all.kernel_stack, ["pipe_write+0x12c/0x5b0", "vfs_write+0x1/0x2"]);

@@ -1,7 +1,7 @@
 //! A page to look at: what this node runs and what it uses, for who sits beside it with a browser. Off without a port.
 //!
 //! ```text
-//!   GET /                                       the page, one file: page.html, packed by build.rs
+//!   GET /                                       the page, one file: page.html, packed by build/main.rs
 //!   GET /events-stream                          what has changed, as it does     watchers.rs, changes.rs
 //!   GET /status /pods /events /stats/summary    as the local door has them; of pods less     shown_pod.rs
 //!   whether the request is meant for this node, and comes from this page                     names.rs

@@ -1,6 +1,13 @@
-//! Packs what shells complete with, and the page that a node shows of itself: page.html as gzip, and the digests by which a browser knows its script and
-//! its looks (Content-Security-Policy).
+//! Makes the help texts, the completions of the shells and the manual page from the tables of commands and flags, and
+//! packs what the program carries: help texts, completions and the status page, the latter with the digests of its
+//! script and style for the Content-Security-Policy.
 #![expect(clippy::expect_used, reason = "a build that cannot go on says why, and ends")]
+
+#[path = "../src/cli/command_table/mod.rs"]
+mod command_table;
+mod completion;
+mod help;
+mod manual;
 
 use std::env;
 use std::fs;
@@ -12,20 +19,28 @@ use flate2::write::GzEncoder;
 use sha2::{Digest as _, Sha256};
 
 const PAGE: &str = "src/control/server/status_page/page.html";
+const MANUAL_TEMPLATE: &str = "man/coracle.8.in";
 
 fn main() {
     println!("cargo::rerun-if-changed={PAGE}");
-    println!("cargo::rerun-if-changed=build.rs");
+    for path in ["build", "src/cli/command_table", MANUAL_TEMPLATE] {
+        println!("cargo::rerun-if-changed={path}");
+    }
     let page = fs::read_to_string(PAGE).expect("the page is in the tree");
     for (name, element) in [("SCRIPT", "script"), ("STYLE", "style")] {
         let inside = inside(&page, element).expect("the page has one script and one style");
         println!("cargo::rustc-env=CORACLE_PAGE_{name}=sha256-{}", base64(&Sha256::digest(inside)));
     }
     pack("page.html", &page);
-    for shell in ["bash", "fish", "zsh"] {
-        let (name, path) = (format!("coracle.{shell}"), format!("completions/coracle.{shell}"));
-        println!("cargo::rerun-if-changed={path}");
-        pack(&name, &fs::read_to_string(path).expect("each shell has its script"));
+    pack("help", &help::all());
+    let template = fs::read_to_string(MANUAL_TEMPLATE).expect("the template is in the tree");
+    write("coracle.8", manual::page(&template).as_bytes());
+    for (name, script) in
+        [("coracle.bash", completion::bash()), ("coracle.fish", completion::fish()), ("coracle.zsh", completion::zsh())]
+    {
+        pack(name, &script);
+        // For tests/manual.rs.
+        write(name, script.as_bytes());
     }
 }
 
@@ -33,8 +48,12 @@ fn pack(name: &str, text: &str) {
     let mut packed = GzEncoder::new(Vec::new(), Compression::best());
     packed.write_all(text.as_bytes()).expect("memory takes it");
     let packed = packed.finish().expect("memory takes it");
+    write(&format!("{name}.gz"), &packed);
+}
+
+fn write(name: &str, bytes: &[u8]) {
     let folder = env::var_os("OUT_DIR").expect("cargo names a folder");
-    fs::write(Path::new(&folder).join(format!("{name}.gz")), packed).expect("the folder takes it");
+    fs::write(Path::new(&folder).join(name), bytes).expect("the folder takes it");
 }
 
 /// What stands in the only element of this name.

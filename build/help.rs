@@ -1,0 +1,118 @@
+//! The texts of `--help`. Pure.
+
+use crate::command_table::{AGENT_FLAGS, COMMANDS, CommandEntry, Flag, Value};
+
+/// That of the program, then that of each command, parted by form feeds.
+pub(crate) fn all() -> String {
+    let texts: Vec<String> = std::iter::once(program()).chain(COMMANDS.iter().map(command)).collect();
+    texts.join("\u{c}")
+}
+
+fn program() -> String {
+    let mut text =
+        "Coracle: a kubelet that a small board can carry. It keeps the pods of a manifest directory running.\n\n\
+                    Usage:\n"
+            .to_owned();
+    entry(&mut text, "  coracle [FLAGS]", &["run the pods of this node until stopped".to_owned()], COMMAND_COLUMN);
+    for command in COMMANDS {
+        let head = format!("  coracle {} {}", command.name, command.brief);
+        entry(&mut text, head.trim_end(), &[command.summary.to_owned()], COMMAND_COLUMN);
+    }
+    for section in AGENT_FLAGS {
+        text += &format!("\n{}:\n", section.title);
+        for flag in section.flags {
+            entry(&mut text, &format!("  {}", head(flag)), &explained(flag, FLAG_COLUMN), FLAG_COLUMN);
+        }
+    }
+    text + "\nAll flags of the upstream kubelet that set a field of KubeletConfiguration are accepted. --flag VALUE and\n\
+            --flag=VALUE are the same. A flag overrides the configuration files. Flags and fields without effect are\n\
+            named at the start.\n"
+}
+
+fn command(command: &CommandEntry) -> String {
+    let usage = wrapped(&format!("Usage: coracle {} {}", command.name, command.usage), WIDTH);
+    let mut text = usage.join("\n         ") + "\n";
+    for paragraph in command.description {
+        text += "\n";
+        for line in wrapped(paragraph, WIDTH) {
+            text += &format!("{line}\n");
+        }
+    }
+    if !command.flags.is_empty() {
+        text += "\n";
+        for flag in command.flags {
+            entry(&mut text, &format!("  {}", head(flag)), &explained(flag, COMMAND_COLUMN), COMMAND_COLUMN);
+        }
+    }
+    text += if command.examples.len() > 1 { "\nExamples:\n" } else { "\nExample:\n" };
+    for example in command.examples {
+        text += &format!("  {example}\n");
+    }
+    text
+}
+
+/// `-o, --output wide|json`.
+fn head(flag: &Flag) -> String {
+    let short = flag.short.map(|short| format!("-{short}, ")).unwrap_or_default();
+    format!("{short}--{}{}", flag.long, value(flag.value))
+}
+
+/// As it follows the name of the flag.
+pub(crate) fn value(value: Value) -> String {
+    match value {
+        Value::Switch => String::new(),
+        Value::Bool => "[=BOOL]".to_owned(),
+        Value::OneOf(words) => format!(" {}", words.join("|")),
+        Value::Directory => " DIR".to_owned(),
+        Value::File(name) | Value::Text(name) => format!(" {name}"),
+    }
+}
+
+/// The summary, and the default behind it or on lines of its own.
+fn explained(flag: &Flag, column: usize) -> Vec<String> {
+    let width = WIDTH - column;
+    let mut lines = wrapped(flag.summary, width);
+    if flag.default.is_empty() {
+        return lines;
+    }
+    let default = format!("[{}]", flag.default);
+    match lines.last_mut() {
+        Some(last) if last.chars().count() + 2 + default.chars().count() <= width => *last += &format!("  {default}"),
+        _ => lines.extend(wrapped(&default, width)),
+    }
+    lines
+}
+
+/// Two columns: `head`, and `lines` from `column` on.
+fn entry(out: &mut String, head: &str, lines: &[String], column: usize) {
+    let mut start = head;
+    if head.chars().count() + 2 > column {
+        *out += &format!("{head}\n");
+        start = "";
+    }
+    for line in lines {
+        *out += &format!("{start:column$}{line}\n");
+        start = "";
+    }
+}
+
+/// Breaks at spaces, and at commas in words that are too long.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        for (at, part) in word.split_inclusive(',').enumerate() {
+            let line = lines.last_mut().expect("there is a line");
+            let space = if at == 0 && !line.is_empty() { " " } else { "" };
+            if line.is_empty() || line.chars().count() + space.len() + part.chars().count() <= width {
+                *line += &format!("{space}{part}");
+            } else {
+                lines.push(part.to_owned());
+            }
+        }
+    }
+    lines
+}
+
+const WIDTH: usize = 108;
+const COMMAND_COLUMN: usize = 32;
+const FLAG_COLUMN: usize = 40;

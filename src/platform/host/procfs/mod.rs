@@ -1,0 +1,291 @@
+//! The one reader of procfs: the kernel's files about the machine and about processes.
+//!
+//! The `procfs` crate parses what it parses well. It fails for a whole file where one line is not as it expects, so it
+//! gets single lines, or only the lines that are read here: what a later kernel adds or changes then costs one value.
+//! Parsers of our own, each with its reason at its head: `mountinfo`, pressure stall information, `cpuinfo`,
+//! `ipv6_route`, `swaps`. Numbers below `sys` are files of one word.
+//!
+//! A file that cannot be read, or a value that is not in it, is `None`.
+
+mod machine;
+mod mountinfo;
+mod network;
+mod pressure;
+mod process;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use procfs::FromBufRead;
+
+pub(crate) use machine::{CpuTimes, DiskIo, MemInfo, Processors};
+pub(crate) use mountinfo::Mount;
+pub(crate) use network::{Counts, Interface};
+pub(crate) use pressure::{Pressure, Stall};
+pub(crate) use process::{ProcessCgroups, ProcessStat, ProcessStatus};
+
+/// The unit of times in procfs, a hundredth of a second: `USER_HZ` is 100 for programs on every architecture, whatever
+/// the kernel's own tick is.
+const MILLISECONDS_PER_TICK: u64 = 10;
+
+/// A mounted procfs.
+#[derive(Clone, Debug)]
+pub(crate) struct Procfs {
+    root: PathBuf,
+}
+
+/// The directory of one process or thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Process {
+    directory: PathBuf,
+}
+
+impl Procfs {
+    /// That of this machine.
+    pub(crate) fn host() -> Self {
+        Self::at("/proc")
+    }
+
+    pub(crate) fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    pub(crate) fn process(&self, pid: u32) -> Process {
+        Process { directory: self.root.join(pid.to_string()) }
+    }
+
+    /// This process.
+    pub(crate) fn this_process(&self) -> Process {
+        Process { directory: self.root.join("self") }
+    }
+
+    /// CPU time of the whole machine since it started.
+    pub(crate) fn cpu_times(&self) -> Option<CpuTimes> {
+        CpuTimes::parse(&self.bytes("stat")?)
+    }
+
+    pub(crate) fn memory(&self) -> Option<MemInfo> {
+        MemInfo::parse(&self.bytes("meminfo")?)
+    }
+
+    /// Page faults, and those among them that waited for a disk.
+    pub(crate) fn page_faults(&self) -> Option<(u64, u64)> {
+        machine::page_faults(&self.bytes("vmstat")?)
+    }
+
+    pub(crate) fn processors(&self) -> Processors {
+        Processors::parse(&self.text("cpuinfo").unwrap_or_default())
+    }
+
+    /// The device with the numbers `(major, minor)`.
+    pub(crate) fn disk_io(&self, device: (u32, u32)) -> Option<DiskIo> {
+        DiskIo::parse(&self.bytes("diskstats")?, device)
+    }
+
+    /// Number of tasks, threads among them.
+    pub(crate) fn tasks(&self) -> Option<u64> {
+        machine::tasks(&self.bytes("loadavg")?)
+    }
+
+    /// Highest number of tasks. Both bounds hold: of process numbers, and of tasks.
+    pub(crate) fn most_tasks(&self) -> Option<u64> {
+        ["kernel/pid_max", "kernel/threads-max"].iter().filter_map(|name| self.sysctl(name)).min()
+    }
+
+    /// The value of a file of one word below `sys`.
+    pub(crate) fn sysctl<T: FromStr>(&self, name: &str) -> Option<T> {
+        self.text(&format!("sys/{name}"))?.trim().parse().ok()
+    }
+
+    /// The first swap area.
+    pub(crate) fn swap_area(&self) -> Option<String> {
+        machine::first_swap_area(&self.text("swaps")?)
+    }
+
+    /// Pressure of the whole machine: `resource` is `cpu`, `memory` or `io`.
+    pub(crate) fn pressure(&self, resource: &str) -> Option<Pressure> {
+        Some(Pressure::parse(&self.text(&format!("pressure/{resource}"))?))
+    }
+
+    /// The interface of the IPv4 default route with the lowest metric.
+    pub(crate) fn default_interface(&self) -> Option<String> {
+        network::default_interface(&self.bytes("net/route")?)
+    }
+
+    /// The same for IPv6.
+    pub(crate) fn default_ipv6_interface(&self) -> Option<String> {
+        network::default_ipv6_interface(&self.text("net/ipv6_route")?)
+    }
+
+    /// The mounts that this thread sees, in case it has a mount namespace of its own.
+    pub(crate) fn mounts(&self) -> io::Result<Vec<Mount>> {
+        Ok(mountinfo::parse(&fs::read(self.root.join("thread-self/mountinfo"))?))
+    }
+
+    fn bytes(&self, file: &str) -> Option<Vec<u8>> {
+        fs::read(self.root.join(file)).ok()
+    }
+
+    fn text(&self, file: &str) -> Option<String> {
+        fs::read_to_string(self.root.join(file)).ok()
+    }
+}
+
+impl Process {
+    pub(crate) fn stat(&self) -> Option<ProcessStat> {
+        ProcessStat::parse(&self.bytes("stat")?)
+    }
+
+    pub(crate) fn status(&self) -> Option<ProcessStatus> {
+        ProcessStatus::parse(&self.bytes("status")?)
+    }
+
+    pub(crate) fn cgroups(&self) -> Option<ProcessCgroups> {
+        Some(ProcessCgroups::parse(&self.bytes("cgroup")?))
+    }
+
+    /// Bytes that the process has caused to be written to disks.
+    pub(crate) fn written_bytes(&self) -> Option<u64> {
+        process::written_bytes(&self.bytes("io")?)
+    }
+
+    /// Number of files that the process may have open; `u64::MAX` without a limit.
+    pub(crate) fn open_files_limit(&self) -> Option<u64> {
+        process::open_files_limit(&self.bytes("limits")?)
+    }
+
+    /// Number of open files.
+    pub(crate) fn open_files(&self) -> Option<u64> {
+        let directory = self.directory.join("fd");
+        // Since Linux 6.2 the size of the directory is their number.
+        match fs::metadata(&directory).map(|metadata| metadata.len()) {
+            Ok(files @ 1..) => Some(files),
+            _ => {
+                let count = u64::try_from(fs::read_dir(&directory).ok()?.count()).ok()?;
+                // The directory itself was open meanwhile.
+                Some(count.saturating_sub(u64::from(self.directory.ends_with("self"))))
+            }
+        }
+    }
+
+    /// The network interfaces that the process sees.
+    pub(crate) fn interfaces(&self) -> Vec<Interface> {
+        Interface::parse_all(&self.bytes("net/dev").unwrap_or_default())
+    }
+
+    pub(crate) fn thread(&self, id: u32) -> Self {
+        Self { directory: self.directory.join("task").join(id.to_string()) }
+    }
+
+    /// The threads that there are now.
+    pub(crate) fn threads(&self) -> io::Result<impl Iterator<Item = Self>> {
+        Ok(fs::read_dir(self.directory.join("task"))?.flatten().map(|entry| Self { directory: entry.path() }))
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    fn bytes(&self, file: &str) -> Option<Vec<u8>> {
+        fs::read(self.directory.join(file)).ok()
+    }
+}
+
+/// Each line of a table on its own, behind the head lines that the crate skips. It passes over a line that it cannot
+/// parse.
+fn rows<'a, T: FromBufRead + 'a>(head: &'static [u8], table: &'a [u8]) -> impl Iterator<Item = T> + 'a {
+    table.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).filter_map(move |line| {
+        let lines = [head, line].concat();
+        T::from_buf_read(lines.as_slice()).ok()
+    })
+}
+
+/// The lines of `text` for which `keep` is true.
+fn only(text: &[u8], keep: impl Fn(&str) -> bool) -> Vec<u8> {
+    let is_kept = |line: &&[u8]| std::str::from_utf8(line).is_ok_and(&keep);
+    text.split_inclusive(|byte| *byte == b'\n').filter(is_kept).collect::<Vec<_>>().concat()
+}
+
+/// `Key: 12 kB` or `Key: 12`, and no larger number than has room in bytes.
+fn is_number(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let key = words.next().is_some_and(|key| key.is_ascii() && key.ends_with(':'));
+    let value = words.next().is_some_and(|value| value.parse::<u64>().is_ok_and(|value| value <= u64::MAX >> 10));
+    key && value && matches!(words.next(), None | Some("kB")) && words.next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files of an x86_64 machine with Linux 6.18, but for `self/cgroup`: that of a container on a host with both
+    /// versions of control groups.
+    #[test]
+    fn files_of_a_real_kernel_are_read() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/procfs/linux-6.18-x86_64");
+        let procfs = Procfs::at(root);
+        let memory = procfs.memory().unwrap();
+        assert_eq!((memory.total, memory.swap_total), (24_684_096 << 10, 0));
+        assert!(memory.available > memory.anon && memory.kernel > 0 && memory.mapped > 0, "{memory:?}");
+        let times = procfs.cpu_times().unwrap();
+        assert!(times.user > times.system && times.system > 0, "{times:?}");
+        assert!(procfs.page_faults().unwrap().0 > 0);
+        assert!(procfs.tasks().unwrap() > 100);
+        assert!(procfs.disk_io((254, 0)).unwrap().reads > 0);
+        let process = procfs.this_process();
+        let names = process.interfaces().into_iter().map(|interface| interface.name).collect::<Vec<_>>();
+        assert_eq!(names, ["lo", "ifb0", "ifb1", "eth0"]);
+        assert_eq!(procfs.default_interface().as_deref(), Some("eth0"));
+        assert_eq!(procfs.default_ipv6_interface().as_deref(), Some("eth0"));
+        assert!(process.stat().unwrap().started_after_boot.as_secs() > 1000);
+        let status = process.status().unwrap();
+        assert!(status.resident_bytes.unwrap() < status.virtual_bytes.unwrap(), "{status:?}");
+        assert_eq!(process.written_bytes(), Some(0));
+        assert_eq!(process.open_files_limit(), Some(20_000));
+        let cgroups = process.cgroups().unwrap();
+        assert_eq!((cgroups.v1("memory"), cgroups.v2()), (Some("/k8s.io/abc"), Some("/")));
+    }
+
+    #[test]
+    fn files_of_this_machine_are_read() {
+        let procfs = Procfs::host();
+        let memory = procfs.memory().unwrap();
+        assert!(0 < memory.available && memory.available < memory.total, "{memory:?}");
+        assert!(procfs.cpu_times().is_some() && procfs.page_faults().is_some());
+        let (now, most) = (procfs.tasks().unwrap(), procfs.most_tasks().unwrap());
+        assert!(0 < now && now < most, "{now} of {most}");
+        assert!(procfs.processors().processors > 0);
+        assert!(procfs.mounts().unwrap().iter().any(|mount| mount.point == Path::new("/")));
+        let this = procfs.this_process();
+        assert!(this.stat().is_some() && this.status().is_some() && this.cgroups().is_some());
+        assert!(this.open_files().unwrap() > 0 && this.open_files() < this.open_files_limit());
+        assert!(this.threads().unwrap().all(|thread| thread.status().is_some()));
+        assert!(!procfs.process(std::process::id()).interfaces().is_empty());
+    }
+
+    #[test]
+    fn files_that_are_not_there_are_none() {
+        let procfs = Procfs::at("/nonexistent");
+        assert_eq!(
+            (procfs.memory(), procfs.cpu_times(), procfs.tasks(), procfs.most_tasks()),
+            (None, None, None, None)
+        );
+        assert_eq!(procfs.processors(), Processors { sockets: 1, ..Processors::default() });
+        assert!(procfs.mounts().is_err() && procfs.this_process().threads().is_err());
+        assert_eq!(procfs.this_process().interfaces(), []);
+        assert_eq!((procfs.this_process().open_files(), procfs.sysctl::<u64>("kernel/pid_max")), (None, None));
+    }
+
+    #[test]
+    fn only_lines_of_one_number_are_numbers() {
+        for line in ["MemFree:   12 kB\n", "HugePages_Total:       0\n", "Active(file):  1 kB"] {
+            assert!(is_number(line), "{line:?}");
+        }
+        for line in ["", "\n", "MemFree", "MemFree:", "MemFree: x kB", "é: 1", "é 1", "A: 1 MB", "A: 1 kB 2"] {
+            assert!(!is_number(line), "{line:?}");
+        }
+        assert!(!is_number(&format!("A: {} kB", u64::MAX)));
+    }
+}

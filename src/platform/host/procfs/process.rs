@@ -1,0 +1,193 @@
+//! The files about one process or thread. Pure.
+
+use std::time::Duration;
+
+use procfs::FromBufRead;
+use procfs::FromRead;
+use procfs::ProcessCGroups;
+use procfs::process::{Io, LimitValue, Limits, Stat, Status};
+
+use super::{MILLISECONDS_PER_TICK, is_number, only, rows};
+
+/// What is read of `stat`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessStat {
+    pub(crate) cpu_time: Duration,
+    /// When the process started, after the machine did.
+    pub(crate) started_after_boot: Duration,
+}
+
+/// What is read of `status`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessStatus {
+    /// As `D (disk sleep)`.
+    pub(crate) state: String,
+    /// Kernel threads have none.
+    pub(crate) resident_bytes: Option<u64>,
+    pub(crate) virtual_bytes: Option<u64>,
+    pub(crate) voluntary_context_switches: Option<u64>,
+}
+
+/// The control groups of a process, of both versions.
+#[derive(Clone, Debug)]
+pub(crate) struct ProcessCgroups(Vec<procfs::ProcessCGroup>);
+
+impl ProcessStat {
+    pub(super) fn parse(stat: &[u8]) -> Option<Self> {
+        // The crate slices the line around the brackets without looking, and would panic where it is not whole.
+        let text = String::from_utf8_lossy(stat);
+        let (pid, rest) = text.split_once(" (")?;
+        let (_, fields) = rest.rsplit_once(") ")?;
+        if !pid.bytes().all(|byte| byte.is_ascii_digit()) || fields.contains(')') || fields.trim().is_empty() {
+            return None;
+        }
+        let stat = Stat::from_read(text.as_bytes()).ok()?;
+        let time = |ticks: u64| ticks.checked_mul(MILLISECONDS_PER_TICK).map(Duration::from_millis);
+        Some(Self { cpu_time: time(stat.utime.saturating_add(stat.stime))?, started_after_boot: time(stat.starttime)? })
+    }
+}
+
+impl ProcessStatus {
+    pub(super) fn parse(status: &[u8]) -> Option<Self> {
+        let lines = only(status, |line| line.split_once(':').is_some_and(|(key, _)| STATUS_KEYS.contains(&key)));
+        let status = Status::from_buf_read(lines.as_slice()).ok()?;
+        let bytes = |kib: Option<u64>| kib.map(|kib| kib.saturating_mul(1024));
+        Some(Self {
+            state: status.state,
+            resident_bytes: bytes(status.vmrss),
+            virtual_bytes: bytes(status.vmsize),
+            voluntary_context_switches: status.voluntary_ctxt_switches,
+        })
+    }
+}
+
+impl ProcessCgroups {
+    pub(crate) fn parse(cgroup: &[u8]) -> Self {
+        Self(rows::<ProcessCGroups>(b"", cgroup).flat_map(|line| line.0).collect())
+    }
+
+    /// The group of cgroup v2, from the root of its hierarchy.
+    pub(crate) fn v2(&self) -> Option<&str> {
+        self.0.iter().find(|group| group.hierarchy == 0).map(|group| group.pathname.as_str())
+    }
+
+    /// The group in the hierarchy of v1 that has `controller`.
+    pub(crate) fn v1(&self, controller: &str) -> Option<&str> {
+        let group = self.0.iter().find(|group| group.controllers.iter().any(|name| name == controller))?;
+        Some(group.pathname.as_str())
+    }
+}
+
+pub(super) fn written_bytes(io: &[u8]) -> Option<u64> {
+    Some(Io::from_buf_read(only(io, is_number).as_slice()).ok()?.write_bytes)
+}
+
+pub(super) fn open_files_limit(limits: &[u8]) -> Option<u64> {
+    // The crate counts the words of a line from its end: two limits, and mostly a unit.
+    let rows = only(limits, |line| line.starts_with("Max ") && line.split_whitespace().count() >= 5);
+    match Limits::from_buf_read(rows.as_slice()).ok()?.max_open_files.soft_limit {
+        LimitValue::Unlimited => Some(u64::MAX),
+        LimitValue::Value(files) => Some(files),
+    }
+}
+
+/// The lines that the crate demands, and those that are read.
+const STATUS_KEYS: &[&str] = &[
+    "Name",
+    "State",
+    "Tgid",
+    "Pid",
+    "PPid",
+    "TracerPid",
+    "Uid",
+    "Gid",
+    "FDSize",
+    "Groups",
+    "VmSize",
+    "VmRSS",
+    "Threads",
+    "SigQ",
+    "SigPnd",
+    "ShdPnd",
+    "SigBlk",
+    "SigIgn",
+    "SigCgt",
+    "CapInh",
+    "CapPrm",
+    "CapEff",
+    "voluntary_ctxt_switches",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATUS: &str = include_str!("../../../../tests/data/procfs/linux-6.18-x86_64/self/status");
+    const LIMITS: &str = include_str!("../../../../tests/data/procfs/linux-6.18-x86_64/self/limits");
+
+    #[test]
+    fn a_program_may_have_any_name() {
+        let rest = "S 1 7 7 0 -1 4194560 1 2 3 4 50 6 7 8 20 0 1 0 12345 2 3 18446744073709551615 4 5 6 0 0 0 0 0 0 0 0 0 17 0";
+        let expected =
+            ProcessStat { cpu_time: Duration::from_millis(560), started_after_boot: Duration::from_millis(123_450) };
+        for name in ["coracle", "a) b ", "", "(", ") S 1 (c", "a\nb", "\u{fffd}"] {
+            let stat = format!("7 ({name}) {rest}\n");
+            assert_eq!(ProcessStat::parse(stat.as_bytes()), Some(expected), "{name}");
+        }
+        let not_utf8 = [b"7 (\xff) ", rest.as_bytes()].concat();
+        assert_eq!(ProcessStat::parse(&not_utf8), Some(expected));
+        let late = format!("7 (a) {rest}").replace("12345", "5000000000");
+        let started = ProcessStat::parse(late.as_bytes()).unwrap().started_after_boot;
+        assert_eq!(started, Duration::from_secs(50_000_000), "after 497 days");
+    }
+
+    #[test]
+    fn a_stat_that_is_not_whole_is_none() {
+        for bad in ["", "(", "(a) S 1", "7 (a", "7 (a)", "7 (a) ", "7 (a) S", "7 (a) S 1)", "é (a) S 1", "7 (a) S 1 x"]
+        {
+            assert_eq!(ProcessStat::parse(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn odd_lines_of_a_status_are_passed_over() {
+        let status = ProcessStatus::parse(STATUS.as_bytes()).unwrap();
+        assert_eq!((status.state.as_str(), status.resident_bytes), ("R (running)", Some(1720 << 10)));
+        let odd = STATUS.replace("Umask:\t0022", "Umask:\tnone").replace("Cpus_allowed:\t3", "Cpus_allowed:\tall");
+        assert_eq!(ProcessStatus::parse(format!("{odd}\nNew\n").as_bytes()), Some(status));
+        let kernel_thread = only(STATUS.as_bytes(), |line| !line.starts_with("Vm"));
+        assert_eq!(ProcessStatus::parse(&kernel_thread).unwrap().resident_bytes, None);
+        assert_eq!(ProcessStatus::parse(b""), None);
+    }
+
+    #[test]
+    fn a_process_is_in_a_group_of_either_version() {
+        let groups = |text: &str| ProcessCgroups::parse(text.as_bytes());
+        let v2 = groups("0::/kubepods/pod1/a:b c\n");
+        assert_eq!((v2.v2(), v2.v1("memory")), (Some("/kubepods/pod1/a:b c"), None));
+        let hybrid = groups("12:cpu,cpuacct:/k8s.io/a\nodd\n9:memory:/k8s.io/abc\n1:name=systemd:/x\n0::/\n");
+        assert_eq!(
+            (hybrid.v2(), hybrid.v1("memory"), hybrid.v1("cpuacct")),
+            (Some("/"), Some("/k8s.io/abc"), Some("/k8s.io/a"))
+        );
+        assert_eq!((groups("").v2(), groups("").v1("cpu")), (None, None));
+    }
+
+    #[test]
+    fn the_soft_limit_of_open_files_counts() {
+        assert_eq!(open_files_limit(LIMITS.as_bytes()), Some(20_000));
+        let unlimited = LIMITS.replace("20000                20000", "unlimited            unlimited");
+        assert_eq!(open_files_limit(unlimited.as_bytes()), Some(u64::MAX));
+        let odd = format!("\n{LIMITS}\nMax new\nMax new limit 1 2 things\n");
+        assert_eq!(open_files_limit(odd.as_bytes()), Some(20_000));
+        assert_eq!(open_files_limit(b""), None);
+    }
+
+    #[test]
+    fn written_bytes_are_those_of_disks() {
+        let io = "rchar: 8299\nwchar: 1323\nsyscr: 12\nsyscw: 1\nread_bytes: 0\nwrite_bytes: 4096\ncancelled_write_bytes: 0\n";
+        assert_eq!(written_bytes(io.as_bytes()), Some(4096));
+        assert_eq!(written_bytes(format!("{io}new: none\n").as_bytes()), Some(4096));
+        assert_eq!(written_bytes(b""), None);
+    }
+}
