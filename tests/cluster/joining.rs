@@ -182,7 +182,7 @@ fn a_cluster_that_is_not_the_one_that_was_meant_is_refused_and_nothing_is_writte
     let fleet = Fleet::new();
     let other = pin(&Authority::new(jiff::Timestamp::now()).pem());
     for (token, pin, line) in [
-        (TOKEN, &other, format!("the cluster's authority is not the expected one: expected {other}, found {}", fleet.pin())),
+        (TOKEN, &other, format!("the cluster's CA does not match: expected {other}, found {}", fleet.pin())),
         (
             "abcdef.0123456789abcdee",
             &fleet.pin(),

@@ -1,4 +1,4 @@
-//! A serving certificate that somebody else keeps: read, and read again whenever its files change.
+//! A serving certificate from files that are managed elsewhere; reloaded when they change.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::platform::host::{clock, file};
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
-/// No certificate or key is larger.
+/// Size limit of certificate and key files.
 const LIMIT: u64 = 1 << 20;
-/// Who replaces two files does so one after the other; between them they are no pair.
+/// Two files are replaced one after the other; in between they do not match.
 const BOTH: Duration = Duration::from_millis(200);
 
 pub(super) async fn run(files: [PathBuf; 2], shown: &ServingCertificateCell, teller: &Teller) {
@@ -32,7 +32,7 @@ pub(super) async fn run(files: [PathBuf; 2], shown: &ServingCertificateCell, tel
                 last = Some(pair);
                 None
             }
-            // The one before is shown on.
+            // The previous certificate stays in use.
             Err(fault) => Some(fault),
         };
         let known = last.as_ref().map_or_else(CertificateEntry::default, |pair| entry(pair, now));
@@ -49,7 +49,7 @@ pub(super) async fn run(files: [PathBuf; 2], shown: &ServingCertificateCell, tel
     }
 }
 
-/// The certificate of the first file with the key of the second; one line on what is wrong. Blocks.
+/// The certificate of the first file with the key of the second; the error is one line. Blocks.
 pub(super) fn read_pair(files: &[PathBuf; 2]) -> Result<Pair, String> {
     let [certificate, key] = files;
     let read = |path: &Path| file::read_all(path, LIMIT).map_err(|error| format!("read {}: {error}", path.display()));
