@@ -186,7 +186,7 @@ fn a_cluster_that_is_not_the_one_that_was_meant_is_refused_and_nothing_is_writte
         (
             "abcdef.0123456789abcdee",
             &fleet.pin(),
-            "the server does not prove that it knows token \"abcdef\": another secret, or not the cluster that was meant"
+            "the signature for token \"abcdef\" does not match: wrong token secret, or another cluster"
                 .to_owned(),
         ),
         (

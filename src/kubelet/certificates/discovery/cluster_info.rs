@@ -38,7 +38,7 @@ impl fmt::Display for ClusterInfoError {
             ),
             Self::BadSignature { id } => write!(
                 f,
-                "the server does not prove that it knows token {id:?}: another secret, or not the cluster that was meant"
+                "the signature for token {id:?} does not match: wrong token secret, or another cluster"
             ),
         }
     }
