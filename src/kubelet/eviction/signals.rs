@@ -1,21 +1,21 @@
-//! What each signal is about, and what was observed of it. Pure.
+//! Eviction signals and their observations. Pure.
 
 use crate::platform::config::Signal;
 use crate::state::pods::Pressure;
 use crate::types::api::{EPHEMERAL_STORAGE, Format, MEMORY, Quantity};
 use crate::types::sorted::SortedMap;
 
-/// What there is of something, and what is left of it.
+/// Available amount and capacity of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Observation {
     pub(crate) available: u64,
     pub(crate) capacity: u64,
 }
 
-/// A signal that could not be observed has no entry.
+/// A signal that could not be measured has no entry.
 pub(crate) type Observations = SortedMap<Signal, Observation>;
 
-/// What pods are ended to win back, in upstream's words.
+/// The starved resource that an eviction frees, with upstream's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Starved {
     Memory,
@@ -51,7 +51,7 @@ impl Starved {
         }
     }
 
-    /// So much of it, written as upstream writes it.
+    /// `amount` as a quantity in upstream's format.
     pub(crate) fn quantity(self, amount: u64) -> Quantity {
         let format = match self {
             Self::Memory | Self::Storage => Format::BinarySi,
@@ -61,7 +61,7 @@ impl Starved {
     }
 }
 
-/// What `/proc/meminfo` says, in bytes.
+/// Fields of `/proc/meminfo` in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct MemInfo {
     pub(super) total: u64,
@@ -74,7 +74,7 @@ impl MemInfo {
             let rest = text.lines().find_map(|line| line.strip_prefix(key))?;
             rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib.saturating_mul(1024))
         };
-        // Kernels before 3.14 do not tell what is available.
+        // Kernels before 3.14 have no MemAvailable.
         let available = line("MemAvailable:").or_else(|| line("MemFree:"));
         Self { total: line("MemTotal:").unwrap_or(0), available: available.unwrap_or(0) }
     }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_words_on_memory_are_understood() {
+    fn meminfo_is_parsed_with_and_without_available() {
         let text = "MemTotal:        2000 kB\nMemFree:  100 kB\nMemAvailable:    500 kB\n";
         assert_eq!(MemInfo::parse(text), MemInfo { total: 2000 << 10, available: 500 << 10 });
         assert_eq!(MemInfo::parse("MemTotal: 2 kB\nMemFree: 1 kB\n"), MemInfo { total: 2048, available: 1024 });
