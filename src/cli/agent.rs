@@ -1,4 +1,4 @@
-//! Starts the node agent: settings first, then what the process itself needs, then the pods.
+//! Starts the node agent: settings, then process setup, then the agent.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -36,34 +36,34 @@ pub(super) fn run(arguments: &[String], is_kubelet: bool) -> ExitCode {
     node_agent::run(*config)
 }
 
-/// Waits for the lock; it is let go of with the process, however that ends.
+/// Waits for the lock, which is released when the process ends.
 fn hold(path: &Path) -> io::Result<Flock<File>> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => Ok(lock),
         Err((file, nix::Error::EWOULDBLOCK)) => {
-            log!(info, "waiting for the lock", file = path.display());
+            log!(info, "waiting for lock file", file = path.display());
             Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error.into())
         }
         Err((_, error)) => Err(error.into()),
     }
 }
 
-/// A swap area of this host. The limits of pods mean less beside swap, so the kubelet does not start unless told to.
+/// An active swap area. Swap weakens memory limits, so the kubelet refuses to start unless configured otherwise.
 fn swap_in_use() -> Option<String> {
-    // A kernel without swap has no such file.
+    // The file does not exist in a kernel without swap.
     first_swap(&fs::read_to_string("/proc/swaps").ok()?)
 }
 
-/// The first area of `/proc/swaps`, below its head line.
+/// The first area in `/proc/swaps`, below its header line.
 fn first_swap(swaps: &str) -> Option<String> {
     swaps.lines().nth(1)?.split_whitespace().next().map(str::to_owned)
 }
 
-/// When memory runs out, pods go before the one that looks after them.
+/// Makes the OOM killer prefer pods over the agent.
 fn protect_from_oom(config: &Config) {
     if let Err(error) = fs::write("/proc/self/oom_score_adj", config.oom_score_adj.to_string()) {
-        log!(warn, "oom_score_adj not set", wanted = config.oom_score_adj, error = ErrorChain(&error));
+        log!(warn, "failed to set oom_score_adj", wanted = config.oom_score_adj, error = ErrorChain(&error));
     }
 }
 
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn swap_is_on_where_an_area_stands_below_the_head_line() {
+    fn swap_is_on_if_an_area_follows_the_header() {
         let head = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
         assert_eq!(first_swap(head), None);
         assert_eq!(first_swap(""), None);

@@ -88,7 +88,7 @@ fn text(status: &NodeStatus) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Nothing, where there are none.
+/// Adds nothing if there are no archives.
 fn archives(archives: &ArchivesStatus, lines: &mut Vec<String>) {
     let ArchivesStatus { directory, files, message } = archives;
     if files.is_empty() && message.is_empty() {
@@ -164,7 +164,7 @@ fn offline_store(status: &OfflineStatus) -> String {
     format!("{records} objects, {bytes}, {written}{faults}{why}; secrets {secrets}{in_use}")
 }
 
-/// Three digits or so: `950 B`, `8.2 MB`.
+/// At most three significant digits: `950 B`, `8.2 MB`.
 pub(super) fn si_bytes(bytes: u64) -> String {
     let (mut whole, mut tenths) = (bytes, 0);
     for unit in ["B", "kB", "MB", "GB"] {
@@ -239,7 +239,7 @@ mod tests {
     };
 
     #[test]
-    fn the_page_names_node_runtime_sources_and_errors() {
+    fn page_has_node_runtime_sources_and_errors() {
         let status = NodeStatus {
             version: "0.1.0".to_owned(),
             node: "edge-7".to_owned(),
@@ -301,14 +301,14 @@ Last errors:
     }
 
     #[test]
-    fn a_node_that_has_just_begun_says_what_it_waits_for() {
+    fn starting_node_shows_what_it_waits_for() {
         let page = text(&NodeStatus::default());
         assert!(page.contains("Runtime:  no answer yet at , not ready\n"), "{page}");
         assert!(page.ends_with("Sources:\n  <none>\nLast errors:\n  <none>\n"), "{page}");
     }
 
     #[test]
-    fn images_on_their_way_are_told_with_their_pods() {
+    fn pulls_are_shown_with_their_pods() {
         let pull = |image: &str, begun| PullStatus {
             image: image.to_owned(),
             pod: "web_default".to_owned(),
@@ -323,7 +323,7 @@ Last errors:
     }
 
     #[test]
-    fn a_pod_that_does_not_run_what_its_manifest_says_is_told() {
+    fn held_version_is_shown() {
         let version = |pod: &str, state: &str| VersionStatus {
             pod: pod.to_owned(),
             state: state.to_owned(),
@@ -336,7 +336,7 @@ Last errors:
     }
 
     #[test]
-    fn archives_are_told_with_their_images_or_what_is_wrong_and_so_are_images_that_nobody_has() {
+    fn archives_and_missing_images_are_shown() {
         let archive = |file: &str, state: &str, images: &[&str], message: &str| ArchiveStatus {
             file: file.to_owned(),
             state: state.to_owned(),
@@ -366,7 +366,7 @@ Missing images:
     }
 
     #[test]
-    fn the_way_to_the_cluster_is_told_with_what_it_has_cost() {
+    fn connection_to_the_cluster_is_shown_with_its_traffic() {
         let mut server = ApiServerStatus {
             server: "10.0.0.1:6443".to_owned(),
             connected: true,
@@ -385,7 +385,7 @@ Missing images:
     }
 
     #[test]
-    fn when_the_cluster_is_asked_is_told_with_what_waits_and_what_it_costs() {
+    fn sync_mode_is_shown_with_pending_work_and_traffic() {
         let mut sync = SyncStatus { mode: "watch".to_owned(), open: true, bytes_today: 7_800, ..SyncStatus::default() };
         assert_eq!(sync_line(&sync), "watch; 7.8 kB today");
         (sync.mode, sync.open) = ("poll every 15m0s".to_owned(), false);
@@ -402,7 +402,7 @@ Missing images:
     }
 
     #[test]
-    fn what_is_stored_is_told_with_its_age_and_its_faults() {
+    fn offline_store_is_shown_with_its_age_and_faults() {
         let mut offline =
             OfflineStatus { records: 34, bytes: 210_000, secrets: "in plain".to_owned(), ..OfflineStatus::default() };
         assert_eq!(offline_store(&offline), "34 objects, 210 kB, nothing yet; secrets in plain");
@@ -415,7 +415,7 @@ Missing images:
     }
 
     #[test]
-    fn certificates_are_told_with_their_end_and_what_is_wrong() {
+    fn certificates_are_shown_with_expiry_and_faults() {
         let certificate = |state, not_after: &str, message: &str| CertificateStatus {
             name: "client".to_owned(),
             state,
@@ -441,7 +441,7 @@ Certificates:
     }
 
     #[test]
-    fn the_last_stall_is_told_with_what_came_of_it() {
+    fn last_stall_is_shown_with_its_outcome() {
         let mut stall = Stall {
             time: "2026-11-20T20:24:00Z".to_owned(),
             seconds: 37,
@@ -459,7 +459,7 @@ Certificates:
     }
 
     #[test]
-    fn a_spin_is_told_with_its_rounds_and_the_part_that_was_due() {
+    fn busy_loop_is_shown_with_its_rounds_and_due_part() {
         let stall = Stall {
             time: "2026-11-20T20:24:00Z".to_owned(),
             doing: "going round without ever waiting".to_owned(),
@@ -472,7 +472,7 @@ Certificates:
     }
 
     #[test]
-    fn each_watchdog_is_named_with_its_interval() {
+    fn each_watchdog_is_shown_with_its_interval() {
         let path = "/dev/watchdog".to_owned();
         let mut device = DeviceStatus { path, armed: true, timeout_seconds: 15, reset_the_board: true };
         let page = |device: &DeviceStatus| {

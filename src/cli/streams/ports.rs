@@ -1,4 +1,4 @@
-//! Which port of this machine stands for which one of a pod. Pure.
+//! Port pairs and addresses as arguments. Pure.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use crate::types::api::Pod;
 /// `8080:80`, `80`, `:80`, `8080:http`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cli) struct PortPair {
-    /// 0: any that is free; none: as the pod's.
+    /// 0: any free port; `None`: the same as the pod's.
     local: Option<u16>,
     remote: String,
 }
@@ -35,7 +35,7 @@ impl FromStr for PortPair {
 }
 
 impl PortPair {
-    /// The two numbers; a name is that of a port of one of the pod's containers.
+    /// Local and remote port; a name is looked up among the ports of the pod's containers.
     pub(super) fn numbers(&self, pod: &Pod) -> Result<(u16, u16), String> {
         let ports = || pod.spec.all_containers().flat_map(|container| &container.ports);
         let named =
@@ -50,12 +50,12 @@ impl PortPair {
     }
 }
 
-/// `127.0.0.1` or several, with commas between them.
+/// `127.0.0.1` or a comma-separated list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cli) struct Addresses(pub(super) Vec<IpAddr>);
 
 impl Addresses {
-    /// Nobody but this machine itself.
+    /// The loopback addresses.
     pub(in crate::cli) fn local() -> Self {
         Self(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)])
     }
@@ -77,7 +77,7 @@ mod tests {
     use crate::types::api::{Container, ContainerPort};
 
     #[test]
-    fn ports_are_written_as_kubectl_takes_them() {
+    fn ports_are_parsed_like_kubectls() {
         let mut pod = Pod::default();
         let port = ContainerPort { name: "http".to_owned(), container_port: 8000, ..ContainerPort::default() };
         pod.metadata.name = "web".to_owned();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_those_of_this_machine() {
+    fn addresses_must_be_ip_addresses_or_localhost() {
         let addresses = |words: &str| words.parse::<Addresses>().map(|Addresses(all)| all.len());
         assert_eq!(addresses("localhost"), Ok(1));
         assert_eq!(addresses("127.0.0.1,::1"), Ok(2));

@@ -267,7 +267,7 @@ impl Objects {
             let key = &object.object.key;
             match next.get(key) {
                 None => drop(next.insert(key.clone(), object.clone())),
-                // The same thing twice, as pods that share it bring it, is nobody's mistake.
+                // Pods that share an object may each bring an equal copy.
                 Some(other) if *other.object == *object.object => {}
                 Some(other) => {
                     let why = format!("{key} is ignored: already defined in {}", other.origin);
