@@ -80,7 +80,7 @@ pub(super) fn is_running(pod: &Pod, container: &str) -> Result<(), String> {
         None => String::new(),
     };
     let name = &pod.metadata.name;
-    Err(format!("container {container} of pod {name} is not running{instead}, see coracle describe {name}"))
+    Err(format!("container {container} of pod {name} is not running{instead}; see coracle describe {name}"))
 }
 
 #[cfg(test)]

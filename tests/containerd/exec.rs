@@ -100,7 +100,7 @@ fn what_cannot_be_run_is_told_in_one_line() {
         (&["web", "-c", "x", "--", "ls"], "pod web-node-a has no container x: main, other"),
         (
             &["done", "--", "ls"],
-            "container main of pod done-node-a is not running (ended with exit code 3), \
+            "container main of pod done-node-a is not running (ended with exit code 3); \
              see coracle describe done-node-a",
         ),
     ] {

@@ -1,4 +1,4 @@
-//! Where the key for secrets and tokens comes from: a credential of the service manager, a file, or a new file.
+//! The key for secrets and tokens: a systemd credential, an existing file, or a new file.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,24 +9,23 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use super::seal::{Key, SHORTEST, Seal};
 use crate::platform::host::file::{read_all, replace};
 
-/// Where a key may be, and what is done without one.
+/// Where to look for a key, and what to do without one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyPlaces {
-    /// `$CREDENTIALS_DIRECTORY`, where the service manager puts what it was given for this service alone.
+    /// `$CREDENTIALS_DIRECTORY`, with the credentials that systemd passes to this service.
     pub(crate) credentials: Option<PathBuf>,
-    /// Made where it is missing. `None`: no key but the credential.
+    /// Created if it does not exist. `None`: only the credential is used.
     pub(crate) file: Option<PathBuf>,
-    /// Without a key they are written all the same, and no key is made.
+    /// Without a key, store secrets in plain text and create no key.
     pub(crate) plain: bool,
 }
 
-/// The name of the credential.
 const CREDENTIAL: &str = "coracle-store-key";
 const LARGEST: u64 = 64 << 10;
 
 impl KeyPlaces {
-    /// The first key that there is, else a new one in the file, and what `coracle status` shows of it. A key that cannot be
-    /// used is reported and never replaced. Blocks.
+    /// The first key found, else a new one in the file; and the description for `coracle status`. An invalid key is
+    /// reported and never replaced. Blocks.
     pub(super) fn seal(&self) -> (Seal, String) {
         let credential = self.credentials.as_ref().map(|folder| (folder.join(CREDENTIAL), false));
         for (path, is_checked) in credential.into_iter().chain(self.file.iter().map(|path| (path.clone(), true))) {
@@ -56,20 +55,20 @@ impl KeyPlaces {
     }
 }
 
-/// A new key, on the disk before anything is sealed with it. A power cut leaves all of it or none.
+/// Creates a key and syncs it before its first use. A power failure leaves a complete file or none.
 fn make(path: &Path) -> Result<Key, String> {
     let mut bytes = [0; SHORTEST];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| "the kernel gives no random bytes".to_owned())?;
+    SystemRandom::new().fill(&mut bytes).map_err(|_| "failed to get random bytes".to_owned())?;
     replace(path, &bytes).map_err(|error| error.to_string())?;
-    log!(info, "made a key for the offline store", file = path.display());
+    log!(info, "created key for offline store", file = path.display());
     Key::derive(&bytes).ok_or_else(|| "too short".to_owned())
 }
 
-/// Why there is no key though there is a file.
+/// Why an existing file gives no key.
 enum KeyFault {
-    /// The disk or the file system does not give it: it may later.
+    /// A read error, which may be temporary.
     Unread(io::Error),
-    /// It is not as it has to be. One line.
+    /// Its content or mode is invalid; one line.
     Unusable(String),
 }
 
@@ -94,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_credential_comes_first_then_the_file_then_nothing() {
+    fn credential_is_used_before_the_file() {
         let folder = std::env::temp_dir().join(format!("coracle-store-key-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let key = folder.join("key");
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_key_is_made_once_for_this_user_alone() {
+    fn missing_key_is_created_once_for_this_user_only() {
         let folder = std::env::temp_dir().join(format!("coracle-store-key-made-{}", std::process::id()));
         let file = folder.join("coracle/store-key");
         let places = KeyPlaces { credentials: None, file: Some(file.clone()), plain: false };
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_cannot_be_used_is_never_replaced() {
+    fn invalid_key_is_never_replaced() {
         let folder = std::env::temp_dir().join(format!("coracle-store-key-kept-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join("store-key");

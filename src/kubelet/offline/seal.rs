@@ -1,8 +1,8 @@
-//! Secrets and tokens at rest: sealed with a key of the node's, in plain for who asks for that, or not at all.
+//! Secrets and tokens at rest: encrypted with the node's key, in plain text if configured, or not stored.
 //!
-//! `ChaCha20-Poly1305`, which needs no help from a processor. Each sealing has a nonce of its own from the kernel's
-//! generator: 96 bits, of which the same could be expected again after more writes than any flash takes. The record's
-//! name is authenticated with it, so that no record can be put in the place of another one.
+//! `ChaCha20-Poly1305`, which is fast without hardware support. Each encryption has a random 96-bit nonce from the
+//! kernel; a repeated nonce is not expected within the number of writes that flash storage survives. The record's
+//! name is authenticated data, so that records cannot be swapped.
 
 use std::fmt;
 
@@ -13,27 +13,27 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use super::key::KeyPlaces;
 use crate::types::api::Bytes;
 
-/// What becomes of secrets and tokens.
+/// How secrets and tokens are stored.
 #[derive(Debug)]
 pub(super) enum Seal {
     Key(Key),
-    /// The owner has asked for it.
+    /// In plain text, by configuration.
     Plain,
-    /// There is no key: they stay in memory.
+    /// Not stored, because there is no key.
     Memory,
-    /// The disk did not give the key. It is read again before the next Secret is written.
+    /// The key could not be read. Retried before the next Secret is written.
     Unread(KeyPlaces),
 }
 
 pub(super) struct Key(Box<LessSafeKey>);
 
-/// So many bytes a key needs to be one.
+/// Minimum size of key material in bytes.
 pub(super) const SHORTEST: usize = 32;
-/// What keys are derived for; another form of records would have another one.
+/// Context of the key derivation; another record format would use another one.
 const PURPOSE: &[u8] = b"coracle offline store, format 1";
 
 impl Seal {
-    /// The content; `None` if it was sealed with another key or for another record, or there is no key.
+    /// Decrypts the content; `None` if it was encrypted with another key or for another record, or there is no key.
     pub(super) fn open(&self, name: &str, sealed: &[u8]) -> Option<Vec<u8>> {
         match self {
             Self::Key(key) => key.open(name, sealed),
@@ -43,7 +43,7 @@ impl Seal {
 }
 
 impl Key {
-    /// From what a file or a credential says, whatever that is. `None` if it is too short.
+    /// Derives a key from the bytes of a file or credential. `None` if there are too few.
     pub(super) fn derive(material: &[u8]) -> Option<Self> {
         if material.len() < SHORTEST {
             return None;
@@ -52,7 +52,7 @@ impl Key {
         UnboundKey::new(&CHACHA20_POLY1305, secret.as_ref()).ok().map(|key| Self(Box::new(LessSafeKey::new(key))))
     }
 
-    /// Nonce, content, tag in base64; `None` if the kernel gives no random bytes.
+    /// Nonce, ciphertext and tag in base64; `None` if the kernel returns no random bytes.
     pub(super) fn seal(&self, name: &str, content: &[u8]) -> Option<String> {
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).ok()?;
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_is_opened_with_its_key_and_its_name_alone() {
+    fn content_is_opened_only_with_its_key_and_name() {
         let sealed = key(1).seal("secret/ns/a", b"hidden").unwrap();
         assert_eq!(key(1).open("secret/ns/a", sealed.as_bytes()).as_deref(), Some(&b"hidden"[..]));
         assert_eq!(key(2).open("secret/ns/a", sealed.as_bytes()), None);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sealed_twice_in_the_same_way_and_nothing_shows_through() {
+    fn equal_contents_have_different_ciphertexts() {
         let (one, other) = (key(1).seal("a", b"hidden").unwrap(), key(1).seal("a", b"hidden").unwrap());
         assert_ne!(one, other);
         let Bytes(bytes) = Bytes::from_base64(&one).unwrap();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bit_that_turns_is_noticed() {
+    fn flipped_bit_is_detected() {
         let Bytes(sealed) = Bytes::from_base64(&key(1).seal("a", b"hidden").unwrap()).unwrap();
         for bit in 0..sealed.len() * 8 {
             let mut bad = sealed.clone();

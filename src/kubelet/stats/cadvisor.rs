@@ -1,4 +1,4 @@
-//! The answer of `/metrics/cadvisor`: what every group uses, with cadvisor's names and labels. Pure.
+//! The response of `/metrics/cadvisor`, with cadvisor's names and labels. Pure.
 
 use super::cadvisor_families::{DISK, FAMILIES, NETWORK};
 use super::procfs::{Interface, MemInfo};
@@ -7,7 +7,7 @@ use crate::kubelet::node::Machine;
 use crate::platform::cgroups::{CpuStat, MemoryStat, Usage};
 use crate::types::metrics::{Exposition, Kind, Labels, Number};
 
-/// Whose figures a sample shows.
+/// The source of a sample: the machine, a cgroup, a pod or a container.
 pub(super) struct Owner<'a> {
     labels: Labels,
     pub(super) figures: &'a Figures,
@@ -15,7 +15,7 @@ pub(super) struct Owner<'a> {
     pub(super) processes: Option<Processes>,
     layer: Option<Found>,
     interfaces: &'a [Interface],
-    /// Of the whole machine, whose root group has few files.
+    /// Only for the whole machine, whose root cgroup has few files.
     machine: Option<&'a MemInfo>,
 }
 
@@ -24,7 +24,7 @@ impl Owner<'_> {
         self.figures.group_usage.as_deref()
     }
 
-    /// Only of a group that is held to a quota.
+    /// Only for cgroups with a CPU quota.
     pub(super) fn cfs(&self) -> Option<&CpuStat> {
         let usage = self.usage()?;
         usage.cpu_max?.0.at()?;
@@ -36,7 +36,7 @@ impl Owner<'_> {
         stat.map(of_group).or_else(|| self.machine.map(of_machine))
     }
 
-    /// 0 without one.
+    /// 0 without a limit.
     pub(super) fn memory_limit(&self) -> Option<u64> {
         match self.machine {
             Some(machine) => Some(machine.total),
@@ -49,7 +49,7 @@ impl Owner<'_> {
     }
 }
 
-/// Everything of a whole look.
+/// The page for a full look.
 pub(super) fn cadvisor(look: &Look, machine: &Machine) -> Vec<u8> {
     let owners = owners(look);
     let mut out = Exposition::default();
@@ -97,7 +97,7 @@ fn of_owners(out: &mut Exposition, owners: &[Owner<'_>]) {
         let memory = &owner.figures.memory;
         for (kind, count) in [("pgfault", memory.page_faults), ("pgmajfault", memory.major_page_faults)] {
             let Some(count) = count else { continue };
-            // A group of v2 counts for those below it, too.
+            // A v2 cgroup includes its descendants.
             for scope in ["container", "hierarchy"] {
                 let labels = owner.labels.clone().with("failure_type", kind);
                 out.sample_at(&labels, Some(("scope", scope)), Number::Whole(count), owner.millis());
@@ -133,7 +133,7 @@ fn of_disk(out: &mut Exposition, node: &NodeSnapshot, owners: &[Owner<'_>]) {
     }
     for owner in owners {
         if let Some(layer) = owner.layer {
-            // The runtime tells where its layers are, and not what that is on.
+            // The runtime reports the size of its layers, but not their device.
             out.sample_at(&owner.labels, Some(("device", "")), Number::Whole(layer.bytes), owner.millis());
         }
     }
@@ -166,7 +166,7 @@ fn of_machine(out: &mut Exposition, node: &NodeSnapshot, machine: &Machine) {
     out.sample(&Labels::default(), Number::Whole(0));
 }
 
-/// The machine first, then the groups above the pods, the pods and their containers.
+/// The machine first, then the cgroups above the pods, the pods and their containers.
 fn owners(look: &Look) -> Vec<Owner<'_>> {
     let group = |figures, interfaces, machine| Owner {
         labels: labels(figures, ["", "", "", "", ""]),
@@ -183,7 +183,7 @@ fn owners(look: &Look) -> Vec<Owner<'_>> {
     owners
         .extend(groups.filter(|figures| figures.group != node.figures.group).map(|figures| group(figures, &[], None)));
     look.pods.iter().for_each(|pod| of_pod(pod, &mut owners));
-    // Of whom nothing could be found out nothing is said.
+    // Owners without any data are left out.
     owners.retain(|owner| owner.figures.at != 0);
     owners
 }
@@ -235,7 +235,7 @@ pub(super) fn millis(millis: u64) -> Number {
     Number::Micros(millis.saturating_mul(1000))
 }
 
-/// A weight of v2 as shares of v1, as upstream's runc turns one into the other.
+/// Converts a v2 weight to v1 shares like upstream's runc.
 pub(super) fn shares(weight: u64) -> u64 {
     2 + weight.saturating_sub(1).saturating_mul(262_142) / 9999
 }

@@ -1,4 +1,4 @@
-//! One pass over everything that the kernel knows of the node and its pods. It blocks.
+//! Collects the kernel's statistics of the node and its pods in one pass. Blocks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,23 +12,23 @@ use crate::platform::host::disk_usage::{Found, disk_usage};
 use crate::platform::host::file_system::file_system;
 use crate::platform::host::process;
 
-/// What is looked at.
+/// What to collect.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) depth: Depth,
-    /// Disks, networks and processes too, not only processors and memory.
+    /// Also disks, networks and processes, not only CPU and memory.
     pub(super) with_rest: bool,
-    /// The group of all pods and those of their classes, where pods have groups.
+    /// The `kubepods` cgroup and those of the QoS classes, if pods have cgroups.
     pub(super) groups: Option<(String, Vec<String>)>,
-    /// There is cgroup v2 with its controllers.
+    /// cgroup v2 is mounted with its controllers.
     pub(super) cgroup_v2: bool,
     pub(super) root_dir: PathBuf,
-    /// Where the runtime's images are and its writable layers, and what those hold.
+    /// Directory of the runtime's images, and their size and inodes.
     pub(super) images: Option<(PathBuf, Found)>,
     pub(super) layers: Option<(PathBuf, Found)>,
 }
 
-/// Fills in the figures of `look`.
+/// Fills in the statistics of `look`.
 pub(super) fn pass(look: &mut Look, asked: &Asked) {
     let mut pass = Pass { reader: UsageReader::new(Path::new(HIERARCHY)), at: look.at, asked, swap_free: None };
     pass.node(&mut look.node);
@@ -66,7 +66,7 @@ impl Pass<'_> {
             node.processors = u64::try_from(processors).unwrap_or(0);
             let device = device_of(&self.asked.root_dir);
             let io = device.as_ref().and_then(|(_, numbers)| procfs::disk_io(&text("/proc/diskstats"), *numbers));
-            // A file system without a device, as in memory, has nothing to count.
+            // A file system without a block device, such as tmpfs, has no I/O statistics.
             node.device = device.map(|(name, _)| (name, io.unwrap_or_default()));
         }
         if self.asked.with_rest {
@@ -83,7 +83,7 @@ impl Pass<'_> {
         }
     }
 
-    /// The whole machine: its root group knows processors and memory as the groups do; without it procfs does.
+    /// The whole machine, from the root cgroup or, without cgroup v2, from procfs.
     fn machine(&mut self, memory: &MemInfo, text: &dyn Fn(&str) -> String) -> Figures {
         let usage = self.asked.cgroup_v2.then(|| self.reader.read("", Depth::CpuAndMemory).ok()).flatten();
         let mut figures = usage
@@ -99,7 +99,7 @@ impl Pass<'_> {
         let (anon, file, inactive) = stat.map_or((memory.anon, memory.file, memory.inactive_file), |stat| {
             (stat.anon, stat.file, stat.inactive_file)
         });
-        // The root group has no memory.current: upstream's runc counts it so, too.
+        // The root cgroup has no memory.current; upstream's runc computes it like this too.
         let used = anon.saturating_add(file);
         let working_set = used.saturating_sub(inactive);
         let faults = procfs::page_faults(&text("/proc/vmstat"));
@@ -131,7 +131,7 @@ impl Pass<'_> {
         Some(figures)
     }
 
-    /// False if its group, or that of a container, could not be read.
+    /// False if the pod's or a container's cgroup could not be read.
     fn pod(&mut self, pod: &mut PodSnapshot) -> bool {
         let mut is_whole = true;
         if let Some(group) = &pod.group {
@@ -142,7 +142,7 @@ impl Pass<'_> {
             let ids = pod.containers.iter().map(|container| container.id.as_str());
             for (place, below) in self.reader.containers(group, ids).unwrap_or_default() {
                 let Some(container) = pod.containers.get_mut(place) else { continue };
-                // A runtime may make groups in a container's own, and that one counts them.
+                // The runtime may create child cgroups, which are included in the container's.
                 if let Some(figures) = self.group(&below) {
                     container.figures = figures;
                 }
@@ -169,7 +169,7 @@ impl Pass<'_> {
     fn processes(&mut self, container: &mut ContainerSnapshot) {
         let figures = &mut container.figures;
         if figures.group.is_empty() {
-            // Without groups of its own kind it still has one, by which it is called.
+            // Without cgroup v2 a container still has a cgroup path, which is its id.
             let cgroup = container.pid.and_then(|pid| fs::read_to_string(format!("/proc/{pid}/cgroup")).ok());
             if let Some(group) = cgroup.as_deref().and_then(procfs::group_of) {
                 figures.group = group.to_owned();
@@ -188,7 +188,7 @@ impl Pass<'_> {
     }
 }
 
-/// Since Linux 6.2 the directory's size is their number.
+/// Since Linux 6.2 the size of the directory is the number of open files.
 fn open_files(pid: u32) -> u64 {
     let directory = format!("/proc/{pid}/fd");
     match fs::metadata(&directory).map(|metadata| metadata.len()) {
@@ -197,7 +197,7 @@ fn open_files(pid: u32) -> u64 {
     }
 }
 
-/// The device that `path` is on: as it is mounted, and its numbers.
+/// The device of `path`: its mount source, and its numbers.
 fn device_of(path: &Path) -> Option<(String, (u32, u32))> {
     use std::os::unix::fs::MetadataExt as _;
 

@@ -1,29 +1,29 @@
-//! The kernel's files about the whole machine and its networks. Pure.
+//! Parses procfs files about the machine and its networks. Pure.
 
-/// The processor's time since the start of the machine, in nanoseconds: `/proc/stat`.
+/// CPU time since boot in nanoseconds, from `/proc/stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CpuTimes {
     pub(super) user: u64,
     pub(super) system: u64,
 }
 
-/// What of `/proc/meminfo` somebody asks for, in bytes.
+/// The fields of `/proc/meminfo` in use, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemInfo {
     pub(crate) total: u64,
     pub(crate) swap_total: u64,
     pub(crate) swap_free: u64,
     pub(crate) anon: u64,
-    /// The page cache, what is shared in memory and the buffers of devices.
+    /// Page cache, shared memory and buffers.
     pub(crate) file: u64,
     pub(crate) active_file: u64,
     pub(crate) inactive_file: u64,
     pub(crate) mapped: u64,
-    /// What the kernel itself has, as far as a group would count it.
+    /// Kernel memory, as far as a cgroup would count it.
     pub(crate) kernel: u64,
 }
 
-/// What went over one interface: a line of `/proc/PID/net/dev`.
+/// Counters of one interface, from a line of `/proc/PID/net/dev`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interface {
     pub(crate) name: String,
@@ -39,7 +39,7 @@ pub(crate) struct Counts {
     pub(crate) dropped: u64,
 }
 
-/// A device of `/proc/diskstats`. Times are in milliseconds.
+/// Counters of a device in `/proc/diskstats`. Times are in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DiskIo {
     pub(crate) reads: u64,
@@ -56,8 +56,8 @@ pub(crate) struct DiskIo {
 }
 
 impl CpuTimes {
-    /// From the first line: user, nice, system, idle, iowait, irq, softirq, steal, in hundredths of a second. What guests
-    /// use is in user already; what others took (steal) was not used here.
+    /// From the first line: user, nice, system, idle, iowait, irq, softirq, steal, in hundredths of a second. Guest
+    /// time is included in user; steal time was used by other guests.
     pub(super) fn parse(stat: &str) -> Option<Self> {
         let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
         let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
@@ -91,7 +91,7 @@ impl MemInfo {
     }
 }
 
-/// Page faults, and those among them that waited for a disk: `/proc/vmstat`.
+/// Page faults and major page faults, from `/proc/vmstat`.
 pub(super) fn page_faults(vmstat: &str) -> Option<(u64, u64)> {
     let value = |key: &str| {
         vmstat.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')).and_then(|text| text.parse().ok())
@@ -99,8 +99,8 @@ pub(super) fn page_faults(vmstat: &str) -> Option<(u64, u64)> {
     Some((value("pgfault")?, value("pgmajfault")?))
 }
 
-/// The interfaces that lead somewhere, as cadvisor chooses them: a loop leads nowhere, and the ends of pods' networks on
-/// this side are counted in the pods.
+/// The interfaces that cadvisor counts: not loopback, and not the host ends of veth pairs, whose traffic is counted
+/// in the pods.
 pub(super) fn interfaces(net_dev: &str) -> Vec<Interface> {
     let interface = |line: &str| {
         let (name, counts) = line.split_once(':')?;
@@ -121,7 +121,7 @@ pub(super) fn interfaces(net_dev: &str) -> Vec<Interface> {
     net_dev.lines().skip(2).filter_map(interface).collect()
 }
 
-/// The line of a device, which is named by its numbers.
+/// The line of the device with these numbers.
 pub(super) fn disk_io(diskstats: &str, (major, minor): (u32, u32)) -> Option<DiskIo> {
     diskstats.lines().find_map(|line| {
         let mut words = line.split_whitespace();
@@ -163,7 +163,7 @@ pub(super) fn disk_io(diskstats: &str, (major, minor): (u32, u32)) -> Option<Dis
     })
 }
 
-/// The group of a process in `/proc/PID/cgroup`: that of v2, or in the hierarchy of v1 that counts memory.
+/// The cgroup of a process in `/proc/PID/cgroup`: the v2 cgroup, or that of the v1 memory hierarchy.
 pub(super) fn group_of(cgroup: &str) -> Option<&str> {
     let groups = || cgroup.lines().filter_map(|line| line.splitn(3, ':').collect::<Vec<_>>().try_into().ok());
     let named = |wanted: fn(&str) -> bool| {
@@ -173,7 +173,7 @@ pub(super) fn group_of(cgroup: &str) -> Option<&str> {
     memory.or_else(|| named(str::is_empty)).filter(|group| *group != "/")
 }
 
-/// How many files a process may have open before it asks for more, from `/proc/PID/limits`; -1 without a bound.
+/// The soft limit of open files from `/proc/PID/limits`; -1 if unlimited.
 pub(super) fn open_files_limit(limits: &str) -> Option<i64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     match line.split_whitespace().next()? {
@@ -182,7 +182,7 @@ pub(super) fn open_files_limit(limits: &str) -> Option<i64> {
     }
 }
 
-/// Sockets and cores in `/proc/cpuinfo`; a machine that does not tell has one socket, and no threads.
+/// Sockets and cores in `/proc/cpuinfo`. Without that information: one socket, one core per CPU.
 pub(super) fn sockets_and_cores(cpuinfo: &str) -> (u64, u64) {
     let (mut sockets, mut cores) = (Vec::new(), Vec::new());
     let (mut processors, mut socket) = (0u64, "");
@@ -203,7 +203,7 @@ pub(super) fn sockets_and_cores(cpuinfo: &str) -> (u64, u64) {
     (count(sockets.len()).max(1), if cores.is_empty() { processors } else { count(cores.len()) })
 }
 
-/// `USER_HZ` is 100 for programs on every architecture.
+/// `USER_HZ` is 100 in user space on every architecture.
 const NANOS_PER_TICK: u64 = 10_000_000;
 
 #[cfg(test)]
@@ -211,14 +211,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_processors_time_is_that_of_programs_the_kernel_and_interrupts() {
+    fn cpu_time_is_user_system_and_interrupts() {
         let stat = "cpu  100 20 30 4000 50 6 7 8 9 0\ncpu0 1 1 1 1 1 1 1 1 1 0\n";
         assert_eq!(CpuTimes::parse(stat), Some(CpuTimes { user: 1_200_000_000, system: 430_000_000 }));
         assert_eq!((CpuTimes::parse(""), CpuTimes::parse("cpu  1 2 3\n")), (None, None));
     }
 
     #[test]
-    fn memory_is_told_in_bytes_and_a_line_that_is_not_there_is_nothing() {
+    fn meminfo_is_in_bytes_and_missing_lines_are_zero() {
         let text = "MemTotal: 2000 kB\nBuffers: 1 kB\nCached: 9 kB\nInactive(file):  4 kB\nHugePages_Total: 3\n";
         let info = MemInfo::parse(text);
         assert_eq!((info.total, info.file, info.inactive_file, info.anon), (2_048_000, 10_240, 4096, 0));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_that_lead_somewhere_are_counted() {
+    fn loopback_and_veth_interfaces_are_not_counted() {
         let text = "Inter-|   Receive                                                |  Transmit\n \
             face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n    \
             lo:     100       1    0    0    0     0          0         0      100       1    0    0    0     0       0          0\n  \
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_found_by_its_numbers() {
+    fn disk_is_found_by_its_numbers() {
         let text = " 254       0 vda 724589 50998 30508682 807 520868 428885 92809136 462 0 89 1296 1 2 3 4\n   \
                     7 0 loop0 1 2 3\n";
         let found = disk_io(text, (254, 0)).unwrap();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_in_a_group_of_either_version() {
+    fn cgroup_is_found_in_either_version() {
         assert_eq!(group_of("0::/kubepods/pod1/abc\n"), Some("/kubepods/pod1/abc"));
         let hybrid = "12:cpu,cpuacct:/k8s.io/a\n9:memory:/k8s.io/abc\n1:name=systemd:/x\n0::/\n";
         assert_eq!(group_of(hybrid), Some("/k8s.io/abc"));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_and_processors_are_read_from_their_tables() {
+    fn limits_and_cpuinfo_are_parsed() {
         let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
                       Max open files            1024                 4096                 files     \n";
         assert_eq!(open_files_limit(limits), Some(1024));
