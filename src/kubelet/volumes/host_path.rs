@@ -1,4 +1,4 @@
-//! Checking that a path of the host is what a pod takes it for.
+//! Checks the type of hostPath volumes.
 
 use std::fs::{self, File, Metadata, Permissions};
 use std::io;
@@ -9,9 +9,9 @@ use super::error::Problem;
 use crate::platform::host::directories;
 use crate::types::api::HostPathType;
 
-/// Checks `path`, and makes what is missing where the type says so. Links are followed: the path is the node's own.
+/// Checks `path`, and creates it if the type says so. Symlinks are followed: the path belongs to the node.
 pub(super) fn check(path: &Path, kind: HostPathType) -> Result<(), Problem> {
-    // A path that is not checked is not looked at either: its file system may hang.
+    // Without a type the path is not accessed at all, because its file system may hang.
     if kind == HostPathType::Unset {
         return Ok(());
     }
@@ -28,7 +28,7 @@ pub(super) fn check(path: &Path, kind: HostPathType) -> Result<(), Problem> {
         }
         HostPathType::FileOrCreate if found.is_none() => return make_file(path).map_err(Problem::io("make", path)),
         HostPathType::Directory | HostPathType::DirectoryOrCreate => (is(Metadata::is_dir), "directory"),
-        // A device or a socket passes for a file, as it always has.
+        // As upstream, devices and sockets are accepted as files.
         HostPathType::File | HostPathType::FileOrCreate => (is(|found| !found.is_dir()), "file"),
         HostPathType::Socket => (is(|found| found.file_type().is_socket()), "socket file"),
         HostPathType::CharDevice => (is(|found| found.file_type().is_char_device()), "character device"),
