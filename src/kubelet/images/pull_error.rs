@@ -1,10 +1,10 @@
-//! From what the runtime says of a failed pull to what is shown of the container. Pure.
+//! Waiting reasons for failed pulls. Pure.
 
 use crate::state::pods::Waiting;
 use crate::types::api::Reason;
 
-/// `image` as the pod has it; `error` is the runtime's own text. A runtime marks two kinds of errors by the text's
-/// beginning (k8s.io/cri-api/pkg/errors).
+/// `image` is the name in the pod spec, `error` the runtime's message. Runtimes mark two kinds of errors with a
+/// prefix (k8s.io/cri-api/pkg/errors).
 pub(super) fn waiting(image: &str, error: &str) -> Waiting {
     for (reason, what) in [
         (Reason::REGISTRY_UNAVAILABLE, "the registry is unavailable"),
@@ -27,7 +27,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_runtime_marks_has_a_reason_of_its_own() {
+    fn marked_error_has_its_own_reason() {
         check(
             "RegistryUnavailable: no route to host",
             Reason::REGISTRY_UNAVAILABLE,
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_error_is_shown_as_it_is() {
+    fn other_error_is_shown_unchanged() {
         check("not found", Reason::ERR_IMAGE_PULL, "not found");
         check("pull: RegistryUnavailable", Reason::ERR_IMAGE_PULL, "pull: RegistryUnavailable");
     }

@@ -1,4 +1,4 @@
-//! The few calls of the image service that images take, and its errors in the words that are shown.
+//! The image service calls used by images, with errors as displayed.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use crate::platform::cri::{self, ImageService};
 use crate::protocol::grpc::Code;
 use crate::types::error::ErrorChain;
 
-/// A pull may take long: a board's line is slow, and the next try goes on from what is there. A transfer that stands
-/// still is ended by the runtime, much sooner.
+/// Generous, because a slow connection takes hours and the next pull resumes. The runtime itself aborts stalled
+/// transfers much sooner.
 const PULL_LIMIT: Duration = Duration::from_secs(4 * 60 * 60);
 
-/// Errors are texts, as they are shown of a container.
+/// Errors are texts, as shown in a container's status.
 pub(crate) trait Service {
     /// `None` if the runtime does not have the image.
     async fn status(&self, image: &ImageSpec) -> Result<Option<Image>, String>;
 
-    /// Gives an image id or digest.
+    /// Returns an image id or digest.
     async fn pull(
         &self,
         image: &ImageSpec,
@@ -58,7 +58,7 @@ impl Service for ImageService {
     }
 }
 
-/// The runtime's own words as the upstream kubelet shows them: `Unknown` says nothing and is left out.
+/// The runtime's message in upstream's format: the code `Unknown` is left out.
 fn words(error: &cri::Error) -> String {
     match error.status() {
         Some(status) if status.code == Code::Unknown => status.message.clone(),

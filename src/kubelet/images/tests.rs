@@ -1,4 +1,4 @@
-//! Images against a service that is a script.
+//! Images with a scripted image service.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -12,11 +12,11 @@ use crate::platform::cri::v1::{AuthConfig, FilesystemIdentifier, FilesystemUsage
 
 const IMAGE: &str = "registry.invalid/none/such:1";
 
-/// What the next pull comes to.
+/// The result of the next pull.
 enum Pull {
     Gives(Image),
     Fails(&'static str),
-    /// Waits for a word, then gives.
+    /// Waits for a message, then succeeds.
     Waits(Receiver<()>, Image),
 }
 
@@ -25,11 +25,11 @@ struct Script {
     present: RefCell<Vec<(String, Image)>>,
     pulls: RefCell<VecDeque<Pull>>,
     pulled: RefCell<Vec<String>>,
-    /// Who each pull was made as.
+    /// The username of each pull.
     users: RefCell<Vec<String>>,
     looked: RefCell<Vec<String>>,
     inspect_error: Option<&'static str>,
-    /// The id of an image that stays.
+    /// The id of an image that cannot be removed.
     unremovable: Option<&'static str>,
 }
 
@@ -76,7 +76,7 @@ impl Service for Rc<Script> {
     }
 
     async fn image_fs_info(&self) -> Result<ImageFsInfoResponse, String> {
-        // Something of this one is in use: this program. A directory for what is temporary may be a file system of its own.
+        // The file system of the test binary is in use; a temporary directory may be on an empty one.
         let program = std::env::current_exe().unwrap();
         let mountpoint = program.parent().unwrap().display().to_string();
         let fs_id = Some(FilesystemIdentifier { mountpoint });
@@ -97,7 +97,7 @@ fn images_as(script: &Rc<Script>, config: Config) -> Images<Rc<Script>> {
     Images::new(Rc::clone(script), &config, async_channel::bounded(1).0)
 }
 
-/// No limits, and nothing of this machine.
+/// No limits, and nothing specific to this machine.
 fn config() -> Config {
     Config {
         serialize_image_pulls: false,
@@ -148,7 +148,7 @@ fn waits(reason: Reason, message: &str) -> Result<PresentImage, Waiting> {
 }
 
 #[test]
-fn a_present_image_is_used_by_its_id_and_with_its_user() {
+fn present_image_is_used_by_id_with_its_user() {
     let script = Rc::new(Script::default());
     script.present.borrow_mut().push(("busybox:latest".to_owned(), image("sha256:1")));
     let images = images(&script, Some(1));
@@ -163,7 +163,7 @@ fn a_present_image_is_used_by_its_id_and_with_its_user() {
 }
 
 #[test]
-fn always_pulls_what_is_present_and_if_not_present_what_is_missing() {
+fn always_pulls_present_images_and_if_not_present_only_missing_ones() {
     let script = Rc::new(Script::default());
     script.pulls.borrow_mut().extend([Pull::Gives(image("sha256:1")), Pull::Gives(image("sha256:2"))]);
     let images = images(&script, Some(1));
@@ -173,7 +173,7 @@ fn always_pulls_what_is_present_and_if_not_present_what_is_missing() {
 }
 
 #[test]
-fn a_missing_image_that_is_never_pulled_says_so() {
+fn missing_image_with_never_is_reported() {
     let script = Rc::new(Script::default());
     assert_eq!(
         now(&images(&script, Some(1)), IMAGE, PullPolicy::Never),
@@ -185,7 +185,7 @@ fn a_missing_image_that_is_never_pulled_says_so() {
 }
 
 #[test]
-fn a_name_that_is_none_asks_nobody() {
+fn invalid_name_asks_no_service() {
     let script = Rc::new(Script::default());
     assert_eq!(
         now(&images(&script, Some(1)), "a b", PullPolicy::Always),
@@ -198,7 +198,7 @@ fn a_name_that_is_none_asks_nobody() {
 }
 
 #[test]
-fn an_image_that_cannot_be_looked_at_is_not_pulled() {
+fn failed_inspection_prevents_the_pull() {
     let script = Rc::new(Script { inspect_error: Some("no disk"), ..Script::default() });
     assert_eq!(
         now(&images(&script, Some(1)), IMAGE, PullPolicy::IfNotPresent),
@@ -208,7 +208,7 @@ fn an_image_that_cannot_be_looked_at_is_not_pulled() {
 }
 
 #[test]
-fn after_a_failure_the_next_try_waits_and_tells_what_failed() {
+fn failed_pull_backs_off_with_its_error() {
     let script = Rc::new(Script::default());
     script.pulls.borrow_mut().push_back(Pull::Fails("failed to resolve reference"));
     let images = images(&script, Some(1));
@@ -228,7 +228,7 @@ fn after_a_failure_the_next_try_waits_and_tells_what_failed() {
 }
 
 #[test]
-fn an_image_that_comes_from_elsewhere_ends_the_wait() {
+fn image_from_elsewhere_ends_the_backoff() {
     let script = Rc::new(Script::default());
     script.pulls.borrow_mut().push_back(Pull::Fails("no route"));
     let images = images(&script, Some(1));
@@ -238,7 +238,7 @@ fn an_image_that_comes_from_elsewhere_ends_the_wait() {
 }
 
 #[test]
-fn too_many_pulls_at_once_fail_as_pulls_do() {
+fn pull_rate_limit_fails_like_a_pull() {
     let script = Rc::new(Script::default());
     script.pulls.borrow_mut().push_back(Pull::Gives(image("sha256:1")));
     let images = images_as(&script, Config { registry_pull_qps: 1, registry_burst: 1, ..config() });
@@ -247,7 +247,8 @@ fn too_many_pulls_at_once_fail_as_pulls_do() {
     assert_eq!(script.pulled.borrow().len(), 1);
 }
 
-/// Two pods want an image while the first pull is under way. Gives how many pulls began before it ended, and in all.
+/// Two pods need an image while the first pull is in progress. Returns the number of pulls begun before it ended, and
+/// in total.
 fn pulls_of_two_pods(parallel: Option<u32>, policy: PullPolicy) -> (usize, usize) {
     let (word, listens): (Sender<()>, Receiver<()>) = async_channel::bounded(1);
     let script = Rc::new(Script::default());
@@ -259,7 +260,7 @@ fn pulls_of_two_pods(parallel: Option<u32>, policy: PullPolicy) -> (usize, usize
             let images = Rc::clone(&images);
             rt::spawn(async move { ensure(&images, uid, "a:1", policy).await })
         });
-        // One pulls and the other waits for its turn, or both have begun.
+        // Either one pulls and the other waits for its turn, or both have begun.
         let both = parallel != Some(1);
         while script.pulled.borrow().len() < 1 + usize::from(both) || (!both && images.under_way().list().len() < 2) {
             rt::sleep(Duration::from_millis(1)).await;
@@ -274,19 +275,19 @@ fn pulls_of_two_pods(parallel: Option<u32>, policy: PullPolicy) -> (usize, usize
 }
 
 #[test]
-fn a_pod_that_waited_for_its_turn_does_not_pull_again_what_came_meanwhile() {
+fn waiting_pod_does_not_pull_an_image_that_arrived() {
     assert_eq!(pulls_of_two_pods(Some(1), PullPolicy::IfNotPresent), (1, 1));
     assert_eq!(pulls_of_two_pods(Some(1), PullPolicy::Always), (1, 2));
 }
 
 #[test]
-fn pulls_run_beside_each_other_where_they_may() {
+fn parallel_pulls_run_concurrently() {
     assert_eq!(pulls_of_two_pods(None, PullPolicy::IfNotPresent), (2, 2));
     assert_eq!(pulls_of_two_pods(Some(2), PullPolicy::IfNotPresent), (2, 2));
 }
 
 #[test]
-fn a_pull_that_is_given_up_frees_its_turn_and_is_no_failure() {
+fn cancelled_pull_frees_its_turn_without_backoff() {
     let (_word, listens) = async_channel::bounded(1);
     let script = Rc::new(Script::default());
     let waits = Pull::Waits(listens, image("sha256:1"));
@@ -308,7 +309,7 @@ fn a_pull_that_is_given_up_frees_its_turn_and_is_no_failure() {
 }
 
 #[test]
-fn serialized_pulls_are_one_at_a_time() {
+fn serialized_pulls_run_one_at_a_time() {
     let mut config = Config { serialize_image_pulls: true, max_parallel_image_pulls: Some(5), ..Config::default() };
     assert_eq!(PullLimits::of(&config).parallel, Some(1));
     config.serialize_image_pulls = false;
@@ -318,7 +319,7 @@ fn serialized_pulls_are_one_at_a_time() {
 const AWAY: &str = "failed to resolve reference \"r.io/a:1\": dial tcp 192.0.2.7:443: connect: connection refused";
 
 #[test]
-fn always_does_with_what_is_present_while_the_registry_is_away_and_asks_again_later() {
+fn always_uses_the_present_image_during_an_outage() {
     let script = Rc::new(Script::default());
     script.present.borrow_mut().push(("r.io/a:1".to_owned(), image("sha256:1")));
     script.pulls.borrow_mut().push_back(Pull::Fails(AWAY));
@@ -328,14 +329,14 @@ fn always_does_with_what_is_present_while_the_registry_is_away_and_asks_again_la
         assert_eq!(found.unwrap().image_ref, "sha256:1");
     }
     assert_eq!(script.pulled.borrow().len(), 1, "whoever came after the first waited for the registry again");
-    // Another registry, and an image that is not present, are another matter.
+    // Other registries and missing images are still pulled.
     script.pulls.borrow_mut().extend([Pull::Gives(image("sha256:2")), Pull::Fails(AWAY)]);
     assert_eq!(now(&images, "q.io/a:1", PullPolicy::Always).unwrap().image_ref, "sha256:2");
     assert_eq!(now(&images, "r.io/b:1", PullPolicy::Always), waits(Reason::ERR_IMAGE_PULL, AWAY));
 }
 
 #[test]
-fn always_takes_a_no_of_the_registry_for_a_no() {
+fn always_respects_a_denial() {
     let script = Rc::new(Script::default());
     script.present.borrow_mut().push(("r.io/a:1".to_owned(), image("sha256:1")));
     script.pulls.borrow_mut().push_back(Pull::Fails("pull access denied"));
@@ -346,7 +347,7 @@ fn always_takes_a_no_of_the_registry_for_a_no() {
 }
 
 #[test]
-fn a_strict_node_starts_nothing_with_always_while_the_registry_is_away() {
+fn strict_node_fails_during_an_outage() {
     let script = Rc::new(Script::default());
     script.present.borrow_mut().push(("r.io/a:1".to_owned(), image("sha256:1")));
     script.pulls.borrow_mut().push_back(Pull::Fails(AWAY));
@@ -356,7 +357,7 @@ fn a_strict_node_starts_nothing_with_always_while_the_registry_is_away() {
     assert_eq!(now(&images, "r.io/a:1", PullPolicy::Always), waits(Reason::IMAGE_PULL_BACK_OFF, &message));
 }
 
-/// The pull secrets of a pod that names one Secret with these logins for r.io.
+/// Pull secrets of a pod with one Secret that has these logins for r.io.
 fn secrets(users: &[(&str, &str)]) -> PullSecrets {
     let auths: serde_json::Map<String, serde_json::Value> = users
         .iter()
@@ -379,7 +380,7 @@ fn secrets(users: &[(&str, &str)]) -> PullSecrets {
 }
 
 #[test]
-fn every_login_is_tried_until_one_will_do() {
+fn credentials_are_tried_until_one_succeeds() {
     let script = Rc::new(Script::default());
     script.pulls.borrow_mut().extend([Pull::Fails("no"), Pull::Gives(image("sha256:1"))]);
     let images = images(&script, Some(1));
@@ -390,7 +391,7 @@ fn every_login_is_tried_until_one_will_do() {
 }
 
 #[test]
-fn where_there_are_logins_nobody_pulls_without_and_each_refusal_is_told_once() {
+fn no_anonymous_pull_with_credentials_and_each_error_once() {
     for (refusals, message) in [(["no", "no"], "no"), (["no", "never"], "[no, never]")] {
         let script = Rc::new(Script::default());
         script.pulls.borrow_mut().extend(refusals.map(Pull::Fails));
@@ -403,7 +404,7 @@ fn where_there_are_logins_nobody_pulls_without_and_each_refusal_is_told_once() {
 }
 
 #[test]
-fn other_credentials_end_the_wait_after_a_failure() {
+fn changed_credentials_end_the_backoff() {
     let script = Rc::new(Script::default());
     script.pulls.borrow_mut().extend([Pull::Fails("no"), Pull::Gives(image("sha256:1"))]);
     let images = images(&script, Some(1));
@@ -416,7 +417,7 @@ fn other_credentials_end_the_wait_after_a_failure() {
 }
 
 #[test]
-fn what_is_done_about_an_image_is_told() {
+fn pulls_send_upstreams_events() {
     let (sender, inbox) = async_channel::bounded(16);
     let script = Rc::new(Script::default());
     script.pulls.borrow_mut().extend([Pull::Fails("no route"), Pull::Gives(image("sha256:1"))]);
@@ -447,7 +448,7 @@ fn what_is_done_about_an_image_is_told() {
     );
 }
 
-/// A script that has these images, and a node whose file system is always too full.
+/// A script with these images, and a node whose file system is always too full.
 fn full_node(ids: &[&'static str], unremovable: Option<&'static str>) -> (Rc<Script>, Images<Rc<Script>>) {
     let script = Rc::new(Script { unremovable, ..Script::default() });
     script.present.borrow_mut().extend(ids.iter().map(|id| (format!("r.io/{id}:1"), image(id))));
@@ -461,7 +462,7 @@ fn left(script: &Script) -> Vec<String> {
 }
 
 #[test]
-fn room_is_made_with_what_nothing_uses_and_what_is_missing_is_told() {
+fn unused_images_are_removed_and_the_shortfall_reported() {
     let (script, images) = full_node(&["a", "b", "c"], None);
     let mut in_use = InUse::default();
     in_use.add("b");
@@ -472,7 +473,7 @@ fn room_is_made_with_what_nothing_uses_and_what_is_missing_is_told() {
 }
 
 #[test]
-fn an_image_that_cannot_be_removed_keeps_no_other() {
+fn unremovable_image_does_not_stop_the_collection() {
     let (script, images) = full_node(&["a", "b"], Some("a"));
     let Err(CollectError::Failed(message)) = rt::block_on(images.collect(&InUse::default())) else { panic!() };
     assert_eq!(left(&script), ["a"]);
@@ -480,7 +481,7 @@ fn an_image_that_cannot_be_removed_keeps_no_other() {
 }
 
 #[test]
-fn no_more_is_freed_than_was_asked_for_and_nothing_that_has_just_come() {
+fn only_the_requested_bytes_are_freed_and_new_images_stay() {
     let (script, images) = full_node(&["a", "b", "c"], None);
     script.pulls.borrow_mut().push_back(Pull::Gives(image("new")));
     assert!(now(&images, "r.io/new:1", PullPolicy::Always).is_ok());
@@ -492,7 +493,7 @@ fn no_more_is_freed_than_was_asked_for_and_nothing_that_has_just_come() {
 }
 
 #[test]
-fn what_a_secret_has_brought_is_not_for_pods_without_it() {
+fn image_pulled_with_a_secret_is_only_for_pods_with_it() {
     let root_dir = std::env::temp_dir().join(format!("coracle-images-{}", std::process::id()));
     let credentials_verification = CredentialsVerification::NeverForPreloaded;
     let config = Config { root_dir: root_dir.clone(), credentials_verification, ..config() };

@@ -52,9 +52,9 @@ pub(crate) struct SetUp<'a> {
 pub(crate) struct PodVolumes {
     uid: PodUid,
     places: Vec<Place>,
-    /// Where bind mounts of parts of volumes go.
+    /// Parent directory of subpath bind mounts.
     subpaths: PathBuf,
-    /// Why volumes are as they were before, though they should have changed.
+    /// Errors of volumes that keep their previous content.
     pub(crate) kept: Vec<Error>,
 }
 
