@@ -115,7 +115,7 @@ fn a_pod_waits_for_a_device_that_another_has_and_gets_it_when_that_ends() {
 fn a_plugin_that_is_killed_takes_nothing_from_who_has_its_devices() {
     let (node, mut plugin) = one_with_a_camera(&["cam0", "cam1"]);
     plugin.kill();
-    node.wait_until("the plugin is missed", |_| node.log().contains("device plugin is gone"));
+    node.wait_until("the plugin is missed", |_| node.log().contains("device plugin stopped"));
     node.apply(&wanting("two", 1));
     node.apply(&Manifest::new("beside").container("main", ""));
     node.fake.exit("one", 1);

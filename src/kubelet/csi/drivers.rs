@@ -1,4 +1,4 @@
-//! Which drivers have registered, and one call to one of them.
+//! Registered CSI drivers, and calls to a driver.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,12 +13,11 @@ use crate::state::pods::SyncEvent;
 use crate::types::error::ErrorChain;
 use crate::types::sorted::SortedMap;
 
-/// A driver that has registered.
 pub(super) struct Driver {
     client: Client,
     socket: String,
     pub(super) node_id: String,
-    /// 0: it has not said.
+    /// 0: unknown.
     pub(super) most_volumes: i64,
     pub(super) topology: SortedMap<String, String>,
     capabilities: Vec<i32>,
@@ -32,7 +31,7 @@ macro_rules! method {
 }
 pub(super) use method;
 
-/// Upstream's, for each call.
+/// Upstream's timeout of each call.
 const ANSWER: Duration = Duration::from_secs(120);
 
 impl Driver {
@@ -47,7 +46,7 @@ impl Driver {
         self.capabilities.contains(&capability)
     }
 
-    /// As it is by now, if it says anything else.
+    /// Repeats NodeGetInfo; returns the driver with the new answer if it has changed.
     pub(super) async fn asked_again(&self) -> Result<Option<Self>, String> {
         let info = node_info(&self.client).await?;
         let topology = info.accessible_topology.unwrap_or_default().segments;
@@ -73,7 +72,7 @@ impl Driver {
         ask(&self.client, path, request, answer).await
     }
 
-    /// As [`Self::ask`], for whoever goes by why it has failed.
+    /// Like [`Self::ask`], for callers that need the error code.
     pub(super) async fn ask_for(
         &self,
         path: &'static str,
@@ -84,11 +83,10 @@ impl Driver {
     }
 }
 
-/// A call that has failed.
 pub(super) struct Refusal {
-    /// The driver's own.
+    /// The driver's status code, if it answered.
     pub(super) code: Option<Code>,
-    /// As upstream's libraries tell it.
+    /// The message in upstream's format.
     pub(super) text: String,
 }
 
@@ -124,7 +122,7 @@ async fn call(client: &Client, path: &'static str, request: Vec<u8>, answer: &mu
 }
 
 impl Csi {
-    /// Who takes CSI drivers that show themselves in the registry.
+    /// The plugin watcher's handler for CSI drivers.
     pub(crate) fn taker(self: &Rc<Self>) -> Taker {
         let (takes, leaves) = (Rc::clone(self), Rc::clone(self));
         Taker {
@@ -145,9 +143,9 @@ impl Csi {
                  expected 1.x"
             ));
         }
-        // It is the name of a directory, too.
+        // The name is also used as a directory name.
         if name.is_empty() || name.len() > LONGEST_NAME || name.starts_with('.') || !name.bytes().all(is_of_name) {
-            return Err(format!("plugin validation failed with err: {name:?} is no name of a CSI driver"));
+            return Err(format!("plugin validation failed with err: {name:?} is not a valid CSI driver name"));
         }
         let failed = |why| format!("plugin registration failed with err: {why}");
         let client = Client::new(&endpoint);
@@ -166,12 +164,12 @@ impl Csi {
         };
         self.drivers.borrow_mut().insert(name, Some(Rc::new(driver)));
         self.changed.notify();
-        // Nobody listens any more when the agent ends.
+        // The receiver is gone only at shutdown.
         let _ = self.inbox.send(SyncEvent::CsiDriversChanged).await;
         Ok(())
     }
 
-    /// The driver's socket is gone.
+    /// The driver's socket was removed.
     fn left(&self, plugin: &PluginInfo) {
         let mut drivers = self.drivers.borrow_mut();
         let Some(known) = drivers.get_mut(&plugin.name) else { return };
@@ -193,5 +191,5 @@ fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.')
 }
 
-/// The specification's.
+/// The limit in the CSI specification.
 const LONGEST_NAME: usize = 63;

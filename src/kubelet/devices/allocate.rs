@@ -1,4 +1,4 @@
-//! Devices for containers: what a plugin has to say about them, and what the runtime is told.
+//! Allocate and PreStartContainer calls to device plugins, and the resulting container configuration.
 
 use std::time::Duration;
 
@@ -13,24 +13,24 @@ use crate::types::api::{Container, Pod, PodUid, annotations};
 use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Timed};
 
-/// Why a pod cannot begin.
+/// Why a pod cannot start.
 #[derive(Debug)]
 pub(crate) enum NotGiven {
-    /// It may be otherwise later.
+    /// A retry may succeed.
     Waits(String),
-    /// The plugin has said no.
+    /// The plugin has refused.
     Refused(String),
 }
 
-/// For a plugin to make devices ready. One that takes longer is asked again.
+/// Timeout of Allocate, which is then retried.
 const ALLOCATE: Duration = Duration::from_secs(60);
 const PREFER: Duration = Duration::from_secs(10);
 /// `KubeletPreStartContainerRPCTimeoutInSecs`.
 const PRE_START: Duration = Duration::from_secs(30);
 
 impl Devices {
-    /// Everything that the pod's containers need is theirs when this is done, and on the disk. `runs` tells of containers
-    /// that run already.
+    /// Allocates all devices of the pod's containers and writes the checkpoint. `runs`: containers that are already
+    /// running.
     pub(crate) async fn prepare(&self, pod: &Pod, runs: &dyn Fn(&str) -> bool) -> Result<(), NotGiven> {
         if !self.concerns(pod) {
             return Ok(());
@@ -41,14 +41,14 @@ impl Devices {
         for given in unanswered {
             let (given, response) = self.ask(given).await?;
             if !self.book.borrow_mut().answered(&given, response) {
-                return Err(NotGiven::Waits(format!("devices of {} were taken back meanwhile", given.resource)));
+                return Err(NotGiven::Waits(format!("devices of {} were released meanwhile", given.resource)));
             }
         }
-        // Before anything runs with them: after a power cut they are still the pod's.
-        self.write().await.map_err(|error| NotGiven::Waits(format!("write down the devices of the pod: {error}")))
+        // Written before any container starts, so that the devices are still the pod's after a power failure.
+        self.write().await.map_err(|error| NotGiven::Waits(format!("failed to write the device checkpoint: {error}")))
     }
 
-    /// Which devices they are in the end, and what comes with them.
+    /// Calls GetPreferredAllocation and Allocate; returns the final devices and the response.
     async fn ask(&self, given: Given) -> Result<(Given, ContainerAllocateResponse), NotGiven> {
         if let Some(response) = self.of_rule(&given) {
             return Ok((given, response));
@@ -82,7 +82,7 @@ impl Devices {
         Ok((given, response.ok_or_else(nothing)?))
     }
 
-    /// The plugin of a resource, if it is there.
+    /// The client of a resource's plugin, if it is connected.
     fn client(&self, resource: &str) -> Result<rpc::Client, String> {
         let lives = self.book.borrow().options(resource).is_some_and(|(_, lives)| lives);
         let plugins = self.plugins.borrow();
@@ -90,7 +90,7 @@ impl Devices {
         plugin.map(|plugin| plugin.client.clone()).ok_or_else(|| format!("the device plugin of {resource} is gone"))
     }
 
-    /// What the runtime is told of the container's devices: nothing else of the configuration is set.
+    /// The configuration for the container's devices; all other fields are empty.
     pub(crate) async fn container_config(
         &self,
         pod: &PodUid,
@@ -119,7 +119,7 @@ impl Devices {
     }
 }
 
-/// Of two that would be at one place the first stays.
+/// If two entries have the same path, the first one is used.
 fn add(config: &mut v1::ContainerConfig, response: ContainerAllocateResponse) {
     for (key, value) in response.envs {
         if !config.envs.iter().any(|known| known.key == key) {
@@ -147,7 +147,7 @@ fn add(config: &mut v1::ContainerConfig, response: ContainerAllocateResponse) {
     }
 }
 
-/// A plugin's own word stands; one that was not heard may come yet.
+/// An error status from the plugin is final; other errors are retried.
 fn not_given(error: &rpc::Error, doing: &str) -> NotGiven {
     match error.status() {
         Some(status) => {
