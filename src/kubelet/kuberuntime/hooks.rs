@@ -1,4 +1,4 @@
-//! What a container is told after its start and before its end: a command in it, a page, a wait.
+//! Lifecycle hooks: exec, HTTP or sleep, after the start and before the stop of a container.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ use crate::types::error::ErrorChain;
 pub(super) struct Hook<'a> {
     pub(super) pod: PodName<'a>,
     pub(super) container: &'a Container,
-    /// The instance.
+    /// The container instance.
     pub(super) id: &'a str,
     /// The pod's address.
     pub(super) ip: Option<IpAddr>,
@@ -29,7 +29,7 @@ pub(super) struct Hook<'a> {
     pub(super) limit: Duration,
 }
 
-/// A pod as upstream's messages name it: `name_namespace(uid)`.
+/// A pod in the format of upstream's messages: `name_namespace(uid)`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PodName<'a> {
     pub(super) name: &'a str,
@@ -37,19 +37,19 @@ pub(super) struct PodName<'a> {
     pub(super) uid: &'a PodUid,
 }
 
-/// A hook that did not do its part; what is told of it.
+/// Why a hook failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HookFailure {
     Failed(String),
-    /// Its time was up.
+    /// The timeout has passed.
     Late,
 }
 
-/// Upstream lets a hook after the start take for ever, until its pod ends. Nobody waits longer than this.
+/// Upstream has no timeout for postStart hooks; this is a practical bound.
 pub(super) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl PodRuntime {
-    /// In memory of its own: few containers have hooks, and every pod that is worked on would have room for one.
+    /// Boxed, because few containers have hooks and otherwise every pod worker's future would have room for one.
     pub(super) fn run_hook<'a>(
         &'a self,
         hook: Hook<'a>,
@@ -71,7 +71,7 @@ impl PodRuntime {
         Box::pin(async move { rt::deadline(limit, run).await.unwrap_or(Err(HookFailure::Late)) })
     }
 
-    /// Runs the hook after the start. A container whose hook fails is ended; why is what it waits with.
+    /// Runs the postStart hook. If it fails, the container is killed and the error is its waiting reason.
     pub(super) async fn after_start(&self, started: &Started<'_>, cancel: &CancelWatch) -> Result<(), Waiting> {
         let Started { pod, container, id, sandbox } = *started;
         let Some(handler) = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.as_ref()) else {
@@ -81,7 +81,7 @@ impl PodRuntime {
         let name = PodName { name: &meta.name, namespace: &meta.namespace, uid: &meta.uid };
         let ip = if pod.spec.host_network { Some(self.node.own_address()) } else { sandbox.ips.first().copied() };
         let hook = self.run_hook(Hook { pod: name, container, id, ip, handler, limit: LONGEST });
-        // The end of the pod ends it.
+        // Cancelled when the pod is terminating.
         let cancelled = async {
             cancel.cancelled().await;
             Ok(())
@@ -92,7 +92,7 @@ impl PodRuntime {
             Err(HookFailure::Late) => "PostStartHook not done in time".to_owned(),
         };
         log!(debug, "postStart hook failed", pod = meta.uid, container = container.name, error = message);
-        // The event does not say why: what the hook wrote may be secret (kubelet: the same).
+        // As upstream, the event has no details, because the hook's output may be secret.
         let reason = Reason::FAILED_POST_START_HOOK;
         self.tell(&meta.uid, &container.name, EventKind::Warning, reason, "PostStartHook failed");
         let kill = Kill {
@@ -108,9 +108,9 @@ impl PodRuntime {
             cancel: Some(cancel),
         };
         if let Err(error) = self.kill_container(kill).await {
-            log!(warn, "container not ended after its hook", container = container.name, error = ErrorChain(&error));
+            log!(warn, "failed to kill container after its postStart hook", container = container.name, error = ErrorChain(&error));
         }
-        // What holds it back is its crash-loop back-off alone.
+        // Only the crash-loop back-off delays the restart.
         let until = Some(rt::now());
         Err(Waiting { until, ..Waiting::new(Reason::POST_START_HOOK_ERROR, message) })
     }
@@ -134,7 +134,7 @@ impl PodRuntime {
         Err(hook.failed(what, format_args!("{error}, message: {output:?}")))
     }
 
-    /// Whatever is answered, an answer is all that is asked for.
+    /// Any response counts as success.
     async fn ask_page(&self, hook: &Hook<'_>, action: &HttpGetAction) -> Result<(), HookFailure> {
         let failed = |error: &dyn std::fmt::Display| {
             Err(hook.failed(format_args!("HTTP lifecycle hook ({})", action.path), format_args!("{error}")))
@@ -162,7 +162,7 @@ impl PodRuntime {
         failed(&format_args!("Get {:?}: {error}", url.to_string()))
     }
 
-    /// A hook over HTTPS may have been written when only HTTP was spoken, whatever it said (kubelet: `runHTTPHandler`).
+    /// Retries an HTTPS hook with HTTP, for hooks written when only HTTP was supported (kubelet: `runHTTPHandler`).
     async fn ask_in_the_open(&self, hook: &Hook<'_>, url: &Url, headers: Headers) -> bool {
         let mut open = url.clone();
         open.scheme = UriScheme::Http;
@@ -176,7 +176,7 @@ impl PodRuntime {
         true
     }
 
-    /// Where the hooks of a container that runs find it.
+    /// The address for the hooks of a running container.
     pub(super) fn address_of(&self, observed: &ObservedPod, container: &ObservedContainer) -> Option<IpAddr> {
         let sandbox = observed.sandboxes.iter().find(|sandbox| sandbox.id == container.sandbox_id)?;
         if sandbox.host_network { Some(self.node.own_address()) } else { sandbox.ips.first().copied() }
