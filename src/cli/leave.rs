@@ -36,7 +36,9 @@ pub(super) fn run(command: &Leave) -> ExitCode {
     remove_store(&layout, &mut report);
     match (node, access) {
         (Some(node), Ok(access)) => rt::block_on(tell_cluster(&node, access, command.delete_node, &mut report)),
-        (None, Ok(_)) => report.failed("lease and node were not deleted from the cluster: the kubeconfig has no node name"),
+        (None, Ok(_)) => {
+            report.failed("lease and node were not deleted from the cluster: the kubeconfig has no node name")
+        }
         (_, Err(error)) => report.failed(&format!("lease and node were not deleted from the cluster: {error}")),
     }
     match report.failures.first() {

@@ -93,7 +93,9 @@ fn join(command: &Join, question: &Question, layout: &Layout) -> Result<(), Stri
             say(&format!("no systemd service found, start it with: {begin}"));
             return Ok(());
         }
-        Service::Failed(error) => return Err(format!("all files are written, but the service failed to start: {error}")),
+        Service::Failed(error) => {
+            return Err(format!("all files are written, but the service failed to start: {error}"));
+        }
     }
     rt::block_on(wait_for_credentials(layout))?;
     // The token is no longer needed.

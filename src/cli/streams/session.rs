@@ -215,7 +215,7 @@ mod tests {
     use super::*;
     use crate::protocol::spdy::LONGEST;
 
-    const _: () = assert!(CHUNK > LONGEST, "a frame's head fits in what is read at once");
+    const _: () = assert!(CHUNK > LONGEST, "a frame header fits into one read");
 
     #[test]
     fn refusal_is_reported_in_one_line() {

@@ -67,7 +67,7 @@ fn nearest<'p>(mut pods: Vec<&'p Pod>, mut missing: Vec<Missing<'_>>) -> Option<
 }
 
 /// How far a pod is from freeing everything missing; each resource has the same weight whatever its unit.
-#[expect(clippy::cast_precision_loss, reason = "a measure to compare by")]
+#[expect(clippy::cast_precision_loss, reason = "only compared")]
 fn distance(pod: &Pod, missing: &[Missing<'_>]) -> f64 {
     let shares = missing.iter().map(|missing| {
         let left = missing.amount.saturating_sub(takes(pod, missing.resource)).max(0);

@@ -149,7 +149,7 @@ mod tests {
             let mut pod = pod(json!({"tolerations": tolerations}));
             assert_eq!(node.is_tolerated(&pod), expected, "{tolerations}");
             pod.metadata.annotations.insert(crate::types::api::annotations::CONFIG_SOURCE, "file".to_owned());
-            assert!(node.is_tolerated(&pod), "the node's own pods stay");
+            assert!(node.is_tolerated(&pod), "static pods are exempt");
         }
     }
 

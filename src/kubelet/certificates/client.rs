@@ -216,7 +216,7 @@ impl Keeper {
             entry.standing = Some(own.held.standing(present));
         }
         if situation.is_stranger {
-            entry.fault = Some("the API serverrejects this certificate".to_owned());
+            entry.fault = Some("the API server rejects this certificate".to_owned());
         }
         self.teller.note(entry);
     }

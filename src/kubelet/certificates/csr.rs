@@ -32,7 +32,7 @@ pub(super) async fn ask(client: &Client, purpose: Purpose, names: &Names, key: &
         Err(error) if error.is_already_exists() => false,
         Err(error) => return Err(AskError::Api(error)),
     };
-    log!(info,"certificate requested", signer = purpose.signer(), request = request.name, new = is_fresh);
+    log!(info, "certificate requested", signer = purpose.signer(), request = request.name, new = is_fresh);
     let issued = match rt::deadline(REQUEST_WAIT, issued(client, &request.name)).await {
         Ok(issued) => issued?,
         Err(rt::Elapsed) => return Err(AskError::NotInTime { name: request.name }),
@@ -57,7 +57,7 @@ async fn issued(client: &Client, name: &str) -> Result<Vec<u8>, AskError> {
             Change::Replaced(mut objects) => objects.pop().unwrap_or(Value::Null),
             Change::Deleted(_) => Value::Null,
             Change::Away(why) => {
-                log!(debug,"failed to watch certificate signing request", request = name, error = why);
+                log!(debug, "failed to watch certificate signing request", request = name, error = why);
                 continue;
             }
         };
@@ -124,7 +124,7 @@ impl fmt::Display for AskError {
                 Duration::as_secs(&minutes)
             ),
             Self::Gone { name } => write!(f, "{name} was deleted before it was signed"),
-            Self::OtherNames => f.write_str("expected a certificatefor the requested names, found one for other names"),
+            Self::OtherNames => f.write_str("expected a certificate for the requested names, found one for other names"),
             Self::Old => f.write_str("the certificate of the earlier request is due for renewal"),
             Self::Pair(_) => f.write_str("read the issued certificate"),
             Self::Key(_) => f.write_str("sign the request"),

@@ -75,7 +75,7 @@ impl Teller {
             self.tell(EventKind::Warning, Reason::CERTIFICATE_EXPIRED, message);
         }
         if let Some(fault) = entry.fault.as_ref().filter(|fault| before.fault.as_ref() != Some(fault)) {
-            log!(warn,"certificate problem", which = self.which.name(), error = fault);
+            log!(warn, "certificate problem", which = self.which.name(), error = fault);
         }
         self.book.note(self.which, entry);
     }

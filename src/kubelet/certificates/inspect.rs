@@ -68,7 +68,7 @@ impl Places {
                 if seen.is_worse_than(stored, names, present) {
                     faults.clear();
                     faults.extend(self.write_kubeconfig(cluster).err().map(|error| ErrorChain(&error).to_string()));
-                    log!(info,"kubeconfig now points to the stored certificate", file = self.kubeconfig.display());
+                    log!(info, "kubeconfig now points to the stored certificate", file = self.kubeconfig.display());
                     seen = self.kubeconfig(&mut faults);
                 }
             }

@@ -47,7 +47,7 @@ impl Store {
             Some(Ok(pair)) => return Ok(Some(pair)),
             Some(Err(fault)) => {
                 let file = fs::canonicalize(&link).unwrap_or_else(|_| link.clone());
-                log!(warn,"failed to read certificate", file = file.display(), error = fault);
+                log!(warn, "failed to read certificate", file = file.display(), error = fault);
                 set_aside(&file).map_err(|cause| StoreError::io("set aside", &file, cause))?;
             }
             None => {}
@@ -59,7 +59,7 @@ impl Store {
                     self.link(&file)?;
                     return Ok(Some(pair));
                 }
-                Some(Err(fault)) => log!(warn,"failed to read certificate", file = file.display(), error = fault),
+                Some(Err(fault)) => log!(warn, "failed to read certificate", file = file.display(), error = fault),
                 None => {}
             }
         }
@@ -86,7 +86,7 @@ impl Store {
         match read(&path)?.map(|text| Key::from_pem(&text)) {
             Some(Ok(key)) => return Ok(key),
             Some(Err(fault)) => {
-                log!(warn,"failed to read key", file = path.display(), error = fault);
+                log!(warn, "failed to read key", file = path.display(), error = fault);
                 set_aside(&path).map_err(|cause| StoreError::io("set aside", &path, cause))?;
             }
             None => {}

@@ -10,7 +10,7 @@ use crate::platform::rt;
 pub(super) struct Recurrence {
     pub(super) driver: String,
     period: Duration,
-    #[expect(dead_code, reason = "dropping the task ends it")]
+    #[expect(dead_code, reason = "dropping the task cancels it")]
     task: rt::Task<()>,
 }
 

@@ -28,7 +28,7 @@ use crate::types::time::jitter;
 /// The polling of one volume's claim.
 pub(super) struct Growth {
     volume: CsiVolume,
-    #[expect(dead_code, reason = "dropping the task ends it")]
+    #[expect(dead_code, reason = "dropping the task cancels it")]
     task: rt::Task<()>,
 }
 

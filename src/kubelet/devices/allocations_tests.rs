@@ -72,7 +72,7 @@ fn late_checkpoint_entry_takes_no_device_from_a_running_pod() {
 #[test]
 fn pod_needs_known_devices_while_the_checkpoint_is_unreadable() {
     let mut book = DeviceAllocations::default();
-    assert!(!book.concerns(&pod("1", 1)), "nobody has told of it");
+    assert!(!book.concerns(&pod("1", 1)), "the resource is unknown");
     book.is_unread = true;
     assert!(book.concerns(&pod("1", 1)));
     assert_eq!(lacks(&mut book, &pod("1", 1)), "cannot allocate unregistered device example.com/cam");
@@ -151,7 +151,7 @@ fn running_containers_keep_their_devices_unchecked() {
     later.restore(given, vec![CAM.to_owned()], Instant::now());
     let none = "no healthy devices present; cannot allocate unhealthy devices example.com/cam";
     assert_eq!(lacks(&mut later, &pod("1", 1)), none, "after a reboot it waits for its device");
-    assert_eq!(of(&later, &pod("1", 1), "main"), ["a"], "which stays its own");
+    assert_eq!(of(&later, &pod("1", 1), "main"), ["a"], "the pod keeps it");
     told(&mut later, &["b"]);
     let other = "previously allocated devices are no longer healthy; cannot allocate unhealthy devices example.com/cam";
     assert_eq!(lacks(&mut later, &pod("1", 1)), other);
@@ -170,14 +170,14 @@ fn resource_without_a_plugin_is_removed_after_five_minutes() {
     let mut book = book(&["a", "b"]);
     let registration = told(&mut book, &["a", "b"]);
     assert_eq!(amounts(&book), Some((2, 2)));
-    assert!(!book.stop(CAM, registration - 1, now), "an earlier plugin's end is not the later one's");
+    assert!(!book.stop(CAM, registration - 1, now), "an earlier plugin's registration");
     assert!(book.stop(CAM, registration, now));
     assert_eq!(amounts(&book), Some((2, 0)));
     let due = book.due().unwrap();
     assert_eq!(due, now + Duration::from_secs(300));
     assert!(!book.expire(due - Duration::from_millis(1)));
     assert!(book.expire(due));
-    assert_eq!(amounts(&book), Some((0, 0)), "the cluster is told that there are none");
+    assert_eq!(amounts(&book), Some((0, 0)), "a capacity of zero is reported");
     assert_eq!(book.due(), None);
     told(&mut book, &["a"]);
     assert_eq!(amounts(&book), Some((1, 1)));
@@ -264,7 +264,7 @@ fn device_health_is_reported_and_missing_devices_are_unhealthy() {
     let mut again = DeviceAllocations::default();
     again.restore(book.given.clone(), vec![CAM.to_owned()], Instant::now());
     let both = [("a".to_owned(), true), ("b".to_owned(), true)];
-    assert_eq!(again.shown(&"1".into())[0].devices, both, "nobody has told of them yet");
+    assert_eq!(again.shown(&"1".into())[0].devices, both, "no list has arrived yet");
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn restarted_container_gets_another_device_of_a_rule() {
     book.reserve(&pod("1", 1), |_| false).unwrap();
     book.tell_local(CAM, vec![device("/dev/video1")]);
     book.reserve(&pod("1", 1), |_| true).unwrap();
-    assert_eq!(of(&book, &pod("1", 1), "main"), ["/dev/video0"], "while it runs it has what it was given");
+    assert_eq!(of(&book, &pod("1", 1), "main"), ["/dev/video0"], "a running container keeps its device");
     book.reserve(&pod("1", 1), |_| false).unwrap();
     assert_eq!(of(&book, &pod("1", 1), "main"), ["/dev/video1"]);
 }
@@ -348,7 +348,7 @@ fn topology_hints_are_upstreams() {
     check_hints(&book, 1, Some(&[]));
     check_hints(&book, 4, Some(&[]));
     let waits = book.hints(nodes("0-1"), &pod("p", 4), None, &Left::new(), true);
-    assert!(waits.is_empty(), "what it waits for keeps it from nothing");
+    assert!(waits.is_empty(), "missing devices give no empty hints");
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn devices_are_taken_from_the_preferred_nodes_first() {
     assert_eq!(given(&six, "1", 4), "a b d f");
     let eight = [("a", 0), ("b", 1), ("c", 2), ("d", 3), ("e", 0), ("f", 1), ("g", 2), ("h", 3)];
     assert_eq!(given(&eight, "1,3", 4), "b d f h");
-    assert_eq!(given(&[("a", -1), ("b", 0), ("c", 1)], "1", 2), "b c", "before those that are near to none");
+    assert_eq!(given(&[("a", -1), ("b", 0), ("c", 1)], "1", 2), "b c", "before those without a node");
 }
 
 #[test]
@@ -412,7 +412,7 @@ fn plugin_chooses_among_preferred_devices_or_adds_others() {
     assert_eq!(choice(8, 1, &[], &[]), expected(all, ""));
     assert_eq!(choice(8, 4, &["d0", "d5"], &[]), expected(all, "d0 d5"));
     assert_eq!(choice(8, 4, &["d0", "d5"], &["d1", "d4"]), expected("d0 d2 d3 d5 d6 d7", "d0 d5"));
-    assert_eq!(choice(4, 1, &[], &[]), expected("d0 d1 d2 d3", ""), "of what is near only");
+    assert_eq!(choice(4, 1, &[], &[]), expected("d0 d1 d2 d3", ""), "only preferred devices");
     assert_eq!(choice(4, 6, &["d1", "d6"], &[]), expected(all, "d1 d6 d0 d2 d3"));
     assert_eq!(choice(4, 6, &["d1", "d6"], &["d0", "d7"]), None, "there are no more");
     assert_eq!(choice(4, 5, &["d1", "d6"], &["d0", "d7"]), expected("d1 d2 d3 d4 d5 d6", "d1 d6 d2 d3"));

@@ -63,7 +63,7 @@ fn checkpoint_is_read_back_with_a_valid_checksum() {
     let mut again = DeviceAllocations::default();
     again.restore(read.given, read.resources, Instant::now());
     let capacity = &again.amounts()[0];
-    assert_eq!(capacity.get("a.com/b").map(|amount| amount.value()), Some(0), "nobody tells of it yet");
+    assert_eq!(capacity.get("a.com/b").map(|amount| amount.value()), Some(0), "no plugin has registered yet");
 }
 
 #[test]

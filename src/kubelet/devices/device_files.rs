@@ -194,7 +194,7 @@ mod tests {
         let by_id = folder.join("by-*").display().to_string();
         let ids = found(&[&by_id, "/dev/null"]);
         fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(ids, [by_id.replace('*', "id")], "under the name that comes first");
+        assert_eq!(ids, [by_id.replace('*', "id")], "under its first name");
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(super) struct Plugin {
     pub(super) client: Client,
     socket: String,
     registration: Registration,
-    #[expect(dead_code, reason = "dropping the task ends it")]
+    #[expect(dead_code, reason = "dropping the task cancels it")]
     listener: rt::Task<()>,
 }
 
@@ -170,7 +170,8 @@ impl Devices {
 
 async fn listen(devices: Rc<Devices>, client: Client, resource: String, registration: Registration) {
     let ended = hear(&devices, &client, &resource, registration).await;
-    let why = ended.err().map_or_else(|| "the plugin ended ListAndWatch".to_owned(), |error| ErrorChain(&error).to_string());
+    let why =
+        ended.err().map_or_else(|| "the plugin ended ListAndWatch".to_owned(), |error| ErrorChain(&error).to_string());
     log!(warn, "device plugin stopped", resource = resource, error = why);
     devices.stopped(&resource, registration);
 }

@@ -110,7 +110,7 @@ mod tests {
         };
         assert_eq!(told(1 << 40, 1024), None);
         assert_eq!(told(0, 1025).as_deref(), Some("Usage of EmptyDir volume \"data\" exceeds the limit \"1Ki\". "));
-        assert_eq!(exceeded(&pod, &PodUsage::default(), false), None, "what was not measured is within");
+        assert_eq!(exceeded(&pod, &PodUsage::default(), false), None, "unmeasured usage is within the limit");
     }
 
     #[test]

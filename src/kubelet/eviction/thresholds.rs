@@ -125,7 +125,7 @@ mod tests {
     fn hard_threshold_acts_at_once_and_its_condition_outlasts_it() {
         let memory = Signal::MemoryAvailable;
         let mut run = Run::new(&[hard(memory, "100")]);
-        assert_eq!(run.at(0, &[(memory, 100)]), (vec![], vec![]), "as much as the threshold is enough");
+        assert_eq!(run.at(0, &[(memory, 100)]), (vec![], vec![]), "equal to the threshold");
         assert_eq!(run.at(1, &[(memory, 99)]), (vec![Pressure::Memory], vec![memory]));
         assert_eq!(run.at(2, &[(memory, 500)]), (vec![Pressure::Memory], vec![]));
         assert_eq!(run.at(60, &[(memory, 500)]), (vec![Pressure::Memory], vec![]));
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(short(&mut run, 0), (vec![Pressure::Disk], vec![]));
         assert_eq!(short(&mut run, 9), (vec![Pressure::Disk], vec![]));
         assert_eq!(run.at(10, &[(disk, 100)]), (vec![Pressure::Disk], vec![]));
-        assert_eq!(short(&mut run, 11), (vec![Pressure::Disk], vec![]), "the time counts anew");
+        assert_eq!(short(&mut run, 11), (vec![Pressure::Disk], vec![]), "the grace period restarts");
         assert_eq!(short(&mut run, 21), (vec![Pressure::Disk], vec![disk]));
     }
 

@@ -60,7 +60,13 @@ impl<S: Service> Images<S> {
         self.remove(overdue, u64::MAX, "age").await.1?;
         let room = self.room().await?;
         let Some(wanted) = to_free(room, &self.gc) else { return Ok(()) };
-        log!(info, "removing unused images to free disk space", bytes = wanted, capacity = room.capacity, free = room.available);
+        log!(
+            info,
+            "removing unused images to free disk space",
+            bytes = wanted,
+            capacity = room.capacity,
+            free = room.available
+        );
         let ripe = rest.into_iter().filter(|image| image.is_ripe(self.gc.min_age, now)).collect();
         let (freed, removed) = self.remove(ripe, wanted, "space").await;
         removed?;

@@ -158,7 +158,13 @@ impl<S: Service> Images<S> {
             return;
         }
         for (name, problem) in failed.iter().filter_map(|(name, problem)| Some((name, problem.as_ref()?))) {
-            log!(warn, "failed to use image pull secret", pod = order.pod.full_name(), secret = name, problem = problem);
+            log!(
+                warn,
+                "failed to use image pull secret",
+                pod = order.pod.full_name(),
+                secret = name,
+                problem = problem
+            );
         }
         let mut names: Vec<&str> = failed.iter().map(|(name, _)| name.as_str()).collect();
         names.dedup();

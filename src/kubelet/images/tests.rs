@@ -49,7 +49,7 @@ impl Service for Rc<Script> {
     async fn pull(&self, image: &ImageSpec, auth: Option<&AuthConfig>, _: &PodSandboxConfig) -> Result<String, String> {
         self.users.borrow_mut().push(auth.map_or_else(String::new, |auth| auth.username.clone()));
         self.pulled.borrow_mut().push(image.image.clone());
-        let next = self.pulls.borrow_mut().pop_front().expect("a pull that the script does not have");
+        let next = self.pulls.borrow_mut().pop_front().expect("the script has no more pulls");
         let found = match next {
             Pull::Fails(error) => return Err(error.to_owned()),
             Pull::Gives(found) => found,
@@ -328,7 +328,7 @@ fn always_uses_the_present_image_during_an_outage() {
         let found = rt::block_on(ensure(&images, uid, "r.io/a:1", PullPolicy::Always));
         assert_eq!(found.unwrap().image_ref, "sha256:1");
     }
-    assert_eq!(script.pulled.borrow().len(), 1, "whoever came after the first waited for the registry again");
+    assert_eq!(script.pulled.borrow().len(), 1, "a later pod waited for the registry again");
     // Other registries and missing images are still pulled.
     script.pulls.borrow_mut().extend([Pull::Gives(image("sha256:2")), Pull::Fails(AWAY)]);
     assert_eq!(now(&images, "q.io/a:1", PullPolicy::Always).unwrap().image_ref, "sha256:2");
@@ -519,5 +519,5 @@ fn image_pulled_with_a_secret_is_only_for_pods_with_it() {
     assert_eq!(refused.unwrap_err().reason, Reason::ERR_IMAGE_PULL);
     assert_eq!(never.unwrap_err().reason, Reason::ERR_IMAGE_NEVER_PULL);
     assert_eq!(script.pulled.borrow().len(), 2);
-    assert_eq!(pulling.unwrap(), 0, "an intention is left");
+    assert_eq!(pulling.unwrap(), 0, "an intent record is left");
 }

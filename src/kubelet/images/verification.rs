@@ -230,7 +230,7 @@ mod tests {
         let record = record(&[Some(&credential("known", "p"))]);
         let ask = |policy, is_named| verdict(policy, "r.io/b", is_named, Pulled::Recorded(&record), &[]);
         assert_eq!(ask(&DEFAULT, true), Verdict::Use);
-        assert_eq!(ask(&DEFAULT, false), Verdict::Ask, "by its id, as it were");
+        assert_eq!(ask(&DEFAULT, false), Verdict::Ask, "known by its id only");
         assert_eq!(ask(&CredentialsVerification::Always, true), Verdict::Ask);
     }
 

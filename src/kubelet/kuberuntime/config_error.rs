@@ -117,14 +117,9 @@ impl fmt::Display for ConfigError {
             Self::NoTarget { name } => write!(f, "unable to find target container {name}"),
             Self::RunsAsRoot { of } => write!(f, "container's runAsUser breaks non-root policy {of}"),
             Self::TooLong { name: Some(name) } => {
-                write!(
-                    f,
-                    "environment variable {name:?} exceeds the kernel's size limit, or all of them together do"
-                )
+                write!(f, "environment variable {name:?} exceeds the kernel's size limit, or all of them together do")
             }
-            Self::TooLong { name: None } => {
-                f.write_str("command and args exceed the kernel's size limit")
-            }
+            Self::TooLong { name: None } => f.write_str("command and args exceed the kernel's size limit"),
         }
     }
 }

@@ -102,6 +102,6 @@ mod tests {
         assert_eq!(put_on(&placements, (200_000, 100_000)), ("0,3".to_owned(), 200_000));
         placements.exclusive.entry("uid".into()).or_default().insert("main".to_owned(), set("1-2"));
         assert_eq!(put_on(&placements, (200_000, 100_000)), ("1-2".to_owned(), -1));
-        assert_eq!(put_on(&placements, (0, 0)), ("1-2".to_owned(), 0), "where nobody has a quota");
+        assert_eq!(put_on(&placements, (0, 0)), ("1-2".to_owned(), 0), "quotas are disabled");
     }
 }

@@ -108,7 +108,12 @@ impl PodRuntime {
             cancel: Some(cancel),
         };
         if let Err(error) = self.kill_container(kill).await {
-            log!(warn, "failed to kill container after its postStart hook", container = container.name, error = ErrorChain(&error));
+            log!(
+                warn,
+                "failed to kill container after its postStart hook",
+                container = container.name,
+                error = ErrorChain(&error)
+            );
         }
         // Only the crash-loop back-off delays the restart.
         let until = Some(rt::now());

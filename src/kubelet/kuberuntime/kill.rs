@@ -45,7 +45,7 @@ pub(super) struct Kill<'a> {
 pub(super) struct Turn {
     /// Closed when the containers to wait for have stopped.
     before: Vec<Receiver<Infallible>>,
-    #[expect(dead_code, reason = "dropping it, when this one has ended, lets the others go on")]
+    #[expect(dead_code, reason = "dropping it after this container has stopped releases the others")]
     own: Option<Sender<Infallible>>,
 }
 

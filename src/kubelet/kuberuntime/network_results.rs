@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn only_corrupt_results_of_the_sandbox_are_removed() {
         let folder = std::env::temp_dir().join(format!("coracle-results-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder of our own");
+        fs::create_dir_all(&folder).expect("create a temporary directory");
         let files = [
             ("pods-abc-eth0", "", true),
             ("pods-abc-eth1", "\0\0\0\0", true),
@@ -99,7 +99,7 @@ mod tests {
             ("pods-abc", "", false),
         ];
         for (name, text, _) in files {
-            fs::write(folder.join(name), text).expect("a file of our own");
+            fs::write(folder.join(name), text).expect("write a temporary file");
         }
         let results = [
             remove_unreadable(&folder, "abc").ok(),
@@ -108,7 +108,7 @@ mod tests {
             remove_unreadable(&folder.join("nothing"), "abc").ok(),
         ];
         let left: Vec<bool> = files.iter().map(|(name, ..)| folder.join(name).exists()).collect();
-        fs::remove_dir_all(&folder).expect("our own folder");
+        fs::remove_dir_all(&folder).expect("remove the temporary directory");
         assert_eq!(results, [Some(true), Some(false), Some(false), Some(false)]);
         assert_eq!(left, files.map(|(_, _, goes)| !goes));
     }

@@ -66,19 +66,40 @@ pub(crate) enum Place {
 pub(crate) enum Action {
     /// Stop all containers and sandboxes of the pod, before a new sandbox or because the pod is done.
     KillPod,
-    CreateSandbox { attempt: u32 },
+    CreateSandbox {
+        attempt: u32,
+    },
     /// Stop one container; `restarts`: it will be started again.
-    KillContainer { id: String, place: Place, why: KillReason, restarts: bool },
+    KillContainer {
+        id: String,
+        place: Place,
+        why: KillReason,
+        restarts: bool,
+    },
     /// Stop these containers concurrently, sidecars last, for a requested restart.
-    KillContainers { ids: Vec<String> },
+    KillContainers {
+        ids: Vec<String>,
+    },
     /// Remove one exited container, so that it starts as if for the first time.
-    RemoveContainer { id: String },
+    RemoveContainer {
+        id: String,
+    },
     /// Update the resources of a running container.
-    ResizeContainer { id: String, place: Place, shrinks: bool },
+    ResizeContainer {
+        id: String,
+        place: Place,
+        shrinks: bool,
+    },
     /// Pull the image if needed, create the container and start it.
-    StartContainer { place: Place, restart_count: u32 },
+    StartContainer {
+        place: Place,
+        restart_count: u32,
+    },
     /// Start a container that was created before this process knew it.
-    StartCreated { id: String, place: Place },
+    StartCreated {
+        id: String,
+        place: Place,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -104,7 +104,13 @@ impl PodRuntime {
             match rt::deadline(until.saturating_duration_since(rt::now()), look).await {
                 Ok(Ok(pod)) => pods.push(pod),
                 Ok(Err(error)) => {
-                    log!(warn, "failed to get pod status", pod = listed.name, uid = listed.uid, error = ErrorChain(&error));
+                    log!(
+                        warn,
+                        "failed to get pod status",
+                        pod = listed.name,
+                        uid = listed.uid,
+                        error = ErrorChain(&error)
+                    );
                     unseen.push(listed);
                 }
                 Err(elapsed) => {

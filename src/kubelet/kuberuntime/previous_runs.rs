@@ -39,11 +39,11 @@ mod tests {
     fn count_continues_from_the_highest_log() {
         let logs = std::env::temp_dir().join(format!("coracle-earlier-runs-{}", std::process::id()));
         let counts = [vec![], vec!["0.log"], vec!["2.log", "10.log"]].map(|names| {
-            std::fs::create_dir_all(&logs).expect("a directory of our own");
-            names.iter().for_each(|name| std::fs::write(logs.join(name), "").expect("a file of our own"));
+            std::fs::create_dir_all(&logs).expect("create a temporary directory");
+            names.iter().for_each(|name| std::fs::write(logs.join(name), "").expect("write a temporary file"));
             rt::block_on(restart_count(logs.clone()))
         });
-        std::fs::remove_dir_all(&logs).expect("our own directory");
+        std::fs::remove_dir_all(&logs).expect("remove the temporary directory");
         assert_eq!(counts, [0, 1, 11]);
         assert_eq!(rt::block_on(restart_count(logs)), 0, "no directory");
     }

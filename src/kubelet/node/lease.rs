@@ -246,12 +246,12 @@ mod tests {
         let look = LeaseStep::Look;
         lease.done(&look, LeaseOutcome::Found(Some(at(1000))), "u", at(5), start);
         let second = Duration::from_secs(1);
-        assert_eq!(lease.renew_time(at(6), start + second), at(1001), "this boot's clock was never set");
+        assert_eq!(lease.renew_time(at(6), start + second), at(1001), "the clock was not set in this boot");
         let renewal = lease.next("u", at(6), start + second);
         lease.done(&renewal, LeaseOutcome::Done, "u", at(6), start + second);
         assert_eq!(lease.renew_time(at(2000), start + second * 2), at(2000), "now it is");
         lease.done(&renewal, LeaseOutcome::Done, "u", at(2000), start + second * 2);
-        assert_eq!(lease.renew_time(at(1500), start + second * 3), at(2001), "it was set back");
+        assert_eq!(lease.renew_time(at(1500), start + second * 3), at(2001), "the clock was set back");
         assert!(lease.renew_time(at(1500), start + second * 2) > at(2000), "no time has passed");
         lease.last = Some((Timestamp::MAX, start));
         assert_eq!(lease.renew_time(at(0), start + second), Timestamp::MAX);

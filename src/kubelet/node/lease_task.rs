@@ -38,10 +38,7 @@ pub(super) async fn run(client: Client, node: String, duration: Duration, news: 
             Ok((outcome, version)) => {
                 // The lease is the node's most frequent write, so a restored etcd is noticed within one interval.
                 if history.breaks_at(version) {
-                    log!(
-                        warn,
-                        "API server was restored to an older state, relisting all objects"
-                    );
+                    log!(warn, "API server was restored to an older state, relisting all objects");
                     client.begin_history();
                 }
                 if std::mem::take(&mut fails) {

@@ -113,7 +113,12 @@ impl Follower {
                 }
                 if waits < self.wanted {
                     let (waits, wanted) = (waits.as_secs(), self.wanted.as_secs());
-                    log!(warn, "logind's InhibitDelayMaxSec is shorter than the shutdown grace period", seconds = waits, wanted = wanted);
+                    log!(
+                        warn,
+                        "logind's InhibitDelayMaxSec is shorter than the shutdown grace period",
+                        seconds = waits,
+                        wanted = wanted
+                    );
                 }
                 Ok(self.tell(shuts_down).await)
             }
@@ -284,9 +289,8 @@ fn write_drop_in(folder: &Path, wanted: Duration) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     // logind takes whole seconds; rounded up.
     let seconds = wanted.as_secs() + u64::from(wanted.subsec_nanos() > 0);
-    let text = format!(
-        "# Written by coracle: shutdownGracePeriod of the node.\n[Login]\nInhibitDelayMaxSec={seconds}\n"
-    );
+    let text =
+        format!("# Written by coracle: shutdownGracePeriod of the node.\n[Login]\nInhibitDelayMaxSec={seconds}\n");
     fs::write(folder.join(DROP_IN), text)
 }
 

@@ -27,7 +27,7 @@ pub(super) struct DiskUsageCache {
 struct UnderWay {
     /// Closed when the walk has ended.
     ended: Receiver<()>,
-    #[expect(dead_code, reason = "dropping the task ends it")]
+    #[expect(dead_code, reason = "dropping the task cancels it")]
     task: rt::Task<()>,
 }
 

@@ -173,8 +173,7 @@ fn mount_and_give(local: &Local, progress: &Progress) -> Result<(), Problem> {
         mount_disk(local)?;
     }
     if let Some(group) = local.group.filter(|_| !local.read_only && !is_shared) {
-        ownership::give(&local.path, group, local.on_mismatch)
-            .map_err(Problem::io("set group of", &local.path))?;
+        ownership::give(&local.path, group, local.on_mismatch).map_err(Problem::io("set group of", &local.path))?;
     }
     mark(&local.marker, &ready).map_err(Problem::io("make", &ready))
 }
@@ -309,9 +308,9 @@ mod tests {
             let mut never: Ends = Box::pin(std::future::pending());
             let mut second = Box::pin(in_thread(disk, &mut never, |_| Ok(())));
             let early = rt::deadline(Duration::ZERO, &mut second).await;
-            assert!(early.is_err(), "the disk was formatted twice at a time");
+            assert!(early.is_err(), "the disk was formatted twice concurrently");
             drop(release);
-            assert_eq!(mounts.recv().await, Ok(false), "it was mounted for a pod that had ended");
+            assert_eq!(mounts.recv().await, Ok(false), "it was mounted for a terminated pod");
             second.await.unwrap();
         });
     }

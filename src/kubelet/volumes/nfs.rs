@@ -56,7 +56,6 @@ impl Drop for Helper {
 }
 
 /// Creates the mount point; true if something is mounted there. The file system is not accessed, because it may hang.
-/// answer.
 fn prepare(path: &Path) -> Result<bool, Problem> {
     if mounted_at(path).map_err(Problem::io("look for a mount at", path))? {
         return Ok(true);

@@ -129,7 +129,7 @@ mod tests {
         fs::write(volume.join("new"), "").unwrap();
         fs::set_permissions(volume.join("new"), Permissions::from_mode(0o600)).unwrap();
         give(&volume, 1234, true).unwrap();
-        assert_eq!(of(&volume.join("new")).1, 0o600, "the volume itself was as it should be");
+        assert_eq!(of(&volume.join("new")).1, 0o600, "the volume's root already had the group");
         give(&volume, 1234, false).unwrap();
         assert_eq!(of(&volume.join("new")).1, 0o660);
         remove_tree(&top).unwrap();

@@ -101,7 +101,7 @@ fn empty_dir_keeps_its_content_across_set_ups() {
     fs::write(place.join("kept"), "x").unwrap();
     fs::set_permissions(&place, Permissions::from_mode(0o700)).unwrap();
     set_up_now(&pod, &dirs).unwrap();
-    assert_eq!(mode(&place), 0o700, "what the pod has done to it was undone");
+    assert_eq!(mode(&place), 0o700, "the pod's change of the mode was reverted");
     fs::remove_dir_all(&place).unwrap();
     set_up_now(&pod, &dirs).unwrap();
     assert_eq!(mode(&place), 0o777);
@@ -251,7 +251,7 @@ fn subpath_may_be_a_file_and_symlinks_stay_inside_the_volume() {
             "{error}"
         );
     }
-    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1, "something was made outside of the volume");
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1, "a file was created outside of the volume");
 }
 
 #[test]
@@ -384,12 +384,12 @@ fn missing_object_is_an_error_unless_the_volume_was_set_up() {
             gone.get(&pod, crate::state::objects::ObjectKind::ConfigMap, "c") == crate::state::objects::Lookup::Missing;
         assert_eq!(set_up_with(&pod, &dirs, &gone).unwrap().kept.is_empty(), !is_gone);
         assert_eq!(refresh_with(&pod, &dirs, &gone).unwrap(), if is_gone { vec![error.clone()] } else { Vec::new() });
-        assert_eq!(volume.join("k").exists(), is_gone, "an object that is there and empty is no object that is gone");
+        assert_eq!(volume.join("k").exists(), is_gone, "an empty object differs from a missing one");
     }
     refresh_with(&pod, &dirs, &config_map("{k: two}")).unwrap();
     assert_eq!(fs::read_to_string(volume.join("k")).unwrap(), "two");
     block_on(tear_down(&dirs, &uid("u1"), &no_drivers())).unwrap();
-    assert!(set_up_now(&pod, &dirs).is_err(), "what another pod had is not this one's");
+    assert!(set_up_now(&pod, &dirs).is_err(), "content of another pod's volume was used");
 }
 
 #[test]

@@ -562,7 +562,7 @@ mod tests {
         for pod in 0..MOST + 7 {
             alone.note(1, told(&pod.to_string(), "a"));
         }
-        assert_eq!((alone.ring.lost(), alone.ring.unsent("n")), (0, None), "there is nobody to be told");
+        assert_eq!((alone.ring.lost(), alone.ring.unsent("n")), (0, None), "there is no API server");
     }
 
     #[test]

@@ -48,7 +48,7 @@ fn made(event: &Value, pod: &Pod) -> Value {
     let UnsentWhat::New(event) = unsent.what else { panic!("{unsent:?}") };
     let metadata = &event.metadata;
     assert_eq!((&metadata.namespace, &metadata.name), (&unsent.namespace, &unsent.name));
-    assert_eq!(metadata.namespace, object.namespace, "an event is beside its object");
+    assert_eq!(metadata.namespace, object.namespace, "an event is in its object's namespace");
     // Upstream's names: the object's name and a hexadecimal number.
     let number = metadata.name.strip_prefix(&object.name).unwrap().strip_prefix('.').unwrap();
     assert!(number.chars().all(|c| c.is_ascii_hexdigit() && !c.is_ascii_uppercase()), "{number}");

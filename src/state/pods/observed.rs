@@ -214,6 +214,6 @@ mod tests {
         pod.sandboxes = vec![sandbox(SandboxState::NotReady)];
         assert!(pod.is_stopped());
         pod.containers[0].state = ContainerState::Unknown;
-        assert!(!pod.is_stopped(), "what the runtime does not know may run");
+        assert!(!pod.is_stopped(), "an unknown container may be running");
     }
 }

@@ -64,12 +64,7 @@ impl fmt::Display for Unpinned {
         match self {
             Self::Nothing => f.write_str("the cluster's CA bundle has no certificate"),
             Self::Other { expected, found } => {
-                write!(
-                    f,
-                    "the cluster's CA does not match: expected {}, found {}",
-                    list(expected),
-                    list(found)
-                )
+                write!(f, "the cluster's CA does not match: expected {}, found {}", list(expected), list(found))
             }
         }
     }

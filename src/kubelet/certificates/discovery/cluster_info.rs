@@ -36,10 +36,9 @@ impl fmt::Display for ClusterInfoError {
                 "the cluster does not know token {id:?}, or it has expired (kubeadm token create, on the control plane, \
                  makes a new one)"
             ),
-            Self::BadSignature { id } => write!(
-                f,
-                "the signature for token {id:?} does not match: wrong token secret, or another cluster"
-            ),
+            Self::BadSignature { id } => {
+                write!(f, "the signature for token {id:?} does not match: wrong token secret, or another cluster")
+            }
         }
     }
 }

@@ -113,7 +113,7 @@ impl Keeper {
         self.issued = is_fresh.then(|| (pair.leaf.clone(), clock::uptime()));
         self.current = Some(pair);
         if let Err(error) = stored {
-            log!(warn,"failed to store serving certificate", error = ErrorChain(&error));
+            log!(warn, "failed to store serving certificate", error = ErrorChain(&error));
         }
     }
 

@@ -54,7 +54,7 @@ fn pair(files: &[PathBuf; 2], node_name: &str, held: Option<Pair>) -> (Option<Pa
     let is_there = files.iter().any(|file| file.exists());
     let read = read_pair(files);
     if let (Err(fault), true) = (&read, is_there) {
-        log!(warn,"replacing self-signed serving certificate", error = fault);
+        log!(warn, "replacing self-signed serving certificate", error = fault);
     }
     let good = read.ok().or(held).filter(|pair| validity::can_stay(&pair.leaf, clock, built));
     if good.is_some() {
@@ -69,7 +69,7 @@ fn pair(files: &[PathBuf; 2], node_name: &str, held: Option<Pair>) -> (Option<Pa
     let kept = [(key, made.key_pem().to_owned()), (certificate, made.certificates_pem())].into_iter().try_for_each(
         |(path, text)| file::replace(path, text.as_bytes()).map_err(|cause| StoreError::io("write", path, cause)),
     );
-    log!(info,"self-signed serving certificate created", file = certificate.display(), kept = kept.is_ok());
+    log!(info, "self-signed serving certificate created", file = certificate.display(), kept = kept.is_ok());
     (Some(made), kept.err().map(|error| ErrorChain(&error).to_string()))
 }
 

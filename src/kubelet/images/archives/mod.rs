@@ -161,7 +161,12 @@ impl Importer {
     pub(crate) async fn run(self) {
         let directory = self.directory.clone();
         if let Err(error) = rt::blocking(move || directories::make_own(&directory, 0o700)).await {
-            log!(warn, "failed to create directory for image archives", directory = self.directory.display(), error = error);
+            log!(
+                warn,
+                "failed to create directory for image archives",
+                directory = self.directory.display(),
+                error = error
+            );
         }
         // Images imported by an earlier process may have been removed since.
         let mut is_sure = false;

@@ -49,11 +49,22 @@ impl Provider {
         match self.logins(repository).await {
             Ok(logins) => {
                 for registry in keyring.add(logins, &Owner::Node) {
-                    log!(warn, "credential provider returned invalid registry", provider = self.config.name, registry = registry);
+                    log!(
+                        warn,
+                        "credential provider returned invalid registry",
+                        provider = self.config.name,
+                        registry = registry
+                    );
                 }
             }
             Err(problem) => {
-                log!(warn, "failed to get credentials from provider", provider = self.config.name, image = repository, error = problem);
+                log!(
+                    warn,
+                    "failed to get credentials from provider",
+                    provider = self.config.name,
+                    image = repository,
+                    error = problem
+                );
             }
         }
         keyring

@@ -272,7 +272,7 @@ fn only_a_sandbox_outside_the_pods_cgroup_is_replaced() {
         assert_eq!(plan.actions, if expected { anew.to_vec() } else { Vec::new() });
     }
     let never = situation(&pod, RestartPolicy::Never, Vec::new(), main.clone());
-    assert!(compute_pod_actions(&Situation { groupless: Some("s"), ..never }).completed, "its run is over");
+    assert!(compute_pod_actions(&Situation { groupless: Some("s"), ..never }).completed, "the pod has run");
 }
 
 #[test]

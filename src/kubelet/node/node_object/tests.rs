@@ -104,7 +104,7 @@ fn ready(body: &Value) -> &Value {
 #[test]
 fn absent_node_is_created_and_reported_every_five_minutes() {
     let mut case = Case::new();
-    assert_eq!(case.assert_waits(), None, "nobody knows yet whether it is there");
+    assert_eq!(case.assert_waits(), None, "no list has arrived yet");
     case.own.heard_all(None);
     let node = case.create();
     // The watch reports the created object.
@@ -176,7 +176,7 @@ fn forbidden_registration_looks_for_an_existing_node() {
     case.pass(MINUTE);
     assert_eq!(case.next(), Step::Look);
     case.done(Outcome::Seen(Box::default()));
-    assert!(case.patch().pointer("/metadata/annotations").is_some(), "it is brought in order");
+    assert!(case.patch().pointer("/metadata/annotations").is_some(), "it is reconciled");
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn change_is_reported_once_and_at_once_with_its_event() {
     case.done(Outcome::Failed { is_retryable: true });
     case.pass(MINUTE);
     assert_eq!(ready(&case.patch())["status"], "False");
-    assert!(case.events().is_empty(), "it was told already");
+    assert!(case.events().is_empty(), "the event was sent already");
     case.done(Outcome::Patched);
     assert!(matches!(case.next(), Step::Wait(_)));
     case.shuts_down = false;
@@ -240,7 +240,7 @@ fn dropped_field_is_not_sent_with_every_change() {
         assert!(matches!(case.next(), Step::Wait(Some(_))));
     }
     case.pass(10 * MINUTE);
-    assert!(case.patch()["status"].get("declaredFeatures").is_some(), "with the next report it is");
+    assert!(case.patch()["status"].get("declaredFeatures").is_some(), "the next report has it");
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn registration_waits_briefly_for_the_runtime() {
     case.own.heard_all(None);
     assert_eq!(case.assert_waits(), Some(RUNTIME_FIRST));
     case.pass(RUNTIME_FIRST);
-    let Step::Create(node) = case.next() else { panic!("it does not register without a runtime") };
+    let Step::Create(node) = case.next() else { panic!("no registration without a runtime") };
     assert_eq!(ready(&node)["status"], "False");
 }
 
@@ -292,7 +292,7 @@ fn cordoning_sends_an_event() {
         case.own.heard(node.clone());
         case.own.heard(node.clone());
         assert_eq!(case.events(), [event]);
-        assert!(matches!(case.next(), Step::Wait(_)), "nothing is to be told of it");
+        assert!(matches!(case.next(), Step::Wait(_)), "no patch is needed");
     }
 }
 

@@ -340,7 +340,7 @@ fn flipped_bit_costs_at_most_two_records_and_the_file_is_set_aside() {
         assert!(found.faults.damaged + u64::from(found.contents.len() < 3) >= 1, "bit {bit}: {:?}", found.faults);
         if found.faults.damaged > 0 {
             assert_eq!(files.file(ASIDE[0]), Some(bad), "bit {bit}");
-            assert_eq!(open(&files).1.faults, Faults::default(), "it is told once");
+            assert_eq!(open(&files).1.faults, Faults::default(), "it is reported once");
         }
         assert_eq!(journal.records(), found.contents.len());
     }
@@ -527,7 +527,7 @@ fn unreadable_key_is_read_again_before_a_secret_is_written() {
     std::fs::remove_dir(&path).unwrap();
     let done = journal.commit(&secret);
     std::fs::remove_dir_all(&folder).unwrap();
-    assert_eq!(refused, [true, false], "what is no Secret does not wait for the key");
+    assert_eq!(refused, [true, false], "only Secrets wait for the key");
     assert!(done.unwrap().secrets.is_some_and(|secrets| secrets.starts_with("sealed with")));
     assert_eq!(journal.records(), 2);
 }

@@ -91,7 +91,7 @@ fn failed_container_is_not_probed_until_another_instance_runs() {
         let mut book = seen(&spec, FRESH);
         assert!(book.take_in(&result("c1", kind, false)));
         assert_eq!((state(&book).2, due(&book, &spec, false).as_str()), (Some(kind), left));
-        book.see(&spec, &running("c1"), |_| panic!("it is known"));
+        book.see(&spec, &running("c1"), |_| panic!("the instance is known already"));
         assert_eq!(state(&book).2, Some(kind));
         book.see(&spec, &running("c2"), |_| FRESH);
         assert_eq!(state(&book).2, None);
@@ -134,7 +134,7 @@ fn adopted_container_keeps_the_state_of_its_status() {
     let found = Found { was_ready: false, ..found };
     assert_eq!(state(&seen(&spec("SRL"), found)), (true, false, None));
     let found = Found { adopted: false, was_ready: true, ..found };
-    assert_eq!(state(&seen(&spec("SRL"), found)), (false, false, None), "a status of another life");
+    assert_eq!(state(&seen(&spec("SRL"), found)), (false, false, None), "the status is of another instance");
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn file_system_is_measured_and_forgotten_with_its_volume() {
         assert_eq!(inquiries.answer(&volumes[1]), None, "nothing is mounted there");
         let began = inquiries.known.borrow()[0].began;
         inquiries.begin(volumes.iter());
-        assert_eq!(inquiries.known.borrow()[0].began, began, "it is not a minute yet");
+        assert_eq!(inquiries.known.borrow()[0].began, began, "less than a minute ago");
         let a_minute_passes = || inquiries.known.borrow_mut()[0].began = began.checked_sub(PERIOD).unwrap();
         a_minute_passes();
         inquiries.begin(volumes.iter());

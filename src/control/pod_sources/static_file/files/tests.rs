@@ -244,7 +244,11 @@ fn a_broken_file_keeps_the_pods_that_it_gave_last() {
     assert_eq!(desk.pods(), ["web-n", "db-n"]);
     desk.read("a", 2, "kind: [");
     assert_eq!(desk.pods(), ["web-n", "db-n"]);
-    assert!(desk.problems()[0].ends_with(&format!("({SINCE}; its last good state stays in use)")), "{:?}", desk.problems());
+    assert!(
+        desk.problems()[0].ends_with(&format!("({SINCE}; its last good state stays in use)")),
+        "{:?}",
+        desk.problems()
+    );
     assert!(!desk.files.update().complete);
 
     desk.read("a", 3, "");
