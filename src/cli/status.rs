@@ -62,7 +62,7 @@ fn text(status: &NodeStatus) -> String {
         lines.push("Pulls:".to_owned());
         lines.extend(status.pulls.iter().map(|pull| {
             let since = age(i64::try_from(pull.seconds).unwrap_or(i64::MAX));
-            let what = if pull.begun { "under way for" } else { "waits for its turn since" };
+            let what = if pull.begun { "in progress for" } else { "waiting for its turn since" };
             format!("  {} for {}: {what} {since}", pull.image, pull.pod)
         }));
     }
@@ -132,7 +132,7 @@ fn sync_line(status: &SyncStatus) -> String {
         (false, None) => line.push_str("; nothing exchanged yet"),
     }
     if let Some(last) = status.last.as_ref().filter(|last| !last.message.is_empty()) {
-        line.push_str(&format!(", the last try failed ({})", last.message));
+        line.push_str(&format!(", last attempt failed ({})", last.message));
     }
     if let Some(next) = status.next_seconds {
         line.push_str(&format!(", next in {}", seconds(next)));
@@ -148,7 +148,7 @@ fn sync_line(status: &SyncStatus) -> String {
     let pending = pending.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
     let pending: Vec<String> = pending.collect();
     if !pending.is_empty() {
-        line.push_str(&format!("; to be told: {}", pending.join(", ")));
+        line.push_str(&format!("; to report: {}", pending.join(", ")));
     }
     line
 }
@@ -157,7 +157,7 @@ fn offline_store(status: &OfflineStatus) -> String {
     let OfflineStatus { records, bytes, changed, in_use, set_aside, unopened, left_out, .. } = status;
     let written = if changed.is_empty() { "nothing yet".to_owned() } else { format!("as of {changed}") };
     let in_use = if *in_use { "; the pods are those of the store" } else { "" };
-    let faults = [(set_aside, "set aside"), (unopened, "not to be opened"), (left_out, "too large")];
+    let faults = [(set_aside, "set aside"), (unopened, "not decryptable"), (left_out, "too large")];
     let faults = faults.map(|(count, what)| if *count > 0 { format!(", {count} {what}") } else { String::new() });
     let why = if status.message.is_empty() { String::new() } else { format!(" ({})", status.message) };
     let (bytes, secrets, faults) = (si_bytes(*bytes), &status.secrets, faults.concat());
@@ -317,8 +317,7 @@ Last errors:
         };
         let status = NodeStatus { pulls: vec![pull("a:1", true), pull("b:1", false)], ..NodeStatus::default() };
         let page = text(&status);
-        let pulls =
-            "Pulls:\n  a:1 for web_default: under way for 75s\n  b:1 for web_default: waits for its turn since 75s\n";
+        let pulls = "Pulls:\n  a:1 for web_default: in progress for 75s\n  b:1 for web_default: waiting for its turn since 75s\n";
         assert!(page.contains(pulls), "{page}");
     }
 
@@ -395,8 +394,8 @@ Missing images:
         sync.last = Some(ExchangeStatus { message: "refused".to_owned(), ..ExchangeStatus::default() });
         sync.bytes_per_day = Some(1_000_000);
         (sync.left_out, sync.pending_statuses, sync.pending_events) = (vec!["events".to_owned()], 2, 3);
-        let line = "Sync:     poll every 15m0s; last heard 10m ago, the last try failed (refused), next in 30s; \
-                    7.8 kB today of 1.0 MB, left out: events; to be told: 2 pods, 3 events\n";
+        let line = "Sync:     poll every 15m0s; last heard 10m ago, last attempt failed (refused), next in 30s; \
+                    7.8 kB today of 1.0 MB, left out: events; to report: 2 pods, 3 events\n";
         let page = text(&NodeStatus { sync: Some(sync), ..NodeStatus::default() });
         assert!(page.contains(line), "{page}");
     }
@@ -408,7 +407,7 @@ Missing images:
         assert_eq!(offline_store(&offline), "34 objects, 210 kB, nothing yet; secrets in plain");
         (offline.changed, offline.in_use, offline.set_aside) = ("2026-11-20T20:24:00Z".to_owned(), true, 1);
         (offline.unopened, offline.left_out, offline.message) = (2, 3, "write: no space".to_owned());
-        let line = "Offline:  34 objects, 210 kB, as of 2026-11-20T20:24:00Z, 1 set aside, 2 not to be opened, 3 too large (write: no \
+        let line = "Offline:  34 objects, 210 kB, as of 2026-11-20T20:24:00Z, 1 set aside, 2 not decryptable, 3 too large (write: no \
                     space); secrets in plain; the pods are those of the store\n";
         let page = text(&NodeStatus { offline: Some(offline), ..NodeStatus::default() });
         assert!(page.contains(line), "{page}");

@@ -124,7 +124,9 @@ impl fmt::Display for AskError {
                 Duration::as_secs(&minutes)
             ),
             Self::Gone { name } => write!(f, "{name} was deleted before it was signed"),
-            Self::OtherNames => f.write_str("expected a certificate for the requested names, found one for other names"),
+            Self::OtherNames => {
+                f.write_str("expected a certificate for the requested names, found one for other names")
+            }
             Self::Old => f.write_str("the certificate of the earlier request is due for renewal"),
             Self::Pair(_) => f.write_str("read the issued certificate"),
             Self::Key(_) => f.write_str("sign the request"),

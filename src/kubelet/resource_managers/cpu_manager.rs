@@ -32,8 +32,8 @@ impl CpuManager {
         let mut policy = Self { topology, reserved: named.clone(), options };
         if named.is_empty() {
             if count == 0 {
-                let wanted = "expected processors in reservedSystemCPUs, or cpu in systemReserved or kubeReserved, beside \
-                              static: what is not exclusive needs one";
+                let wanted = "expected CPUs in reservedSystemCPUs, or cpu in systemReserved or kubeReserved, with the static \
+                              policy: containers without exclusive CPUs need one";
                 return Err(format!("cpuManagerPolicy: {wanted}"));
             }
             let reserved = policy.take(&all, count);
