@@ -152,7 +152,7 @@ impl<S: Service> Images<S> {
         let room = rt::blocking(move || room(&path)).await.map_err(|error| {
             // The runtime may have moved its files, so it is asked again.
             *self.disks.borrow_mut() = None;
-            CollectError::Failed(format!("look at the file system of {shown}: {error}"))
+            CollectError::Failed(format!("stat the file system of {shown}: {error}"))
         })?;
         if room.capacity == 0 { Err(CollectError::InvalidCapacity) } else { Ok(room) }
     }

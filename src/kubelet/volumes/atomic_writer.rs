@@ -40,7 +40,7 @@ pub(super) fn write(volume: &Path, payload: &Payload, group: Option<u32>) -> Res
             return Err(problem);
         }
     }
-    show(volume, payload).map_err(Problem::io("make links in", volume))?;
+    show(volume, payload).map_err(Problem::io("create symlinks in", volume))?;
     match old.filter(|_| !same) {
         Some(old) => remove_tree(&old).map_err(Problem::io("remove", &old)),
         None => Ok(()),
@@ -140,7 +140,7 @@ fn make_directory(path: &Path, group: Option<u32>) -> Result<(), Problem> {
         }
         directory.set_permissions(Permissions::from_mode(if group.is_some() { 0o2755 } else { 0o755 }))
     };
-    make().map_err(Problem::io("make", path))
+    make().map_err(Problem::io("create", path))
 }
 
 fn write_file(path: &Path, file: &PayloadFile, group: Option<u32>) -> io::Result<()> {

@@ -21,20 +21,20 @@ pub(super) fn set_up(directory: &EmptyDir) -> Result<(), Problem> {
     if ready.is_file() && is_there(path, medium) {
         return Ok(());
     }
-    make_open(path).map_err(Problem::io("make", path))?;
+    make_open(path).map_err(Problem::io("create", path))?;
     let mounted = match medium {
         Medium::Disk => Ok(()),
         Medium::HugePages { page_size } => mount_once(path, || huge_pages(path, *page_size)),
         Medium::Memory { size } => mount_once(path, || memory(path, *size)),
     };
-    mounted.map_err(Problem::io("mount a file system in memory on", path))?;
+    mounted.map_err(Problem::io("mount tmpfs on", path))?;
     if let Some(group) = *group {
         // Not every file system has owners.
         if let Err(error) = give_to_group(path, group) {
             log!(warn, "failed to set group of volume", path = path.display(), error = ErrorChain(&error));
         }
     }
-    mark(marker, &ready).map_err(Problem::io("make", &ready))
+    mark(marker, &ready).map_err(Problem::io("create", &ready))
 }
 
 /// After a reboot the marker still exists, but the tmpfs does not.

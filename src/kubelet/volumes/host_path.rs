@@ -18,15 +18,15 @@ pub(super) fn check(path: &Path, kind: HostPathType) -> Result<(), Problem> {
     let found = match fs::metadata(path) {
         Ok(found) => Some(found),
         Err(error) if is_missing(&error) => None,
-        Err(error) => return Err(Problem::io("look at", path)(error)),
+        Err(error) => return Err(Problem::io("stat", path)(error)),
     };
     let is = |test: fn(&Metadata) -> bool| found.as_ref().is_some_and(test);
     let (fits, expected) = match kind {
         HostPathType::Unset => return Ok(()),
         HostPathType::DirectoryOrCreate if found.is_none() => {
-            return directories::make(path, 0o755).map_err(Problem::io("make", path));
+            return directories::make(path, 0o755).map_err(Problem::io("create", path));
         }
-        HostPathType::FileOrCreate if found.is_none() => return make_file(path).map_err(Problem::io("make", path)),
+        HostPathType::FileOrCreate if found.is_none() => return make_file(path).map_err(Problem::io("create", path)),
         HostPathType::Directory | HostPathType::DirectoryOrCreate => (is(Metadata::is_dir), "directory"),
         // As upstream, devices and sockets are accepted as files.
         HostPathType::File | HostPathType::FileOrCreate => (is(|found| !found.is_dir()), "file"),

@@ -152,14 +152,14 @@ impl Drop for GivesUp {
 
 fn mount_and_give(local: &Local, progress: &Progress) -> Result<(), Problem> {
     let ready = local.marker.join("ready");
-    let is_mounted = mounted_at(&local.path).map_err(Problem::io("look for a mount at", &local.path))?;
+    let is_mounted = mounted_at(&local.path).map_err(Problem::io("check for a mount at", &local.path))?;
     if is_mounted && ready.is_file() {
         return Ok(());
     }
-    let found = fs::metadata(&local.from).map_err(Problem::io("look at", &local.from))?.file_type();
-    let is_shared = is_used_elsewhere(local).map_err(Problem::io("look at", &local.pods))?;
+    let found = fs::metadata(&local.from).map_err(Problem::io("stat", &local.from))?.file_type();
+    let is_shared = is_used_elsewhere(local).map_err(Problem::io("stat", &local.pods))?;
     let parent = local.path.parent().map_or(Ok(()), |parent| directories::make_own(parent, 0o750));
-    parent.and_then(|()| directories::make_own(&local.path, 0o750)).map_err(Problem::io("make", &local.path))?;
+    parent.and_then(|()| directories::make_own(&local.path, 0o750)).map_err(Problem::io("create", &local.path))?;
     if found.is_dir() {
         let _mount = progress.mount()?;
         mount_directory(local, is_mounted)?;
@@ -175,7 +175,7 @@ fn mount_and_give(local: &Local, progress: &Progress) -> Result<(), Problem> {
     if let Some(group) = local.group.filter(|_| !local.read_only && !is_shared) {
         ownership::give(&local.path, group, local.on_mismatch).map_err(Problem::io("set group of", &local.path))?;
     }
-    mark(&local.marker, &ready).map_err(Problem::io("make", &ready))
+    mark(&local.marker, &ready).map_err(Problem::io("create", &ready))
 }
 
 fn is_used_elsewhere(local: &Local) -> io::Result<bool> {

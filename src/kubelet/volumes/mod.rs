@@ -271,10 +271,10 @@ fn file_value(root: Option<PathBuf>, key: &FileKeySelector) -> FileValue {
 fn carry_out(plan: &Plan) -> Result<Vec<Error>, Error> {
     let mut kept = Vec::new();
     for directory in &plan.private {
-        directories::make_own(directory, 0o750).map_err(Error::io("make", directory))?;
+        directories::make_own(directory, 0o750).map_err(Error::io("create", directory))?;
     }
     for directory in &plan.logs {
-        directories::make_own(directory, 0o755).map_err(Error::io("make", directory))?;
+        directories::make_own(directory, 0o755).map_err(Error::io("create", directory))?;
     }
     for volume in &plan.volumes {
         let done = match &volume.source {
@@ -307,7 +307,7 @@ fn set_up_files(files: &Files, volume: &str) -> Result<Option<Error>, Error> {
     empty_dir::set_up(directory).map_err(failed)?;
     for point in mount_points {
         let point = directory.path.join(point);
-        directories::make(&point, 0o755).map_err(Problem::io("make", &point)).map_err(failed)?;
+        directories::make(&point, 0o755).map_err(Problem::io("create", &point)).map_err(failed)?;
     }
     atomic_writer::write(&directory.path, payload, directory.group).map_err(failed)?;
     Ok(None)

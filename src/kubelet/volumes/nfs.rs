@@ -57,7 +57,7 @@ impl Drop for Helper {
 
 /// Creates the mount point; true if something is mounted there. The file system is not accessed, because it may hang.
 fn prepare(path: &Path) -> Result<bool, Problem> {
-    if mounted_at(path).map_err(Problem::io("look for a mount at", path))? {
+    if mounted_at(path).map_err(Problem::io("check for a mount at", path))? {
         return Ok(true);
     }
     let make = || {
@@ -66,7 +66,7 @@ fn prepare(path: &Path) -> Result<bool, Problem> {
         }
         directories::make_own(path, 0o750)
     };
-    make().map_err(Problem::io("make", path)).map(|()| false)
+    make().map_err(Problem::io("create", path)).map(|()| false)
 }
 
 fn last_words(child: &mut Child) -> String {

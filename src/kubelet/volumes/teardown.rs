@@ -18,7 +18,7 @@ pub(crate) async fn tear_down(dirs: &PodDirs, uid: &PodUid, csi: &Csi) -> Result
     give_back(&pod, uid.as_str(), csi).await?;
     let gone = [dirs.subpaths(uid), dirs.volumes(uid), dirs.volume_devices(uid), dirs.plugins(uid)];
     rt::slow_for(uid.as_str(), move || {
-        unmount_below(&pod).map_err(Error::io("unmount what is below", &pod))?;
+        unmount_below(&pod).map_err(Error::io("unmount everything below", &pod))?;
         gone.iter().try_for_each(|path| remove_path(path))
     })
     .await
@@ -43,7 +43,7 @@ pub(crate) async fn remove(
 /// Unmounts subpaths first, and then lets the CSI drivers unpublish their volumes.
 async fn give_back(pod: &Path, uid: &str, csi: &Csi) -> Result<(), Error> {
     let subpaths = pod.join("volume-subpaths");
-    let unmount = move || unmount_below(&subpaths).map_err(Error::io("unmount what is below", &subpaths));
+    let unmount = move || unmount_below(&subpaths).map_err(Error::io("unmount everything below", &subpaths));
     rt::slow_for(uid, unmount).await?;
     csi.tear_down(pod).await.map_err(Error::Unmount)
 }
@@ -87,7 +87,7 @@ impl FoundPods {
 
 /// Never removes a directory in which something is mounted.
 fn remove_pod(pod: &Path) -> Result<(), Error> {
-    unmount_below(pod).map_err(Error::io("unmount what is below", pod))?;
+    unmount_below(pod).map_err(Error::io("unmount everything below", pod))?;
     remove_path(pod)
 }
 

@@ -62,7 +62,7 @@ fn pair(files: &[PathBuf; 2], node_name: &str, held: Option<Pair>) -> (Option<Pa
     }
     let made = match make(node_name, validity::of_new(clock, built), clock) {
         Ok(made) => made,
-        Err(error) => return (None, Some(format!("make a certificate: {error}"))),
+        Err(error) => return (None, Some(format!("create a certificate: {error}"))),
     };
     let [certificate, key] = files;
     // The key first: a certificate without its key is detected, and both are replaced.
