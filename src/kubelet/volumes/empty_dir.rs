@@ -27,7 +27,7 @@ pub(super) fn set_up(directory: &EmptyDir) -> Result<(), Problem> {
         Medium::HugePages { page_size } => mount_once(path, || huge_pages(path, *page_size)),
         Medium::Memory { size } => mount_once(path, || memory(path, *size)),
     };
-    mounted.map_err(Problem::io("mount tmpfs on", path))?;
+    mounted.map_err(Problem::io("mount on", path))?;
     if let Some(group) = *group {
         // Not every file system has owners.
         if let Err(error) = give_to_group(path, group) {
