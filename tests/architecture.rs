@@ -1,7 +1,7 @@
 //! The layers and habits of ARCHITECTURE.md, kept by reading the sources.
 #![expect(clippy::string_slice, clippy::unwrap_used, reason = "a test: a panic here is its failure")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -76,6 +76,9 @@ const EFFECTS: &[&str] = &[
     "std::process",
 ];
 
+/// The API types refer to each other as Kubernetes' do.
+const MAY_HAVE_CYCLES: &str = "types/api";
+
 /// About what fits in a head; tests at a file's end do not count.
 const LONGEST_FILE: usize = 550;
 
@@ -108,6 +111,19 @@ impl Source {
             words.pop();
         }
         words
+    }
+
+    /// The absolute paths that the file names, from `crate::` or `super::`.
+    fn named_addresses(&self) -> Vec<Vec<String>> {
+        let own = self.address();
+        let mut found = named_paths(&self.code, "crate::");
+        for up in 1..=own.len() {
+            let base = &own[..own.len() - up];
+            let named = named_paths(&self.code, &"super::".repeat(up));
+            let named = named.into_iter().filter(|path| path.first().is_none_or(|word| word != "super"));
+            found.extend(named.map(|path| [base.to_vec(), path].concat()));
+        }
+        found
     }
 
     /// The first paragraph of the file's own documentation.
@@ -219,6 +235,9 @@ fn paths(text: &str) -> (Vec<Vec<String>>, &str) {
     if let Some(group) = text.strip_prefix('{') {
         return group_paths(group);
     }
+    if let Some(rest) = text.strip_prefix('*') {
+        return (vec![vec!["*".to_owned()]], rest);
+    }
     let Some(word) = leading_word(text) else { return (vec![Vec::new()], text) };
     let rest = &text[word.len()..];
     let (tails, rest) = match rest.strip_prefix("::") {
@@ -320,6 +339,86 @@ fn every_import_follows_an_arrow_of_the_table() {
         }
     }
     assert_none(found.into_iter().collect(), "an import against the layers, or of a module that has none");
+}
+
+#[test]
+fn no_folder_has_import_cycles() {
+    assert_none(import_cycles(&sources()), "imports that go in a circle");
+}
+
+/// Imports between the files and folders of one folder that lead back to where they start.
+///
+/// Test modules do not count, nor does a folder's own `mod.rs`: its files use its types, and it uses theirs. Calls between
+/// methods of one type that is implemented in several files are not seen.
+fn import_cycles(sources: &[Source]) -> Vec<String> {
+    let modules: BTreeMap<Vec<String>, &Source> = sources.iter().map(|source| (source.address(), source)).collect();
+    // For each folder, which of its children names which.
+    let mut folders: BTreeMap<Vec<String>, BTreeSet<(String, String)>> = BTreeMap::new();
+    for source in sources {
+        let from = source.address();
+        for to in source.named_addresses().iter().map(|path| defining_module(&modules, path)) {
+            let shared = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+            if let (Some(a), Some(b)) = (from.get(shared), to.get(shared)) {
+                folders.entry(from[..shared].to_vec()).or_default().insert((a.clone(), b.clone()));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for (folder, arrows) in folders.into_iter().map(|(folder, arrows)| (folder.join("/"), arrows)) {
+        // The layers have a test of their own.
+        if folder.is_empty() || folder == MAY_HAVE_CYCLES {
+            continue;
+        }
+        for (from, to) in arrows.iter().filter(|(from, to)| reaches(&arrows, to, from)) {
+            found.push(format!("src/{folder}: {from} -> {to}"));
+        }
+    }
+    found
+}
+
+/// The module that defines what `path` names, through the re-exports of folders.
+fn defining_module(modules: &BTreeMap<Vec<String>, &Source>, path: &[String]) -> Vec<String> {
+    let known = (0..=path.len()).rev().find(|length| modules.contains_key(&path[..*length])).unwrap_or_default();
+    let (module, rest) = path.split_at(known);
+    let Some((name, door)) = rest.first().zip(modules.get(module)) else { return module.to_vec() };
+    for export in named_paths(&door.code, "use ") {
+        let Some((child, exported)) = export.split_first() else { continue };
+        let child = [module, std::slice::from_ref(child)].concat();
+        let Some(source) = modules.get(&child) else { continue };
+        let is_exported = match exported.last().map(String::as_str) {
+            None => false,
+            Some("*") => defines(&source.code, name),
+            Some(last) => last == name || names(&door.code, &format!("{last} as {name}")),
+        };
+        if is_exported {
+            let exported = if exported.ends_with(&["*".to_owned()]) { std::slice::from_ref(name) } else { exported };
+            return defining_module(modules, &[&child, exported].concat());
+        }
+    }
+    module.to_vec()
+}
+
+/// Whether `code` has an item of this name.
+fn defines(code: &str, name: &str) -> bool {
+    ["const", "enum", "fn", "static", "struct", "trait", "type"]
+        .iter()
+        .any(|kind| names(code, &format!("{kind} {name}")))
+}
+
+fn reaches(arrows: &BTreeSet<(String, String)>, from: &str, to: &str) -> bool {
+    let mut seen = BTreeSet::from([from]);
+    let mut ahead = vec![from];
+    while let Some(at) = ahead.pop() {
+        for (_, next) in arrows.iter().filter(|(start, _)| start == at) {
+            if next == to {
+                return true;
+            }
+            if seen.insert(next) {
+                ahead.push(next);
+            }
+        }
+    }
+    false
 }
 
 #[test]
@@ -442,4 +541,21 @@ fn an_arrow_upwards_or_sideways_is_refused() {
     ] {
         assert_eq!(module(from).may_use(&module(to)), allowed, "{from} -> {to}");
     }
+}
+
+#[test]
+fn an_import_cycle_is_seen_through_the_re_exports_of_a_folder() {
+    let source = |path: &str, code: &str| Source { path: path.into(), text: String::new(), code: code.to_owned() };
+    let cycles = |door: &str| {
+        import_cycles(&[
+            source("state/pods/mod.rs", door),
+            source("state/pods/filter.rs", "use crate::state::pods::Object; struct Filter;"),
+            source("state/pods/ring.rs", "use super::filter::Filter; struct Object; struct Thing;"),
+        ])
+    };
+    let expected = ["src/state/pods: filter -> ring", "src/state/pods: ring -> filter"];
+    for door in ["use ring::{Object, Thing};", "use ring::*;", "use ring::Thing as Object;"] {
+        assert_eq!(cycles(door), expected, "{door}");
+    }
+    assert_eq!(cycles("struct Object; use ring::Thing;"), [""; 0]);
 }

@@ -16,6 +16,9 @@ use coracle::platform::{rpc, rt};
 use crate::node::manifest::BUSYBOX;
 use crate::node::{NODE_NAME, Node};
 
+/// The script of every measured container: it logs one line and stays.
+pub(crate) const SCRIPT: &str = "echo up; trap exit TERM; sleep 100000 & wait";
+
 #[derive(Clone)]
 pub(crate) struct BareClient {
     runtime: RuntimeService,
@@ -168,7 +171,7 @@ fn container_config(sandbox: &PodSandboxConfig, folder: &Path, attempt: u32) -> 
     ContainerConfig {
         metadata: Some(ContainerMetadata { name: "main".to_owned(), attempt }),
         image: Some(ImageSpec { image: BUSYBOX.to_owned(), ..Default::default() }),
-        command: ["sh", "-c", crate::latency::SCRIPT].map(str::to_owned).to_vec(),
+        command: ["sh", "-c", SCRIPT].map(str::to_owned).to_vec(),
         mounts: mounts.to_vec(),
         labels: sandbox.labels.clone(),
         log_path: format!("main/{attempt}.log"),

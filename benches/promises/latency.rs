@@ -5,12 +5,9 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::Effort;
-use crate::bare_client::{BareClient, between, now, pod_name};
+use crate::bare_client::{BareClient, SCRIPT, between, now, pod_name};
 use crate::node::{Manifest, Node, PATIENCE, wait_for};
 use crate::report::Report;
-
-/// Says in its log that it runs, and stays.
-pub(crate) const SCRIPT: &str = "echo up; trap exit TERM; sleep 100000 & wait";
 
 const CROWD: usize = 24;
 

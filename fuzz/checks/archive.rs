@@ -1,6 +1,6 @@
 //! Archives of images, which somebody has put on the board.
 
-use coracle::kubelet::images::archives::contents::{Contents, Named};
+use coracle::kubelet::images::archives::contents::{BadArchive, Contents, Named};
 
 /// Any bytes give the same however they are split.
 pub(crate) fn check(data: &[u8]) {
@@ -13,7 +13,7 @@ pub(crate) fn check(data: &[u8]) {
     }
 }
 
-fn read<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Result<Named, String> {
+fn read<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Result<Named, BadArchive> {
     let mut contents = Contents::default();
     for part in parts {
         contents.push(part)?;

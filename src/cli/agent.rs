@@ -21,15 +21,15 @@ pub(super) fn run(arguments: &[String], is_kubelet: bool) -> ExitCode {
         Ok(Request::Run(config, warnings)) => (config, warnings),
         Err(error) => return misused(&ErrorChain(&error).to_string()),
     };
-    log::init(config.verbosity, systemd::stderr_is_journal());
+    log::init(config.process.verbosity, systemd::stderr_is_journal());
     for warning in &warnings.0 {
         log!(warn, warning);
     }
-    if let Some(swap) = swap_in_use().filter(|_| config.fail_swap_on) {
+    if let Some(swap) = swap_in_use().filter(|_| config.process.fail_swap_on) {
         return failed(&format!("swap is on ({swap}): switch it off, or set failSwapOn to false"));
     }
     protect_from_oom(&config);
-    let _lock = match config.lock_file.as_deref().map(hold).transpose() {
+    let _lock = match config.process.lock_file.as_deref().map(hold).transpose() {
         Ok(lock) => lock,
         Err(error) => return failed(&format!("--lock-file: {error}")),
     };
@@ -62,8 +62,8 @@ fn first_swap(swaps: &str) -> Option<String> {
 
 /// Makes the OOM killer prefer pods over the agent.
 fn protect_from_oom(config: &Config) {
-    if let Err(error) = fs::write("/proc/self/oom_score_adj", config.oom_score_adj.to_string()) {
-        log!(warn, "failed to set oom_score_adj", wanted = config.oom_score_adj, error = ErrorChain(&error));
+    if let Err(error) = fs::write("/proc/self/oom_score_adj", config.process.oom_score_adj.to_string()) {
+        log!(warn, "failed to set oom_score_adj", wanted = config.process.oom_score_adj, error = ErrorChain(&error));
     }
 }
 

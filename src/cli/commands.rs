@@ -9,7 +9,7 @@ pub(super) use super::age::Age;
 use super::help;
 use super::layout::{KUBERNETES_DIR, ROOT_DIR};
 pub(super) use super::outputs::{ImagesOutput, PodsOutput, Shell, StatusOutput, TopOutput, VersionOutput};
-use super::streams::ports::{Addresses, PortPair};
+use super::ports::{Addresses, PortPair};
 use crate::kubelet::certificates::discovery::Pin;
 use crate::platform::config::{LOCAL_SOCKET, nearest};
 

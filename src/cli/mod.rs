@@ -24,6 +24,7 @@ mod outputs;
 mod pod_name;
 mod pod_row;
 mod pods;
+mod ports;
 mod restart;
 mod service;
 mod status;

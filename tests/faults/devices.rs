@@ -441,7 +441,7 @@ fn an_agent_that_is_killed_before_it_has_written_down_devices_gives_none_twice_a
         std::fs::remove_file(checkpoint(node)).unwrap();
         std::fs::create_dir(checkpoint(node)).unwrap();
     };
-    let says = "the pod waits for its devices: failed to write the device checkpoint";
+    let says = "the pod waits for its devices: write the device checkpoint";
     check_kill(block, |node, _| node.log().contains(says), |node| std::fs::remove_dir(checkpoint(node)).unwrap());
 }
 

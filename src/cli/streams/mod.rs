@@ -5,7 +5,6 @@
 
 mod outcome;
 mod port_forward;
-pub(super) mod ports;
 mod remote_command;
 mod session;
 mod terminal;

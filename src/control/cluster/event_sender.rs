@@ -50,7 +50,7 @@ async fn run(
     loop {
         let seen = noted.changes();
         if ring.borrow().unsent(&node).is_some() {
-            client.admitted(Rank::Event).await;
+            client.gate().admitted(Rank::Event).await;
         }
         let next = ring.borrow().unsent(&node);
         let Some(unsent) = next else {
@@ -76,7 +76,7 @@ async fn run(
             Err(error) => {
                 log!(debug, "event not told to the API server, trying again", error = ErrorChain(&error));
                 let wait = rt::sleep(jitter(retry.next_wait(), 0.5, rt::random()));
-                rt::either(wait, client.opened_since(openings, Rank::Event)).await;
+                rt::either(wait, client.gate().opened_since(openings, Rank::Event)).await;
             }
         }
     }

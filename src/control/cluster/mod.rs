@@ -13,6 +13,7 @@ mod sync_scheduler;
 mod sync_windows;
 mod token_lifetime;
 mod tokens;
+mod watch_context;
 
 pub(crate) use event_sender::EventSender;
 pub(crate) use object_watcher::Follower;

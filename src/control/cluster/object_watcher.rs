@@ -1,5 +1,6 @@
 //! Follows the objects that pods need, for as long as one needs them.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,12 +8,13 @@ use async_channel::{Receiver, Sender, bounded};
 use serde_json::Value;
 
 use crate::control::cluster::tokens::keep_token;
+use crate::control::cluster::watch_context::WatchContext;
 use crate::kubelet::offline::{OfflineStore, used_part, without_managed_fields};
 use crate::platform::apiserver::{ApiError, Change, Client, Collection, Rank, Request, reflect};
 use crate::platform::rt;
 use crate::state::objects::{
-    Attachment, BundleKey, ClaimOwner, ConfigObject, Content, CsiDriver, ObjectEvent, ObjectKey, ObjectKind,
-    PersistentVolume, Service, Topic, TrustBundle, bound_volume, is_bound_to, is_controlled_by,
+    Attachment, BundleKey, ClaimOwner, ConfigObject, Content, CsiDriver, NotAttached, ObjectEvent, ObjectKey,
+    ObjectKind, PersistentVolume, Service, Topic, TrustBundle, bound_volume, is_bound_to, is_controlled_by,
 };
 use crate::state::pods::SyncEvent;
 use crate::types::api::{ConfigMap, DecodeError, Secret, decode};
@@ -21,16 +23,8 @@ use crate::types::time::{Backoff, jitter};
 
 /// Asks for what is wanted, and tells the sync loop what it hears.
 pub(crate) struct Follower {
-    way: Way,
+    context: WatchContext,
     followed: SortedMap<Topic, rt::Task<()>>,
-}
-
-/// Who is asked, what was heard before, and who is told.
-#[derive(Clone)]
-pub(super) struct Way {
-    pub(super) client: Client,
-    pub(super) store: OfflineStore,
-    pub(super) inbox: Sender<SyncEvent>,
 }
 
 /// Changes of one topic that wait to be told.
@@ -44,7 +38,7 @@ const VERSION_LONGEST: Duration = Duration::from_secs(600);
 
 impl Follower {
     pub(crate) fn new(client: Client, store: OfflineStore, inbox: Sender<SyncEvent>) -> Self {
-        Self { way: Way { client, store, inbox }, followed: SortedMap::new() }
+        Self { context: WatchContext { client, store, inbox }, followed: SortedMap::new() }
     }
 
     /// Follows these and no others. Those that are not followed any more are given.
@@ -52,34 +46,34 @@ impl Follower {
         let released: Vec<Topic> = self.followed.keys().filter(|topic| !wanted.contains(topic)).cloned().collect();
         for topic in &released {
             self.followed.remove(topic);
-            self.way.store.forget(topic);
+            self.context.store.forget(topic);
         }
         for topic in wanted {
-            let way = &self.way;
-            self.followed.entry(topic.clone()).or_insert_with(|| begin(way.clone(), topic));
+            let context = &self.context;
+            self.followed.entry(topic.clone()).or_insert_with(|| begin(context.clone(), topic));
         }
         released
     }
 }
 
-fn begin(way: Way, topic: Topic) -> rt::Task<()> {
+fn begin(context: WatchContext, topic: Topic) -> rt::Task<()> {
     // What was heard before is taken now: what is left then is of no use to anybody.
-    let stored = way.store.take(&topic);
+    let stored = context.store.take(&topic);
     match topic.clone() {
-        Topic::Token(key) => rt::spawn(keep_token(way, key, stored)),
-        Topic::Claim { .. } | Topic::Attachment(_) => rt::spawn(find(way, topic, stored)),
+        Topic::Token(key) => rt::spawn(keep_token(context, key, stored)),
+        Topic::Claim { .. } | Topic::Attachment(_) => rt::spawn(find(context, topic, stored)),
         Topic::RuntimeClass(name) => {
-            rt::spawn(follow(way, named("/apis/node.k8s.io/v1/runtimeclasses", &name), topic, stored))
+            rt::spawn(follow(context, named("/apis/node.k8s.io/v1/runtimeclasses", &name), topic, stored))
         }
         Topic::CsiDriver(name) => {
-            rt::spawn(follow(way, named("/apis/storage.k8s.io/v1/csidrivers", &name), topic, stored))
+            rt::spawn(follow(context, named("/apis/storage.k8s.io/v1/csidrivers", &name), topic, stored))
         }
-        Topic::TrustBundles(key) => rt::spawn(follow_bundles(way, key, topic, stored)),
-        Topic::Object(key) => rt::spawn(follow(way, one_object(&key), topic, stored)),
-        Topic::Services(namespace) => rt::spawn(follow(way, services(&namespace, String::new()), topic, stored)),
+        Topic::TrustBundles(key) => rt::spawn(follow_bundles(context, key, topic, stored)),
+        Topic::Object(key) => rt::spawn(follow(context, one_object(&key), topic, stored)),
+        Topic::Services(namespace) => rt::spawn(follow(context, services(&namespace, String::new()), topic, stored)),
         Topic::ApiServerService => {
             let only = "metadata.name=kubernetes".to_owned();
-            rt::spawn(follow(way, services("default", only), topic, stored))
+            rt::spawn(follow(context, services("default", only), topic, stored))
         }
     }
 }
@@ -108,20 +102,20 @@ fn services(namespace: &str, field_selector: String) -> Collection {
     }
 }
 
-async fn follow(way: Way, collection: Collection, topic: Topic, stored: Option<Value>) {
+async fn follow(context: WatchContext, collection: Collection, topic: Topic, stored: Option<Value>) {
     let (sender, changes) = bounded(CHANGES);
-    let follower = rt::spawn(reflect(way.client.clone(), collection, sender));
-    tell(&way, &topic, &changes, stored).await;
+    let follower = rt::spawn(reflect(context.client.clone(), collection, sender));
+    tell(&context, &topic, &changes, stored).await;
     drop(follower);
     // Nothing more is asked for; the task stands for what is known, until nobody needs it.
     std::future::pending::<()>().await;
 }
 
 /// Bundles of the newest version of their API that the server has.
-async fn follow_bundles(way: Way, key: BundleKey, topic: Topic, mut stored: Option<Value>) {
+async fn follow_bundles(context: WatchContext, key: BundleKey, topic: Topic, mut stored: Option<Value>) {
     let mut backoff = Backoff::new(VERSION_FIRST, VERSION_LONGEST);
     let path = loop {
-        let why = match bundles_path(&way.client).await {
+        let why = match bundles_path(&context.client).await {
             Ok(Some(path)) => break path,
             Ok(None) => "the server has no ClusterTrustBundles".to_owned(),
             Err(error) => error.to_string(),
@@ -130,7 +124,7 @@ async fn follow_bundles(way: Way, key: BundleKey, topic: Topic, mut stored: Opti
             Some(stored) => news(&topic, &by_name(stored)),
             None => ObjectEvent::Failed(topic.clone(), why),
         };
-        if way.inbox.send(SyncEvent::Object(heard)).await.is_err() {
+        if context.inbox.send(SyncEvent::Object(heard)).await.is_err() {
             return;
         }
         rt::sleep(jitter(backoff.next_wait(), 0.5, rt::random())).await;
@@ -139,7 +133,7 @@ async fn follow_bundles(way: Way, key: BundleKey, topic: Topic, mut stored: Opti
         BundleKey::Named(name) => format!("metadata.name={name}"),
         BundleKey::Signed(signer) => format!("spec.signerName={signer}"),
     };
-    follow(way, Collection { path, field_selector, bookmarks: false, rank: Rank::Intent }, topic, stored).await;
+    follow(context, Collection { path, field_selector, bookmarks: false, rank: Rank::Intent }, topic, stored).await;
 }
 
 async fn bundles_path(client: &Client) -> Result<Option<String>, ApiError> {
@@ -155,16 +149,16 @@ async fn bundles_path(client: &Client) -> Result<Option<String>, ApiError> {
 }
 
 /// Until nothing more can be news.
-async fn tell(way: &Way, topic: &Topic, changes: &Receiver<Change>, mut stored: Option<Value>) {
+async fn tell(context: &WatchContext, topic: &Topic, changes: &Receiver<Change>, mut stored: Option<Value>) {
     let mut there: SortedMap<String, Value> = SortedMap::new();
     loop {
         let change = async { changes.recv().await };
         let change = match stored {
             // Whoever has something stored is told after a while that there is nothing to hear.
-            Some(_) => rt::either(change, quiet(way)).await,
+            Some(_) => rt::either(change, quiet(context)).await,
             None => change.await,
         };
-        let change = change.map(|change| believed(way, change));
+        let change = change.map(|change| believed(context, change));
         let is_of_now = !matches!(change, Ok(Change::Away(_)));
         let heard = match change {
             Err(_) => return,
@@ -184,7 +178,7 @@ async fn tell(way: &Way, topic: &Topic, changes: &Receiver<Change>, mut stored: 
                     Change::Away(_) => {}
                 }
                 let heard = news(topic, &there);
-                remember(&way.store, topic, &heard, &there);
+                remember(&context.store, topic, &heard, &there);
                 heard
             }
         };
@@ -193,23 +187,23 @@ async fn tell(way: &Way, topic: &Topic, changes: &Receiver<Change>, mut stored: 
         if matches!(topic, Topic::Object(_)) {
             there.clear();
         }
-        if way.inbox.send(SyncEvent::Object(heard)).await.is_err() || is_immutable && is_of_now {
+        if context.inbox.send(SyncEvent::Object(heard)).await.is_err() || is_immutable && is_of_now {
             return;
         }
     }
 }
 
 /// What a server of another cluster does not have, this one may have.
-fn believed(way: &Way, change: Change) -> Change {
-    match way.store.believes(&way.client.authorities()) {
+fn believed(context: &WatchContext, change: Change) -> Change {
+    match context.store.believes(&context.client.authorities()) {
         true => change,
         false => Change::Away("the server is of another cluster".to_owned()),
     }
 }
 
 /// Nothing has been heard for as long as it is worth waiting for.
-async fn quiet<E>(way: &Way) -> Result<Change, E> {
-    rt::sleep(way.store.patience()).await;
+async fn quiet<E>(context: &WatchContext) -> Result<Change, E> {
+    rt::sleep(context.store.patience()).await;
     Ok(Change::Away(String::new()))
 }
 
@@ -261,16 +255,18 @@ fn handler_of(class: &Value) -> String {
 
 /// Asks for the volume of a claim, or how one is attached, until there is one: a node may read them by their names, and
 /// watch none of them.
-async fn find(way: Way, topic: Topic, mut stored: Option<Value>) {
+async fn find(context: WatchContext, topic: Topic, mut stored: Option<Value>) {
     let mut backoff = Backoff::new(CLAIM_FIRST, CLAIM_LONGEST);
     loop {
-        let asked = answer_about(&way.client, &topic);
+        let asked = answer_about(&context.client, &topic);
         let found = match stored {
-            Some(_) => rt::deadline(way.store.patience(), asked).await.unwrap_or_else(|_| Err(String::new())),
+            Some(_) => rt::deadline(context.store.patience(), asked).await.unwrap_or(Err(AnswerError::None)),
             None => asked.await,
         };
         let read = |object: &Value| match topic {
-            Topic::Attachment(_) => Attachment::read(object).map(Content::Attachment),
+            Topic::Attachment(_) => {
+                Attachment::read(object).map(Content::Attachment).map_err(|error| error.to_string())
+            }
             _ => {
                 let volume = PersistentVolume::read(object).map_err(|error| format!("PersistentVolume: {error}"));
                 volume.map(|volume| Content::Volume(Box::new(volume)))
@@ -278,17 +274,17 @@ async fn find(way: Way, topic: Topic, mut stored: Option<Value>) {
         };
         let (content, is_found) = match (found, stored.take()) {
             (Ok(object), _) => {
-                way.store.remember(&topic, &object);
+                context.store.remember(&topic, &object);
                 (read(&object), true)
             }
             (Err(_), Some(stored)) => (read(&stored), false),
-            (Err(why), None) => (Err(why), false),
+            (Err(error), None) => (Err(error.to_string()), false),
         };
         let news = match content {
             Ok(content) => ObjectEvent::Heard(topic.clone(), Some(content)),
             Err(why) => ObjectEvent::Failed(topic.clone(), why),
         };
-        if way.inbox.send(SyncEvent::Object(news)).await.is_err() {
+        if context.inbox.send(SyncEvent::Object(news)).await.is_err() {
             return;
         }
         if is_found {
@@ -299,32 +295,69 @@ async fn find(way: Way, topic: Topic, mut stored: Option<Value>) {
     }
 }
 
+/// Why there is no answer about a claim or an attachment that can be used: upstream's words where there are some.
+#[derive(Debug)]
+enum AnswerError {
+    Api(ApiError),
+    BoundElsewhere {
+        volume: String,
+        name: String,
+    },
+    /// Nobody was asked, or did not answer in time.
+    None,
+    NotAttached(NotAttached),
+    NotBound {
+        name: String,
+    },
+    NotOwner {
+        namespace: String,
+        name: String,
+        pod_name: String,
+    },
+}
+
+impl fmt::Display for AnswerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Api(error) => error.fmt(f),
+            Self::BoundElsewhere { volume, name } => {
+                write!(f, "PersistentVolume {volume:?} is not bound to the claim {name:?}")
+            }
+            Self::None => Ok(()),
+            Self::NotAttached(error) => error.fmt(f),
+            Self::NotBound { name } => write!(f, "PersistentVolumeClaim is not bound: {name:?}"),
+            Self::NotOwner { namespace, name, pod_name } => {
+                write!(f, "PVC {namespace}/{name} was not created for pod {namespace}/{pod_name} (pod is not owner)")
+            }
+        }
+    }
+}
+
 /// What is to be remembered of it.
-async fn answer_about(client: &Client, topic: &Topic) -> Result<Value, String> {
+async fn answer_about(client: &Client, topic: &Topic) -> Result<Value, AnswerError> {
     let get = async |path: String| client.send(&Request::get(path)).await?.json();
     let (namespace, name, owner) = match topic {
         Topic::Claim { namespace, name, owner } => (namespace, name, owner),
         Topic::Attachment(name) => {
             let found = get(format!("/apis/storage.k8s.io/v1/volumeattachments/{name}")).await;
-            let found = found.map_err(|error| error.to_string())?;
+            let found = found.map_err(AnswerError::Api)?;
             // One that is not attached yet is asked for again.
-            Attachment::read(&found)?;
+            Attachment::read(&found).map_err(AnswerError::NotAttached)?;
             return Ok(without_managed_fields(found));
         }
-        _ => return Err(String::new()),
+        _ => return Err(AnswerError::None),
     };
     let claim = get(format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")).await;
-    let claim = claim.map_err(|error| error.to_string())?;
+    let claim = claim.map_err(AnswerError::Api)?;
     if let Some(ClaimOwner { pod_name, .. }) = owner.as_ref().filter(|owner| !is_controlled_by(&claim, &owner.pod)) {
         // One of another pod of this name may be on its way out.
-        return Err(format!(
-            "PVC {namespace}/{name} was not created for pod {namespace}/{pod_name} (pod is not owner)"
-        ));
+        let (namespace, name, pod_name) = (namespace.clone(), name.clone(), pod_name.clone());
+        return Err(AnswerError::NotOwner { namespace, name, pod_name });
     }
-    let bound = bound_volume(&claim).ok_or_else(|| format!("PersistentVolumeClaim is not bound: {name:?}"))?;
-    let volume = get(format!("/api/v1/persistentvolumes/{bound}")).await.map_err(|error| error.to_string())?;
+    let bound = bound_volume(&claim).ok_or_else(|| AnswerError::NotBound { name: name.clone() })?;
+    let volume = get(format!("/api/v1/persistentvolumes/{bound}")).await.map_err(AnswerError::Api)?;
     if !is_bound_to(&volume, &claim) {
-        return Err(format!("PersistentVolume {bound:?} is not bound to the claim {name:?}"));
+        return Err(AnswerError::BoundElsewhere { volume: bound.to_owned(), name: name.clone() });
     }
     Ok(used_part(&volume))
 }

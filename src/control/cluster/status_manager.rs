@@ -207,8 +207,8 @@ impl StatusManager {
 /// The loop has to be told when what waits can be told.
 async fn wake(client: Client, inbox: Sender<SyncEvent>) {
     loop {
-        client.shut_out(Rank::Status).await;
-        client.admitted(Rank::Status).await;
+        client.gate().shut_out(Rank::Status).await;
+        client.gate().admitted(Rank::Status).await;
         if inbox.send(SyncEvent::StatusesAdmitted).await.is_err() {
             return;
         }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::object_watcher::Way;
 use super::token_lifetime::{self, Dates, is_worth_keeping};
+use super::watch_context::WatchContext;
 use crate::platform::apiserver::{ApiError, Client, Rank, Request};
 use crate::platform::host::clock;
 use crate::platform::rt;
@@ -26,7 +26,7 @@ const TOKEN_JITTER: Duration = Duration::from_secs(10);
 
 /// One that could not be replaced is used on, also when its time is over: then the pod is told of. What was stored counts
 /// until the cluster gives another.
-pub(super) async fn keep_token(way: Way, key: TokenKey, stored: Option<Value>) {
+pub(super) async fn keep_token(context: WatchContext, key: TokenKey, stored: Option<Value>) {
     let topic = Topic::Token(key.clone());
     let mut untold = stored.as_ref().and_then(token_lifetime::read);
     let mut kept = untold.as_ref().map(|(_, dates)| *dates);
@@ -35,9 +35,9 @@ pub(super) async fn keep_token(way: Way, key: TokenKey, stored: Option<Value>) {
     let mut backoff = Backoff::new(TOKEN_FIRST, TOKEN_LONGEST);
     let mut half = None;
     loop {
-        let asked = request_token(&way.client, &key);
+        let asked = request_token(&context.client, &key);
         let limit = match (&untold, used) {
-            (Some(_), _) => Some(way.store.patience()),
+            (Some(_), _) => Some(context.store.patience()),
             // However long nobody may be asked, the pod hears when its token is over.
             (None, Some(dates)) if !is_warned => dates.left(clock::timestamp().as_second()),
             (None, _) => None,
@@ -55,7 +55,7 @@ pub(super) async fn keep_token(way: Way, key: TokenKey, stored: Option<Value>) {
                 let dates = Dates::of(&token, now, life);
                 used = Some(dates);
                 if is_worth_keeping(kept, now) {
-                    way.store.remember(&topic, &token_lifetime::write(&token, dates));
+                    context.store.remember(&topic, &token_lifetime::write(&token, dates));
                     kept = used;
                 }
                 let before = TOKEN_JITTER.min(life / 10).mul_f64(f64::from(rt::random()) / f64::from(u32::MAX));
@@ -77,7 +77,7 @@ pub(super) async fn keep_token(way: Way, key: TokenKey, stored: Option<Value>) {
         let warning = over.map(|dates| SyncEvent::Happened(expired(&key, dates)));
         is_warned |= warning.is_some();
         for event in [Some(SyncEvent::Object(news)), warning].into_iter().flatten() {
-            if way.inbox.send(event).await.is_err() {
+            if context.inbox.send(event).await.is_err() {
                 return;
             }
         }
@@ -87,7 +87,7 @@ pub(super) async fn keep_token(way: Way, key: TokenKey, stored: Option<Value>) {
                 Some(half) => rt::sleep(half).await,
                 None => return std::future::pending().await,
             }
-            way.client.opened_since(way.client.gate().openings(), Rank::Intent).await;
+            context.client.gate().opened_since(context.client.gate().openings(), Rank::Intent).await;
         };
         rt::either(rt::sleep(wait), exchange).await;
     }

@@ -10,6 +10,7 @@ mod relist_pod;
 mod requested_restart;
 mod restart_backoff;
 mod start_gate;
+mod start_work;
 mod state;
 mod sync_input;
 mod sync_latency;
@@ -25,19 +26,15 @@ use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
-use crate::control::pod_workers::entry::{Entry, Running};
+use crate::control::pod_workers::entry::Entry;
 use crate::control::pod_workers::restart_backoff::{Key, RestartBackoff};
-use crate::control::pod_workers::worker::{Next, Work};
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::devices::Devices;
-use crate::kubelet::kuberuntime::{Action, Cancel, Plan, PodRuntime, remains};
-use crate::kubelet::probes::Probes;
+use crate::kubelet::kuberuntime::{PodRuntime, remains};
 use crate::platform::rt;
-use crate::state::pods::{
-    ObservedCache, ObservedContainer, ObservedPod, PodEvent, RuntimeState, SyncEvent, WorkResult,
-};
-use crate::types::api::{Container, EventKind, Pod, PodUid, Reason};
+use crate::state::pods::{ObservedCache, ObservedPod, SyncEvent, WorkResult};
+use crate::types::api::{Pod, PodUid};
 use crate::types::metrics::{self, Count};
 use crate::types::sorted::{SortedMap, SortedSet};
 
@@ -59,14 +56,19 @@ pub(crate) struct PodWorkers {
     inbox: Sender<SyncEvent>,
 }
 
+/// What pod workers work with.
+pub(crate) struct Dependencies {
+    pub(crate) runtime: Rc<PodRuntime>,
+    pub(crate) groups: Rc<ContainerManager>,
+    pub(crate) devices: Rc<Devices>,
+    pub(crate) csi: Rc<Csi>,
+    /// The sync loop's.
+    pub(crate) inbox: Sender<SyncEvent>,
+}
+
 impl PodWorkers {
-    pub(crate) fn new(
-        runtime: Rc<PodRuntime>,
-        groups: Rc<ContainerManager>,
-        (devices, csi): (Rc<Devices>, Rc<Csi>),
-        longest_restart_wait: Duration,
-        inbox: Sender<SyncEvent>,
-    ) -> Self {
+    pub(crate) fn new(dependencies: Dependencies, longest_restart_wait: Duration) -> Self {
+        let Dependencies { runtime, groups, devices, csi, inbox } = dependencies;
         Self {
             workers: SortedMap::new(),
             touched: SortedSet::new(),
@@ -146,18 +148,22 @@ impl PodWorkers {
         self.touch(uid);
     }
 
-    /// Pods that have ended for good give back what is left of their containers. True if there is anything.
-    pub(crate) fn give_back(&mut self, cache: &ObservedCache) -> bool {
-        let mut gives = false;
+    /// Finished pods give back what is left of their containers.
+    pub(crate) fn give_back(&mut self, cache: &ObservedCache) {
         for (uid, entry) in &mut self.workers {
             let dead = cache.pod(uid).filter(|_| entry.worker.can_give_back()).map(|pod| remains(pod));
             if let Some(dead) = dead.filter(|dead| !dead.is_empty()) {
                 entry.worker.give_back(dead);
                 self.touched.insert(uid.clone());
-                gives = true;
             }
         }
-        gives
+    }
+
+    /// Finished pods have containers that they would give back.
+    pub(crate) fn can_give_back(&self, cache: &ObservedCache) -> bool {
+        self.workers.iter().any(|(uid, entry)| {
+            entry.worker.can_give_back() && cache.pod(uid).is_some_and(|pod| !remains(pod).is_empty())
+        })
     }
 
     /// Objects that these pods refer to came, changed or went.
@@ -294,180 +300,6 @@ impl PodWorkers {
         }
     }
 
-    /// Starts what is next for every worker that was touched or is due. Returns the pods whose workers ended for good,
-    /// each with the pod that has come under its uid meanwhile.
-    pub(crate) fn start_work(
-        &mut self,
-        cache: &ObservedCache,
-        probes: &Probes,
-        state: &RuntimeState,
-        now: Instant,
-    ) -> Vec<(PodUid, Option<Arc<Pod>>)> {
-        let due = self.workers.iter().filter(|(_, entry)| entry.wake.is_some_and(|moment| moment <= now));
-        let due: Vec<PodUid> = due.map(|(uid, _)| uid.clone()).collect();
-        self.touched.extend(due);
-        let mut ended = Vec::new();
-        // A worker that ends touches those that have waited for it.
-        while let Some(uid) = self.touched.pop_first() {
-            if self.consider(&uid, cache, probes, state, now) {
-                let successor = self.forget(&uid);
-                ended.push((uid, successor));
-            }
-        }
-        ended
-    }
-
-    /// True when the worker has ended and can be forgotten.
-    fn consider(
-        &mut self,
-        uid: &PodUid,
-        cache: &ObservedCache,
-        probes: &Probes,
-        state: &RuntimeState,
-        now: Instant,
-    ) -> bool {
-        // The end of those that it waits for touches it.
-        if let Some(entry) = self.workers.get_mut(uid) {
-            entry.wake = None;
-        }
-        if self.waits_for_namesake(uid, cache) || self.waits_for_room(uid) {
-            return false;
-        }
-        let Some(entry) = self.workers.get_mut(uid) else { return false };
-        let observed = cache.pod(uid).cloned();
-        if let Some(observed) = &observed {
-            // What does not run any more has had its end.
-            entry.asked.retain(|id| observed.containers.iter().any(|one| one.id == *id && one.is_running()));
-        }
-        let pod = entry.worker.pod.clone();
-        let backoff = &mut self.backoff;
-        let before = entry.backing_off.clone();
-        let backing_off = &mut entry.backing_off;
-        let worker = &entry.worker;
-        let runtime = &self.runtime;
-        let next = worker.next(now, || match &pod {
-            Some(pod) => {
-                let held_until = |name: &str| worker.held_until(name);
-                let probed = probes.probed(uid);
-                let resize_of = |container: &Container, is_init, running: &ObservedContainer| {
-                    runtime.resize_of(pod, container, is_init, running)
-                };
-                let known = sync_input::Known {
-                    observed: observed.as_deref(),
-                    probed,
-                    held_until: &held_until,
-                    resize_of: &resize_of,
-                    groupless: entry.groupless.as_deref(),
-                    asked: &entry.asked,
-                };
-                let plan = sync_input::plan(pod, &known, backoff, now);
-                *backing_off = sync_input::backing_off(pod, &plan, backoff);
-                plan
-            }
-            None => Plan::default(),
-        });
-        self.tell_backing_off(uid, &before);
-        let Some(entry) = self.workers.get_mut(uid) else { return false };
-        match next {
-            Next::Rest => {
-                if entry.worker.busy.is_none() {
-                    entry.worker.rests();
-                }
-                false
-            }
-            Next::Wait(moment) => {
-                entry.wake = Some(moment);
-                false
-            }
-            Next::Work(Work::Sync(plan)) if plan.completed && plan.actions.is_empty() => {
-                entry.worker.completed();
-                self.consider(uid, cache, probes, state, now)
-            }
-            // It goes on as soon as everything that it refers to was heard of.
-            Next::Work(Work::Sync(_) | Work::Refresh)
-                if !pod.as_ref().is_none_or(|pod| self.runtime.objects.borrow().are_heard(pod)) =>
-            {
-                false
-            }
-            // The runtime's network is told of when it comes.
-            Next::Work(Work::Sync(plan)) if !state.network_ready && needs_network(&plan, pod.as_deref()) => {
-                let why = &state.message;
-                let message = format!("network is not ready: container runtime network not ready: {why}");
-                self.tell(PodEvent::of_pod(uid, EventKind::Warning, Reason::NETWORK_NOT_READY, message));
-                false
-            }
-            Next::Work(work) => {
-                self.begin(uid, work, observed, now);
-                false
-            }
-            Next::Forget => true,
-        }
-    }
-
-    /// Each wait is told once, as it begins.
-    fn tell_backing_off(&self, uid: &PodUid, before: &[(String, Duration)]) {
-        let Some(entry) = self.workers.get(uid) else { return };
-        let Identity { namespace, name, .. } = &entry.worker.identity;
-        for wait in entry.backing_off.iter().filter(|wait| !before.contains(wait)) {
-            let container = &wait.0;
-            let message = format!("Back-off restarting failed container {container} in pod {name}_{namespace}({uid})");
-            self.tell(PodEvent::of_container(uid, container, EventKind::Warning, Reason::BACK_OFF, message));
-        }
-    }
-
-    fn tell(&self, event: PodEvent) {
-        // Nothing depends on it: when the inbox is full it is dropped.
-        let _ = self.inbox.try_send(SyncEvent::Happened(event));
-    }
-
-    fn begin(&mut self, uid: &PodUid, work: Work, observed: Option<Rc<ObservedPod>>, now: Instant) {
-        let Some(entry) = self.workers.get_mut(uid) else { return };
-        entry.begun = true;
-        let begun = entry.pace.begins(&work, observed.is_some(), now);
-        entry.worker.begun(&work, now);
-        let identity = entry.worker.identity.clone();
-        let observed = observed
-            .unwrap_or_else(|| Rc::new(ObservedPod::new(identity.uid.clone(), &identity.namespace, &identity.name)));
-        let cancel = Cancel::new();
-        let watch = cancel.watch();
-        let runtime = Rc::clone(&self.runtime);
-        let (groups, devices) = (Rc::clone(&self.groups), Rc::clone(&self.devices));
-        let csi = Rc::clone(&self.csi);
-        let inbox = self.inbox.clone();
-        let pod = entry.worker.pod.clone();
-        if let (Work::Sync(plan), Some(pod)) = (&work, &pod) {
-            entry.restarts = sync_input::restarts(pod, plan, &observed);
-            entry.hooked = sync_input::hooked(pod, plan);
-            if plan.resizes() && entry.resizing == Resizing::No {
-                entry.resizing = Resizing::Goes;
-            }
-        }
-        let task = rt::spawn(async move {
-            let done = match (work, pod) {
-                (Work::Sync(plan), Some(pod)) => {
-                    let (devices, csi) = (&devices, &csi);
-                    let with = sync_pod::With { runtime: &runtime, groups: &groups, devices, csi, cancel: &watch };
-                    sync_pod::sync_pod(with, &inbox, &pod, &plan, &observed).await
-                }
-                // A pod without a spec never syncs: its worker begins in Terminating.
-                (Work::Sync(_) | Work::Refresh, None) => return,
-                (Work::Refresh, Some(pod)) => refresh_volumes::refresh_volumes(&runtime, &csi, &pod, watch).await,
-                (Work::Look, _) => relist_pod::look_at_pod(&runtime, &observed).await,
-                (Work::Collect(garbage), _) => relist_pod::collect(&runtime, &observed, &garbage).await,
-                (Work::Stop { grace, by_lists }, pod) => {
-                    sync_terminating_pod::stop_pod(&runtime, pod.as_deref(), &observed, grace, by_lists).await
-                }
-                (Work::CleanUp { purge }, _) => {
-                    sync_terminated_pod::clean_up_pod(&runtime, &groups, &csi, &observed, purge).await
-                }
-            };
-            begun.ended();
-            // The loop outlives its workers; it is gone only when the process ends.
-            let _ = inbox.send(SyncEvent::WorkDone(done)).await;
-        });
-        entry.task = Some(Running { task, cancel });
-    }
-
     fn forget(&mut self, uid: &PodUid) -> Option<Arc<Pod>> {
         self.backoff.forget(uid);
         let entry = self.workers.remove(uid)?;
@@ -475,11 +307,6 @@ impl PodWorkers {
         self.touch_waiting(uid);
         entry.worker.successor
     }
-}
-
-fn needs_network(plan: &Plan, pod: Option<&Pod>) -> bool {
-    let own_network = pod.is_some_and(|pod| !pod.spec.host_network);
-    own_network && plan.actions.iter().any(|action| matches!(action, Action::CreateSandbox { .. }))
 }
 
 /// Where neither a spec nor a container tells: the API's default.
@@ -493,10 +320,12 @@ mod tests {
     use super::*;
     use crate::kubelet::images::Images;
     use crate::kubelet::kuberuntime::golden;
+    use crate::kubelet::probes::Probes;
     use crate::platform::config::Config;
     use crate::platform::cri::{ImageService, RuntimeService};
     use crate::platform::net::Dialer;
     use crate::platform::rpc::Client;
+    use crate::state::pods::RuntimeState;
 
     /// Workers of a runtime that does not answer.
     async fn workers(inbox: Sender<SyncEvent>) -> PodWorkers {
@@ -508,7 +337,7 @@ mod tests {
         let groups = Rc::new(ContainerManager::new(Path::new("/nowhere"), None));
         let devices = Devices::open(Path::new("/nowhere"), Vec::new(), inbox.clone()).await;
         let csi = Csi::new(Path::new("/nowhere"), "n", inbox.clone(), None);
-        PodWorkers::new(runtime, groups, (devices, csi), Duration::from_secs(300), inbox)
+        PodWorkers::new(Dependencies { runtime, groups, devices, csi, inbox }, Duration::from_secs(300))
     }
 
     fn pod(uid: &str) -> Arc<Pod> {

@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use crate::kubelet::container_manager::ContainerManager;
 use crate::kubelet::csi::Csi;
-use crate::kubelet::devices::{Devices, NotGiven};
+use crate::kubelet::devices::{DeviceError, Devices};
 use crate::kubelet::kuberuntime::{
-    CancelWatch, Environment, Executed, FileValue, Made, Mounts, Plan, PodRuntime, VolumesFor,
+    CancelWatch, Environment, Executed, FileValue, Made, Plan, PodRuntime, VolumeError, VolumesFor,
 };
 use crate::kubelet::volumes::{self, SetUp};
 use crate::platform::cgroups::CgroupError;
-use crate::platform::cri::v1::ContainerConfig;
+use crate::platform::cri::v1::{ContainerConfig, Mount};
 use crate::platform::rt;
 use crate::state::pods::{ObservedPod, SyncEvent, WorkDone, WorkResult};
 use crate::types::api::{Container, Pod, Reason};
@@ -99,16 +99,17 @@ async fn prepare_devices(
     let runs = |name: &str| observed.container(name).is_some_and(|container| container.is_running());
     let cancelled = async {
         with.cancel.cancelled().await;
-        Err(NotGiven::Waits("the pod ends".to_owned()))
+        Err(DeviceError::PodEnds)
     };
     match rt::either(cancelled, with.devices.prepare(pod, &runs)).await {
         Ok(()) => Ok(()),
-        Err(NotGiven::Refused(why)) if !pod.is_static() => {
+        Err(error) if error.is_refusal() && !pod.is_static() => {
+            let why = ErrorChain(&error).to_string();
             // The loop outlives its workers.
             let _ = inbox.send(SyncEvent::DevicesRefused(pod.metadata.uid.clone(), why.clone())).await;
             Err(why)
         }
-        Err(NotGiven::Refused(why) | NotGiven::Waits(why)) => Err(format!("the pod waits for its devices: {why}")),
+        Err(error) => Err(format!("the pod waits for its devices: {}", ErrorChain(&error))),
     }
 }
 
@@ -148,26 +149,28 @@ async fn set_up_and_execute(
     let kept = volumes.kept.iter().map(|error| (error.reason(), ErrorChain(error).to_string()));
     warnings.extend(kept);
     let recursive_read_only = runtime.mounts_read_only_recursively(pod);
-    let mounts = |container: &Container, environment: &Environment| -> Made<Mounts> {
-        let expand = |text: &str| {
-            environment.expand_strictly(text).map_err(|missing| missing.into_iter().collect::<Vec<_>>().join(", "))
-        };
+    let mounts = |container: &Container, environment: &Environment| -> Made<Result<Vec<Mount>, VolumeError>> {
+        let expand = |text: &str| environment.expand_strictly(text);
         let mounts = volumes.container_mounts(container, &expand, recursive_read_only);
-        Box::pin(async move { mounts.await.map_err(|error| ErrorChain(&error).to_string()) })
+        Box::pin(async move { Ok(mounts.await?) })
     };
     let file_values = |container: &Container| -> Made<Vec<FileValue>> {
         let values = volumes.file_values(container);
         Box::pin(async move {
-            values.await.into_iter().map(|found| FileValue { file: found.file, value: found.value }).collect()
+            let given = |found: volumes::FileValue| FileValue {
+                file: found.file,
+                value: found.value.map_err(|error| ErrorChain(&error).to_string()),
+            };
+            values.await.into_iter().map(given).collect()
         })
     };
     let uid = &pod.metadata.uid;
-    let devices = |container: &Container| -> Made<Result<ContainerConfig, String>> {
+    let devices = |container: &Container| -> Made<Result<ContainerConfig, VolumeError>> {
         let (devices, uid, container) = (Rc::clone(devices), uid.clone(), container.clone());
         let of_volumes = volumes.container_devices(&container);
         Box::pin(async move {
             let mut config = devices.container_config(&uid, &container).await?;
-            config.devices.extend(of_volumes.map_err(|error| ErrorChain(&error).to_string())?);
+            config.devices.extend(of_volumes?);
             Ok(config)
         })
     };

@@ -53,7 +53,7 @@ async fn try_clean_up(
         return Err("something of the pod is left after it was removed".into());
     }
     groups.remove_pod(&observed.uid).await?;
-    volumes::remove(&runtime.dirs, (&observed.namespace, &observed.name), &observed.uid, csi).await?;
+    volumes::remove(&runtime.dirs, observed, csi).await?;
     let links = runtime.dirs.log_links();
     rt::blocking(move || remove_dead_links(&links)).await;
     Ok(Some(left))

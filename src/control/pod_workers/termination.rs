@@ -12,12 +12,7 @@ const OVERDUE: &str = "Container runtime did not kill the pod within specified g
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 
 impl PodWorkers {
-    /// The pod shall end although its source has it: its time is over.
-    pub(crate) fn end(&mut self, uid: &PodUid) {
-        self.end_within(uid, Duration::MAX);
-    }
-
-    /// The same, with so much time to stop at most.
+    /// Ends the pod although its source has it. The grace period is the pod's own, or `most` if that is shorter.
     pub(crate) fn end_within(&mut self, uid: &PodUid, most: Duration) {
         let Some(entry) = self.workers.get_mut(uid) else { return };
         if entry.worker.terminate(entry.grace().min(most)) {
@@ -26,7 +21,7 @@ impl PodWorkers {
         self.touch(uid);
     }
 
-    /// The same, so that others have room: it is told of when the pod does not end in time.
+    /// Ends the pod, and records an event if it has not ended in time: upstream's `killPodNow`.
     pub(crate) fn kill(&mut self, uid: &PodUid, most: Duration) {
         self.end_within(uid, most);
         let Some(entry) = self.workers.get_mut(uid) else { return };

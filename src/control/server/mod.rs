@@ -4,37 +4,44 @@ mod connections;
 mod container_logs;
 pub(crate) mod health;
 mod http;
+mod image_entries;
 mod images;
+mod json_list;
 mod kubelet_api;
 mod listener;
 mod local_api;
+mod local_server;
 mod local_socket;
 mod log_query;
 mod metrics_pages;
+mod node_status;
 mod pod_changes;
 mod pulse;
 mod relay;
 mod status_page;
 mod streaming;
 mod sync_requests;
+mod sync_status;
 pub(crate) mod systemd;
 mod watchdog;
 
 pub(crate) use health::SyncHealth;
 pub(crate) use http::parse_response;
-pub(crate) use images::{ArchiveStatus, ArchivesStatus, ImageEntry, Images, MissingImage};
+pub(crate) use image_entries::{ArchiveStatus, ArchivesStatus, ImageEntry, Images, MissingImage};
 pub(crate) use kubelet_api::{KubeletApiServer, ReadOnlyServer};
-pub(crate) use local_api::{
-    Absent, ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, Found, LocalApi, LocalServer,
-    LogSource, NodeStatus, OfflineStatus, PodEntry, PodQuery, PullStatus, RecentError, RuntimeStatus, SourceStatus,
-    VersionStatus,
-};
+pub(crate) use local_api::{Absent, Found, LocalApi, LogSource, PodEntry, PodQuery};
+pub(crate) use local_server::LocalServer;
+pub(crate) use local_socket::LocalError;
 pub(crate) use log_query::LogQuery;
 pub(crate) use metrics_pages::Page;
+pub(crate) use node_status::{
+    ApiServerStatus, CertificateState, CertificateStatus, ConditionStatus, NodeStatus, OfflineStatus, PullStatus,
+    RecentError, RuntimeStatus, SourceStatus, VersionStatus,
+};
 pub(crate) use pulse::{Doing, Pulse};
 pub(crate) use status_page::StatusPage;
 pub(crate) use streaming::Streaming;
-pub(crate) use sync_requests::{ExchangeStatus, SyncStatus};
+pub(crate) use sync_status::{ExchangeStatus, SyncStatus};
 #[cfg(test)]
 pub(crate) use watchdog::DeviceStatus;
 pub(crate) use watchdog::{Stall, Watchdog, WatchdogStatus};

@@ -22,7 +22,7 @@ use crate::types::sorted::SortedMap;
 pub(super) struct AgentMetrics<'a> {
     pub(super) node: &'a str,
     pub(super) cgroup_v2: bool,
-    pub(super) books: &'a NodeState,
+    pub(super) node_state: &'a NodeState,
     pub(super) seen: &'a ObservedCache,
     pub(super) cluster: Option<&'a Client>,
     pub(super) certificates: &'a CertificateStatuses,
@@ -32,12 +32,12 @@ pub(super) struct AgentMetrics<'a> {
 
 impl NodeStats {
     pub(super) fn agent_page(&self, claims: Vec<ClaimSeen>) -> Vec<u8> {
-        let (books, seen) = (self.books.borrow(), self.runtime.seen());
+        let (node_state, seen) = (self.node_state.borrow(), self.runtime.seen());
         let node = &self.runtime.node;
         page(&AgentMetrics {
             node: &node.node_name,
             cgroup_v2: node.cgroup_v2,
-            books: &books,
+            node_state: &node_state,
             seen: &seen.borrow(),
             cluster: self.cluster.as_ref(),
             certificates: &self.certificates,
@@ -100,18 +100,18 @@ fn of_node(page: &mut Exposition, sight: &AgentMetrics<'_>) {
 }
 
 fn of_pods(page: &mut Exposition, sight: &AgentMetrics<'_>) {
-    let books = sight.books;
-    let is_over = |uid: &PodUid| books.statuses.status(uid).is_some_and(|status| status.phase.is_terminal());
+    let node_state = sight.node_state;
+    let is_over = |uid: &PodUid| node_state.statuses.status(uid).is_some_and(|status| status.phase.is_terminal());
     let (mut desired, mut active, mut working) = (SortedMap::new(), SortedMap::new(), SortedMap::new());
     let word = |pod: &Arc<Pod>| if pod.is_static() { "true" } else { "" };
-    for pod in books.sources.pods().map(|source| &source.pod) {
-        let is_over = is_over(books.running_uid(&pod.metadata.uid));
+    for pod in node_state.sources.pods().map(|source| &source.pod) {
+        let is_over = is_over(node_state.running_uid(&pod.metadata.uid));
         let lifecycle = if is_over { "terminated" } else { "sync" };
         *desired.entry(word(pod)).or_default() += 1;
         *active.entry(word(pod)).or_default() += u64::from(!is_over);
         *working.entry(("desired", lifecycle, word(pod))).or_default() += 1;
     }
-    for pod in books.ending.values() {
+    for pod in node_state.ending.values() {
         *working.entry(("orphan", "terminating", word(pod))).or_default() += 1;
     }
     let mut by_source = |name, help, counts: SortedMap<&str, u64>| {
@@ -137,7 +137,7 @@ fn of_pods(page: &mut Exposition, sight: &AgentMetrics<'_>) {
         Kind::Gauge,
         "[ALPHA] The number of mirror pods the kubelet will try to create (one per admitted static pod)",
     );
-    let mirrors = u64::try_from(books.sources.mirrors().len()).unwrap_or(u64::MAX);
+    let mirrors = u64::try_from(node_state.sources.mirrors().len()).unwrap_or(u64::MAX);
     page.sample(&Labels::default(), Number::Whole(mirrors));
     page.family(
         "kubelet_working_pods",
@@ -206,7 +206,7 @@ fn of_coracle(page: &mut Exposition, sight: &AgentMetrics<'_>) {
     page.family("coracle_build_info", Kind::Gauge, "A constant '1' with the version of Coracle.");
     page.sample(&Labels::of(&[("version", env!("CARGO_PKG_VERSION"))]), Number::Whole(1));
     let traffic = sight.cluster.map(Client::traffic);
-    let store = sight.books.store.as_ref().map(OfflineStore::book);
+    let store = sight.node_state.store.as_ref().map(OfflineStore::book);
     for (name, help, value) in [
         (
             "coracle_api_server_connections_total",
@@ -227,7 +227,7 @@ fn of_coracle(page: &mut Exposition, sight: &AgentMetrics<'_>) {
         (
             "coracle_events_lost_total",
             "Events that the cluster was never told of.",
-            sight.cluster.map(|_| sight.books.events.borrow().lost()),
+            sight.cluster.map(|_| sight.node_state.events.borrow().lost()),
         ),
         (
             "coracle_offline_records_set_aside_total",

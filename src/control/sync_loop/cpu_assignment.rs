@@ -1,9 +1,13 @@
-//! Processors for containers: given when a pod is taken, given back when it has ended, and told to who runs.
+//! Exclusive processors of containers: allocated when a pod is admitted, released when it has ended.
 
+use std::path::PathBuf;
 use std::rc::Rc;
 
+use async_channel::Sender;
+
 use crate::control::pod_workers::State;
-use crate::control::sync_loop::SyncLoop;
+use crate::control::sync_loop::pod_table::PodTable;
+use crate::kubelet::kuberuntime::{Misplaced, PodRuntime};
 use crate::kubelet::resource_managers::{InUse, Own, ResourceManagers, write_state};
 use crate::platform::cgroups::{cpuset_of, mems_of};
 use crate::platform::rt;
@@ -11,110 +15,141 @@ use crate::state::pods::{Placed, SyncEvent};
 use crate::types::api::PodUid;
 use crate::types::error::ErrorChain;
 
-/// What was decided is carried out here.
-#[derive(Debug)]
+/// The CPU and memory managers, and the moves of containers to their processors.
 pub(super) struct CpuAssignment {
-    pub(super) managers: ResourceManagers,
-    /// Containers have come, or others are to have what they have.
+    managers: ResourceManagers,
+    inbox: Sender<SyncEvent>,
+    /// Containers may run on other processors than their own.
     due: bool,
     task: Option<rt::Task<()>>,
-    /// What went wrong the last time, so that it is told once.
+    /// The last failure, so that it is logged once.
     fault: Option<String>,
 }
 
 impl CpuAssignment {
-    pub(super) fn new(managers: ResourceManagers) -> Self {
-        Self { managers, due: false, task: None, fault: None }
+    pub(super) fn new(managers: ResourceManagers, inbox: Sender<SyncEvent>) -> Self {
+        Self { managers, inbox, due: false, task: None, fault: None }
     }
 
-    /// Something runs that may not be where it should.
+    pub(super) fn managers(&self) -> &ResourceManagers {
+        &self.managers
+    }
+
+    /// A container may run on other processors than its own.
     pub(super) fn look_again(&mut self) {
         self.due = true;
     }
 
-    /// The pod is taken, and these processors are its containers' own.
+    /// The pod is admitted, and these processors are its containers' own.
     pub(super) fn give(&mut self, pod: &PodUid, own: Own) {
         self.due |= self.managers.give(pod, own);
     }
 }
 
-impl SyncLoop {
-    /// Before any pod is taken: where nothing tells who has which processors, what runs does.
-    pub(super) fn learn_processors(&mut self) {
-        if self.placing.managers.is_forgetful() {
-            let processes = self.runtime.processes().into_iter();
+impl CpuAssignment {
+    /// Before pods are admitted: without a state file, the running containers tell which processors they have.
+    pub(super) fn on_first_relist(&mut self, pods: &PodTable) {
+        if self.managers.is_forgetful() {
+            let processes = pods.runtime().processes().into_iter();
             let in_use = processes.map(|(pod, container, pid)| InUse {
                 pod,
                 container,
                 cpus: cpuset_of(pid).unwrap_or_default(),
                 mems: mems_of(pid).unwrap_or_default(),
             });
-            self.placing.managers.learn(in_use.collect());
+            self.managers.learn(in_use.collect());
         }
     }
 
-    /// Writes down who has which processors, and moves who is elsewhere.
-    pub(super) fn place(&mut self) {
-        self.give_back_processors();
-        let placing = &mut self.placing;
-        let managers = &mut placing.managers;
-        let is_news = managers.is_unwritten() && placing.fault.is_none();
-        if placing.task.is_some() || !is_news && !placing.due {
+    /// Writes the state files, and moves the containers that run on other processors.
+    pub(super) fn round(&mut self, pods: &PodTable) {
+        self.release(pods);
+        let is_news = self.managers.is_unwritten() && self.fault.is_none();
+        if self.task.is_some() || !is_news && !self.due {
             return;
         }
-        placing.due = false;
-        let misplaced = self.runtime.misplaced();
-        // What the file says of containers that are held to nothing any more holds until they are not.
-        let files = if managers.is_static() || misplaced.is_empty() { managers.take_unwritten() } else { Vec::new() };
+        self.due = false;
+        let misplaced = pods.runtime().misplaced();
+        // While containers are still pinned, the file goes on to say so.
+        let is_free = self.managers.is_static() || misplaced.is_empty();
+        let files = if is_free { self.managers.take_unwritten() } else { Vec::new() };
         if misplaced.is_empty() && files.is_empty() {
             return;
         }
-        let (runtime, inbox) = (Rc::clone(&self.runtime), self.sender.clone());
-        placing.task = Some(rt::spawn(async move {
-            let mut placed = Placed::default();
-            for (path, text) in files {
-                let shown = path.display().to_string();
-                if let Err(error) = rt::blocking(move || write_state(&path, &text)).await {
-                    placed.is_unwritten = true;
-                    placed.fault = Some(format!("write {shown}: {error}"));
-                }
-            }
-            for container in misplaced {
-                match runtime.place(&container).await {
-                    Ok(()) => log!(info, "container moved", container = container.name, processors = container.cpus),
-                    Err(error) => {
-                        let fault =
-                            format!("move container {} to {}: {}", container.name, container.cpus, ErrorChain(&error));
-                        placed.fault = Some(fault);
-                    }
-                }
-            }
+        let (runtime, inbox) = (Rc::clone(pods.runtime()), self.inbox.clone());
+        self.task = Some(rt::spawn(async move {
+            let placed = place(&runtime, files, misplaced).await;
             // The loop is gone when the process ends.
             let _ = inbox.send(SyncEvent::Placed(placed)).await;
         }));
     }
 
-    /// What has failed is tried again with the next look at the runtime.
+    /// What has failed is tried again after the next relist.
     pub(super) fn on_placed(&mut self, placed: Placed) {
-        let placing = &mut self.placing;
-        placing.task = None;
+        self.task = None;
         if placed.is_unwritten {
-            placing.managers.not_written();
+            self.managers.not_written();
         }
-        if let Some(fault) = placed.fault.as_ref().filter(|fault| placing.fault.as_ref() != Some(*fault)) {
+        if let Some(fault) = placed.fault.as_ref().filter(|fault| self.fault.as_ref() != Some(*fault)) {
             log!(warn, "processors not given", error = fault);
         }
-        placing.fault = placed.fault;
+        self.fault = placed.fault;
     }
 
-    /// Who has ended has no processors; nor has, when every source has told its pods, who is none.
-    fn give_back_processors(&mut self) {
-        let all_ready = self.books.borrow().sources.all_ready();
-        let workers = &self.workers;
-        let given_back = self.placing.managers.keep(|uid: &PodUid| match workers.worker(uid) {
-            Some(worker) => matches!(worker.state, State::Sync | State::Terminating { .. }),
-            None => !all_ready,
-        });
-        self.placing.due |= given_back;
+    /// Releases the processors of pods that have ended, and of unknown pods once every source has told its pods.
+    fn release(&mut self, pods: &PodTable) {
+        let all_ready = pods.all_sources_ready();
+        self.due |= self.managers.keep(|uid: &PodUid| keeps(pods.worker(uid).map(|worker| worker.state), all_ready));
+    }
+}
+
+/// Whether a pod keeps its processors. An unknown pod has no `state`.
+fn keeps(state: Option<State>, all_sources_ready: bool) -> bool {
+    match state {
+        Some(State::Sync | State::Terminating { .. }) => true,
+        Some(State::Terminated | State::Finished) => false,
+        None => !all_sources_ready,
+    }
+}
+
+async fn place(runtime: &PodRuntime, files: Vec<(PathBuf, String)>, misplaced: Vec<Misplaced>) -> Placed {
+    let mut placed = Placed::default();
+    for (path, text) in files {
+        let shown = path.display().to_string();
+        if let Err(error) = rt::blocking(move || write_state(&path, &text)).await {
+            placed.is_unwritten = true;
+            placed.fault = Some(format!("write {shown}: {error}"));
+        }
+    }
+    for container in misplaced {
+        match runtime.place(&container).await {
+            Ok(()) => log!(info, "container moved", container = container.name, processors = container.cpus),
+            Err(error) => {
+                let fault = format!("move container {} to {}: {}", container.name, container.cpus, ErrorChain(&error));
+                placed.fault = Some(fault);
+            }
+        }
+    }
+    placed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_keeps_its_processors_until_its_containers_have_stopped() {
+        let terminating = State::Terminating { grace: Duration::ZERO };
+        for all_ready in [false, true] {
+            assert!(keeps(Some(State::Sync), all_ready) && keeps(Some(terminating), all_ready));
+            assert!(!keeps(Some(State::Terminated), all_ready) && !keeps(Some(State::Finished), all_ready));
+        }
+    }
+
+    #[test]
+    fn an_unknown_pod_keeps_its_processors_until_every_source_is_ready() {
+        assert!(keeps(None, false) && !keeps(None, true));
     }
 }

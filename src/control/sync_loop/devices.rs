@@ -1,46 +1,28 @@
-//! Devices and drivers that come and go, and pods that ask for them.
+//! Devices of device plugins and DRA drivers, and the pods that ask for them.
 
-use std::time::{Duration, Instant};
+use std::rc::Rc;
 
 use crate::control::pod_workers::State;
-use crate::control::sync_loop::SyncLoop;
-use crate::kubelet::admission::Rejection;
-use crate::kubelet::resource_managers::{Own, Provider, unexpected};
-use crate::platform::rt;
-use crate::state::objects::Topic;
-use crate::types::api::{Pod, PodUid, Reason, VolumeSource};
-use crate::types::metrics::{self, Count, Timed};
+use crate::control::sync_loop::effect::{Effect, NodeStatusChange};
+use crate::control::sync_loop::pod_table::PodTable;
+use crate::kubelet::devices::Devices;
+use crate::state::pods::AllocatedDevices;
+use crate::types::api::PodUid;
 
-impl SyncLoop {
-    /// What the pod would have for itself of processors, memory and devices; its devices are chosen then.
-    pub(super) fn plan(&self, pod: &Pod) -> Result<Own, Rejection> {
-        let seen = self.seen.borrow().pod(&pod.metadata.uid).cloned();
-        let runs = |name: &str| {
-            seen.as_ref().is_some_and(|pod| pod.container(name).is_some_and(|container| container.is_running()))
-        };
-        let managers = &self.placing.managers;
-        let mut choosing = self.devices.choosing(pod, &runs, managers.nodes());
-        let mut providers: Vec<&mut dyn Provider> = Vec::new();
-        if self.devices.concerns(pod) {
-            self.release_devices();
-            providers.push(&mut choosing);
-        }
-        let begun = rt::now();
-        let planned = managers.plan(pod, providers);
-        let millis = u64::try_from(rt::elapsed(begun).as_millis()).unwrap_or(u64::MAX);
-        metrics::took(Timed::TopologyAdmissions, &[], Duration::from_secs(millis));
-        metrics::count(Count::TopologyAdmissions, &[]);
-        if planned.is_err() && managers.has_topology() {
-            metrics::count(Count::TopologyErrors, &[]);
-        }
-        planned.map_err(|(reason, message)| Rejection { reason, message })
+pub(super) struct DeviceAllocations {
+    devices: Rc<Devices>,
+}
+
+impl DeviceAllocations {
+    pub(super) fn new(devices: Rc<Devices>) -> Self {
+        Self { devices }
     }
 
-    /// Before any pod is taken: pods that are still there have what is written on their containers, whatever has become
-    /// of the checkpoint.
-    pub(super) fn learn_devices(&self) {
-        let seen = self.seen.borrow();
-        for pod in seen.iter().map(|pod| &**pod).chain(self.workers.all_unseen()) {
+    /// Before pods are admitted: pods that still exist have the devices that are written on their containers, whatever
+    /// the checkpoint says.
+    pub(super) fn on_first_relist(&self, pods: &PodTable) {
+        let observed = pods.observed();
+        for pod in observed.iter().map(|pod| &**pod).chain(pods.workers().all_unseen()) {
             // The newest instance of each comes first.
             for container in pod.containers.iter().filter(|_| pod.ready_sandbox().is_some()) {
                 if let Some(written) = &container.devices {
@@ -50,58 +32,71 @@ impl SyncLoop {
         }
     }
 
-    /// What ended pods had can be given to others, once it is known which pods there are.
-    pub(super) fn release_devices(&self) {
-        if !self.relisted || !self.books.borrow().sources.all_ready() {
-            return;
-        }
-        let seen = self.seen.borrow();
-        let stays = |uid: &PodUid| match self.workers.worker(uid).map(|worker| worker.state) {
-            Some(State::Sync | State::Terminating { .. }) => true,
-            Some(_) => false,
-            None => seen.pod(uid).is_some() || self.workers.is_unseen(uid),
-        };
-        self.devices.keep_only(&stays);
+    /// Pods that wait for devices try again at once, and the statuses of node and pods show the devices.
+    pub(super) fn on_changed(&self, pods: &PodTable) -> Vec<Effect> {
+        let mut effects = vec![
+            Effect::NodeStatus(NodeStatusChange::Devices(self.devices.amounts())),
+            Effect::ReferencesChanged(pods.uids_where(|pod| self.devices.concerns(pod))),
+        ];
+        let uids = pods.workers().iter().map(|worker| &worker.identity.uid);
+        let shown = uids.filter(|uid| !self.devices.shown(uid).is_empty()).cloned();
+        effects.extend(shown.map(Effect::MarkStatus));
+        effects
     }
 
-    /// Pods that wait try again at once, and what is shown of devices is brought up to date.
-    pub(super) fn on_devices_changed(&mut self) {
-        self.news.devices(self.devices.amounts());
-        let devices = &self.devices;
-        self.workers.objects_changed(|pod| devices.concerns(pod));
-        let pods = self.workers.iter().map(|worker| &worker.identity.uid);
-        self.dirty.extend(pods.filter(|uid| !devices.shown(uid).is_empty()).cloned());
+    /// What the pod's status shows.
+    pub(super) fn shown(&self, uid: &PodUid) -> Vec<AllocatedDevices> {
+        self.devices.shown(uid)
     }
 
-    /// A driver has come.
-    pub(super) fn on_csi_drivers_changed(&mut self) {
-        self.follow_objects();
-        self.ask_drivers_again();
-        self.try_volumes_again();
+    /// Releases the devices of pods that have ended.
+    pub(super) fn release(&self, pods: &PodTable) {
+        release(&self.devices, pods);
+    }
+}
+
+/// Releases the devices of pods that have ended, once it is known which pods there are.
+pub(super) fn release(devices: &Devices, pods: &PodTable) {
+    if !pods.is_relisted() || !pods.all_sources_ready() {
+        return;
+    }
+    let observed = pods.observed();
+    let stays = |uid: &PodUid| {
+        let is_observed = || observed.pod(uid).is_some() || pods.workers().is_unseen(uid);
+        keeps(pods.worker(uid).map(|worker| worker.state), is_observed)
+    };
+    devices.keep_only(&stays);
+}
+
+/// Whether a pod keeps its devices. An unknown pod has no `state`.
+fn keeps(state: Option<State>, is_observed: impl FnOnce() -> bool) -> bool {
+    match state {
+        Some(State::Sync | State::Terminating { .. }) => true,
+        Some(State::Terminated | State::Finished) => false,
+        None => is_observed(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::sync_loop::testing::{pod, with_node};
+    use crate::platform::rt;
+
+    #[test]
+    fn a_pod_keeps_its_devices_until_its_containers_have_stopped() {
+        assert!(keeps(Some(State::Sync), || false));
+        assert!(!keeps(Some(State::Terminated), || true) && !keeps(Some(State::Finished), || true));
+        assert!(keeps(None, || true) && !keeps(None, || false));
     }
 
-    /// Pods that wait for a driver, to begin or to end, try again at once.
-    pub(super) fn try_volumes_again(&mut self) {
-        self.workers.objects_changed(|pod| {
-            let mut volumes = pod.spec.volumes.iter();
-            volumes.any(|volume| matches!(volume.source, VolumeSource::Csi(_)) || Topic::claim(pod, volume).is_some())
+    #[test]
+    fn a_change_of_devices_wakes_no_pod_that_asks_for_none() {
+        with_node(|mut node| {
+            node.pods.apply([Effect::Update(pod("a"))], rt::now());
+            let effects = DeviceAllocations::new(Rc::clone(&node.devices)).on_changed(&node.pods);
+            let status = Effect::NodeStatus(NodeStatusChange::Devices(node.devices.amounts()));
+            assert_eq!(effects, [status, Effect::ReferencesChanged(Vec::new())]);
         });
-    }
-
-    pub(super) fn on_devices_refused(&mut self, uid: &PodUid, why: &str, now: Instant) {
-        let (reason, message) = unexpected(why);
-        self.refuse(uid, Rejection { reason, message }, now);
-    }
-
-    pub(super) fn on_volumes_refused(&mut self, uid: &PodUid, message: String, now: Instant) {
-        self.refuse(uid, Rejection { reason: Reason::VOLUME_ATTACHMENT_LIMIT_EXCEEDED, message }, now);
-    }
-
-    /// One that was taken and cannot begin.
-    fn refuse(&mut self, uid: &PodUid, rejection: Rejection, now: Instant) {
-        if self.workers.worker(uid).is_some_and(|worker| worker.state == State::Sync) {
-            self.reject(uid, rejection, now);
-            self.dirty.insert(uid.clone());
-        }
     }
 }

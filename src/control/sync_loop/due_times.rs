@@ -25,6 +25,8 @@ pub(super) type Due = [(Part, Option<Instant>); 6];
 pub(super) struct DueTimes {
     held: [Option<Instant>; 6],
     rounds_without_waiting: u32,
+    /// The parts whose stall was logged.
+    stalled: Vec<Part>,
 }
 
 /// How long a part that was due and did nothing is not asked again.
@@ -60,6 +62,15 @@ impl DueTimes {
             }
         }
         stalled
+    }
+
+    /// True for the first stall of the part.
+    pub(super) fn is_first_stall(&mut self, part: Part) -> bool {
+        let is_first = !self.stalled.contains(&part);
+        if is_first {
+            self.stalled.push(part);
+        }
+        is_first
     }
 
     /// The first part that is due at `now` and not held off.

@@ -1,14 +1,13 @@
-//! When images are looked at: after some have come, and once in a while beside a relist.
+//! Schedules the collection of unused images: after pulls, and every five minutes beside a relist.
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::control::sync_loop::SyncLoop;
+use crate::control::sync_loop::effect::Effect;
+use crate::control::sync_loop::pod_table::PodTable;
 use crate::platform::rt;
-use crate::types::api::Pod;
 
-/// As upstream has it. There is no timer for it: the relists are frequent enough.
+/// Upstream's period. It needs no timer: the relists are frequent enough.
 const PERIOD: Duration = Duration::from_secs(5 * 60);
 
 /// The removal of images that nothing needs.
@@ -16,52 +15,69 @@ const PERIOD: Duration = Duration::from_secs(5 * 60);
 pub(super) struct ImageGarbage {
     task: Option<rt::Task<()>>,
     last: Option<Instant>,
-    /// Since when it is to be begun as soon as that can be done.
+    /// When a collection was asked for that has not begun.
     asked: Option<Instant>,
 }
 
 impl ImageGarbage {
-    /// This is one of the rare moments when everything is looked at.
-    pub(super) fn relisted(&mut self, now: Instant) {
+    /// A relist is a rare moment at which the node does more than usual.
+    pub(super) fn on_relisted(&mut self, now: Instant) {
         if self.last.is_none_or(|last| now.saturating_duration_since(last) >= PERIOD) {
             self.asked.get_or_insert(now);
         }
     }
+
+    /// Image archives were loaded: pods may wait for the images, and less room is left.
+    pub(super) fn on_images_came(&mut self, pods: &PodTable, now: Instant) -> Vec<Effect> {
+        self.asked.get_or_insert(now);
+        vec![Effect::ReferencesChanged(pods.uids_where(|_| true))]
+    }
+
+    /// Begins a collection if one was asked for and the pods do not need the runtime.
+    pub(super) fn round(&mut self, pods: &PodTable, now: Instant) {
+        let runtime = pods.runtime();
+        if runtime.has_pulled_images() {
+            self.asked.get_or_insert(now);
+        }
+        let Some(asked) = self.asked else { return };
+        let is_busy = self.task.as_ref().is_some_and(|task| !task.is_finished());
+        // A source that has not told everything may have a pod for any image.
+        if is_busy || !pods.is_idle(asked, now) || !pods.can_work() || !pods.all_sources_ready() {
+            return;
+        }
+        if !runtime.collects_images() {
+            return;
+        }
+        self.asked = None;
+        self.last = Some(now);
+        let (runtime, pods) = (Rc::clone(runtime), pods.pods_with_images());
+        self.task = Some(rt::spawn(async move { runtime.collect_images(&pods).await }));
+    }
 }
 
-impl SyncLoop {
-    /// Whoever waits for an image looks again, and there may be less room than before.
-    pub(super) fn on_images_came(&mut self, now: Instant) {
-        self.image_garbage.asked.get_or_insert(now);
-        self.workers.objects_changed(|_| true);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::sync_loop::testing::{pod, with_node};
+
+    #[test]
+    fn relists_ask_for_a_collection_once_in_a_period() {
+        let now = rt::now();
+        let mut garbage = ImageGarbage { last: Some(now), ..ImageGarbage::default() };
+        garbage.on_relisted(now + PERIOD / 2);
+        assert_eq!(garbage.asked, None);
+        garbage.on_relisted(now + PERIOD);
+        garbage.on_relisted(now + PERIOD * 2);
+        assert_eq!(garbage.asked, Some(now + PERIOD));
     }
 
-    /// Every pod whose images are needed: those that there are, and the versions that may run again.
-    pub(super) fn pods_with_images(&self) -> Vec<Arc<Pod>> {
-        let books = self.books.borrow();
-        let pods = self.workers.iter().filter_map(|worker| worker.pod.as_ref());
-        pods.chain(books.versions.kept()).map(Arc::clone).collect()
-    }
-
-    pub(super) fn collect_images(&mut self, now: Instant) {
-        let garbage = &mut self.image_garbage;
-        if self.runtime.has_pulled_images() {
-            garbage.asked.get_or_insert(now);
-        }
-        let Some(asked) = garbage.asked else { return };
-        let is_busy = garbage.task.as_ref().is_some_and(|task| !task.is_finished());
-        // A source that has not told everything may have a pod for any image.
-        if is_busy || !self.pods_rest(asked, now) || !self.can_work() || !self.books.borrow().sources.all_ready() {
-            return;
-        }
-        if !self.runtime.collects_images() {
-            return;
-        }
-        let pods = self.pods_with_images();
-        let garbage = &mut self.image_garbage;
-        garbage.asked = None;
-        garbage.last = Some(now);
-        let runtime = Rc::clone(&self.runtime);
-        garbage.task = Some(rt::spawn(async move { runtime.collect_images(&pods).await }));
+    #[test]
+    fn images_from_archives_wake_every_pod() {
+        with_node(|mut node| {
+            let now = rt::now();
+            node.pods.apply(["a", "b"].map(|uid| Effect::Update(pod(uid))), now);
+            let effects = ImageGarbage::default().on_images_came(&node.pods, now);
+            assert_eq!(effects, [Effect::ReferencesChanged(vec!["a".into(), "b".into()])]);
+        });
     }
 }

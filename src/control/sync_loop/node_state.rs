@@ -1,48 +1,24 @@
-//! What is known at present, as the local socket shows it.
+//! The state of the node, as the local socket shows it.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::future::ready;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 
-use async_channel::Sender;
-use serde_json::{Value, json};
-
-use crate::control::cluster::SyncScheduler;
-use crate::control::pod_sources::local_pods::LocalPods;
-use crate::control::pod_sources::merge::{SourceView, Sources};
-use crate::control::pod_sources::versions::{VersionView, Versions};
-use crate::control::server::{
-    Absent, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus,
-    Found, ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, OfflineStatus, Page, PodEntry,
-    PodQuery, PullStatus, RecentError, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus, VersionStatus, Watchdog,
-};
+use crate::control::pod_sources::merge::Sources;
+use crate::control::pod_sources::versions::Versions;
+use crate::control::server::{PodEntry, PodQuery, RecentError};
 use crate::control::sync_loop::log_followers::Followers;
-use crate::control::sync_loop::node_stats::NodeStats;
-use crate::control::sync_loop::pod_requests::{self, elsewhere, is_taken, name_on_node};
-use crate::control::sync_loop::sync_status::sync_status;
-use crate::kubelet::certificates::{CertificateEntry, CertificateStatuses, Standing, Which};
-use crate::kubelet::images::{ArchiveView, PullUnderWay, PullsUnderWay};
-use crate::kubelet::kuberuntime::KnownImage;
 use crate::kubelet::offline::OfflineStore;
-use crate::kubelet::status::{PodStatuses, run_to_read};
-use crate::platform::apiserver::Client;
-use crate::platform::config::Config;
-use crate::platform::rt;
-use crate::state::pods::{
-    ContainerState, EventRing, NodePressures, ObservedCache, ObservedPod, PodAnswer, PodChange, PodChangeKind, PodDirs,
-    PressureCondition, RestartRequest, RuntimeState, SourcePod, SyncEvent, VersionAsk, VersionAsked,
-};
-use crate::types::api::{self, Event, Pod, PodStatus, PodUid, Time};
+use crate::kubelet::status::PodStatuses;
+use crate::state::pods::{EventRing, NodePressures, RuntimeState};
+use crate::types::api::{self, Pod, PodStatus, PodUid, Time};
 use crate::types::sorted::SortedMap;
 
-/// Errors that are kept to be shown.
+/// The longest list of recent errors.
 const ERRORS: usize = 20;
 
-/// Written by the sync loop only.
+/// Only the sync loop writes it.
 pub(crate) struct NodeState {
     pub(crate) sources: Sources,
     pub(crate) statuses: PodStatuses,
@@ -51,16 +27,16 @@ pub(crate) struct NodeState {
     pub(crate) ending: SortedMap<PodUid, Arc<Pod>>,
     /// Pods that run under a uid that another kubelet gave them, by the uid that their manifest gives.
     pub(crate) takeovers: SortedMap<PodUid, PodUid>,
-    /// Who tells an API server of them notes in it how far it has come.
+    /// The event sender notes in it which events the API server has.
     pub(crate) events: Rc<RefCell<EventRing>>,
     pub(crate) pressures: NodePressures,
     pub(crate) versions: Versions,
     pub(super) followers: Followers,
     /// `None` without a cluster.
     pub(crate) store: Option<OfflineStore>,
-    /// Of so many pods the cluster has something to hear.
+    /// Number of pods whose status has not been reported.
     pub(super) untold: usize,
-    errors: VecDeque<RecentError>,
+    pub(super) errors: VecDeque<RecentError>,
 }
 
 impl NodeState {
@@ -81,7 +57,7 @@ impl NodeState {
         }
     }
 
-    /// Keeps an error to be shown; one that comes again is kept once, with its newest time.
+    /// Keeps an error to be shown. An error that comes again is kept once, with its newest time.
     pub(crate) fn note_error(&mut self, message: &str, now: Time) {
         self.errors.retain(|error| error.message != message);
         if self.errors.len() == ERRORS {
@@ -90,7 +66,7 @@ impl NodeState {
         self.errors.push_back(RecentError { time: now.to_string(), message: message.to_owned() });
     }
 
-    /// What a manifest's pod runs under. Of one that was taken over nothing is kept under the uid that its manifest gives.
+    /// The uid that a manifest's pod runs under. A pod that was taken over has nothing under the uid of its manifest.
     pub(super) fn running_uid<'a>(&'a self, manifest_uid: &'a PodUid) -> &'a PodUid {
         self.takeovers.get(manifest_uid).unwrap_or(manifest_uid)
     }
@@ -102,8 +78,8 @@ impl NodeState {
         pods.filter(|(uid, _)| self.statuses.status(uid).is_some_and(|status| !status.phase.is_terminal())).collect()
     }
 
-    /// What runs, or ends, under the name that was asked for.
-    fn uid_of(&self, asked: &PodQuery) -> Option<&PodUid> {
+    /// The pod of that name that runs or ends.
+    pub(super) fn uid_of(&self, asked: &PodQuery) -> Option<&PodUid> {
         let mut pods = self.sources.pods().map(|source| &source.pod).chain(self.ending.values());
         let pod = pods.find(|pod| {
             let metadata = &pod.metadata;
@@ -115,12 +91,12 @@ impl NodeState {
         pod.map(|pod| self.running_uid(&pod.metadata.uid))
     }
 
-    fn known_pods(&self) -> Vec<Arc<Pod>> {
+    pub(super) fn known_pods(&self) -> Vec<Arc<Pod>> {
         let pods = self.sources.pods().map(|source| &source.pod);
         pods.chain(self.ending.values()).chain(self.versions.kept()).cloned().collect()
     }
 
-    fn entry(&self, pod: &Pod, origin: &str) -> PodEntry {
+    pub(super) fn entry(&self, pod: &Pod, origin: &str) -> PodEntry {
         let uid = self.running_uid(&pod.metadata.uid);
         let mut shown = pod.clone();
         shown.metadata.uid = uid.clone();
@@ -128,350 +104,5 @@ impl NodeState {
             shown.status = PodStatus::clone(status);
         }
         PodEntry { source: origin.to_owned(), pod: api::encode(&shown) }
-    }
-}
-
-/// The books as the local socket's answers.
-pub(crate) struct NodeLocalApi {
-    pub(crate) books: Rc<RefCell<NodeState>>,
-    pub(crate) seen: Rc<RefCell<ObservedCache>>,
-    pub(crate) dirs: PodDirs,
-    pub(crate) config: Rc<Config>,
-    pub(crate) addresses: Vec<String>,
-    pub(crate) processors: u32,
-    pub(crate) health: SyncHealth,
-    pub(crate) watchdog: Watchdog,
-    pub(crate) pulls: PullsUnderWay,
-    /// `None` without a cluster.
-    pub(crate) cluster: Option<Client>,
-    pub(crate) exchanges: Option<SyncScheduler>,
-    pub(crate) certificates: Rc<CertificateStatuses>,
-    pub(crate) figures: Rc<NodeStats>,
-    pub(crate) local_pods: LocalPods,
-    pub(crate) inbox: Sender<SyncEvent>,
-    pub(crate) started: Instant,
-}
-
-impl LocalApi for NodeLocalApi {
-    fn status(&self) -> NodeStatus {
-        let books = self.books.borrow();
-        let runtime = &books.runtime;
-        NodeStatus {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            node: self.config.node_name.clone(),
-            addresses: self.addresses.clone(),
-            processors: self.processors,
-            uptime_seconds: rt::elapsed(self.started).as_secs(),
-            healthy: self.health.stalled(rt::now()).is_none(),
-            watchdog: self.watchdog.status(),
-            last_stall: self.watchdog.last_stall(),
-            runtime: RuntimeStatus {
-                endpoint: self.config.runtime_endpoint.display().to_string(),
-                name: runtime.name.clone(),
-                version: runtime.version.clone(),
-                ready: runtime.ready,
-                network_ready: runtime.network_ready,
-                message: runtime.message.clone(),
-            },
-            conditions: books.pressures.conditions().map(condition_status).collect(),
-            sources: books.sources.views().map(source_status).collect(),
-            pods: u64::try_from(books.sources.pods().count()).unwrap_or(u64::MAX),
-            versions: books.versions.views().map(version_status).collect(),
-            pulls: self.pulls.list().iter().map(pull_status).collect(),
-            image_archives: self.archives_status(),
-            missing_images: None,
-            api_server: self.cluster.as_ref().map(api_server_status),
-            sync: self.exchanges.as_ref().map(|exchanges| sync_status(exchanges, &self.config, &books)),
-            offline: books.store.as_ref().map(offline_status),
-            certificates: self.certificates.entries().map(certificate_status).collect(),
-            errors: books.errors.iter().cloned().collect(),
-        }
-    }
-
-    fn pods(&self, each: &mut dyn FnMut(PodEntry)) {
-        let books = self.books.borrow();
-        for pod in books.sources.pods() {
-            each(books.entry(&pod.pod, &pod.origin));
-        }
-        for pod in books.ending.values() {
-            each(books.entry(pod, ""));
-        }
-    }
-
-    fn running_pods(&self, each: &mut dyn FnMut(Value)) {
-        self.seen.borrow().iter().map(|pod| running_pod(pod)).for_each(each);
-    }
-
-    fn page(&self, page: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>> {
-        if page == Page::Configuration {
-            let driver = self.figures.runtime.cgroup_driver().unwrap_or(self.config.cgroup_driver);
-            return Box::pin(ready(self.config.given.page(driver)));
-        }
-        Box::pin(Rc::clone(&self.figures).page(page))
-    }
-
-    fn images(&self) -> Found<Vec<ImageEntry>> {
-        let (runtime, pods) = (Rc::clone(&self.figures.runtime), self.books.borrow().known_pods());
-        Box::pin(async move {
-            let known = runtime.known_images(&pods).await.map_err(|error| error.to_string())?;
-            Ok(known.into_iter().map(image_entry).collect())
-        })
-    }
-
-    fn missing_images(&self) -> Found<Vec<MissingImage>> {
-        let (runtime, books) = (Rc::clone(&self.figures.runtime), self.books.borrow());
-        // What has ended needs none any more.
-        let is_over = |uid: &PodUid| books.statuses.status(uid).is_some_and(|status| status.phase.is_terminal());
-        let pods = books.sources.pods().filter(|source| !is_over(books.running_uid(&source.pod.metadata.uid)));
-        let pods: Vec<Arc<Pod>> = pods.map(|source| Arc::clone(&source.pod)).collect();
-        Box::pin(async move {
-            let missing = runtime.missing_images(&pods).await.map_err(|error| error.to_string())?;
-            Ok(missing.into_iter().map(|(image, pods)| MissingImage { image, pods }).collect())
-        })
-    }
-
-    fn remove_image(&self, name: String) -> Found<String> {
-        let (runtime, books) = (Rc::clone(&self.figures.runtime), self.books.borrow());
-        let (pods, is_known) = (books.known_pods(), books.sources.all_ready());
-        Box::pin(async move {
-            // A source that has not told everything may have a pod for any image.
-            if !is_known {
-                return Err("not every pod is known yet: try again in a moment".to_owned());
-            }
-            runtime.remove_image(&name, &pods).await
-        })
-    }
-
-    fn sync(&self, wait: bool) -> Found<SyncStatus> {
-        let Some(exchanges) = self.exchanges.clone() else {
-            return Box::pin(ready(Err("this node has no cluster".to_owned())));
-        };
-        let (config, books) = (Rc::clone(&self.config), Rc::clone(&self.books));
-        Box::pin(async move {
-            exchanges.ask(wait).await;
-            Ok(sync_status(&exchanges, &config, &books.borrow()))
-        })
-    }
-
-    fn log(&self, asked: &LogQuery) -> Result<LogSource, String> {
-        let LogQuery { namespace, pod: name, container, previous, .. } = asked;
-        let mut books = self.books.borrow_mut();
-        let asked = PodQuery::new(namespace, name, None);
-        let Some(uid) = books.uid_of(&asked) else { return Err(format!("pod {name:?} does not exist")) };
-        let nothing = Arc::default();
-        let id = run_to_read(name, books.statuses.status(uid).unwrap_or(&nothing), container, *previous)?;
-        let seen = self.seen.borrow();
-        let run = seen.pod(uid).and_then(|pod| Some((pod, pod.containers.iter().find(|run| run.id == id)?)));
-        let Some((pod, run)) = run else {
-            return Err(format!("the runtime has container {container:?} of pod {name:?} no more"));
-        };
-        let log = self.dirs.log(namespace, name, uid, container, run.restart_count);
-        Ok(LogSource { log, ended: books.followers.add(pod, &run.id) })
-    }
-
-    fn running_container(&self, pod: &PodQuery, name: &str) -> Result<String, Absent> {
-        let (books, seen) = (self.books.borrow(), self.seen.borrow());
-        let uid = books.uid_of(pod).ok_or(Absent::Pod)?;
-        let container = seen.pod(uid).and_then(|pod| pod.container(name)).filter(|container| container.is_running());
-        container.map(|container| container.id.clone()).ok_or_else(|| Absent::Container(name.to_owned()))
-    }
-
-    fn sandbox(&self, pod: &PodQuery) -> Result<String, Absent> {
-        let (books, seen) = (self.books.borrow(), self.seen.borrow());
-        let sandbox = books.uid_of(pod).and_then(|uid| seen.pod(uid)?.ready_sandbox());
-        sandbox.map(|sandbox| sandbox.id.clone()).ok_or(Absent::Pod)
-    }
-
-    fn change(&self, change: PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
-        if let PodChangeKind::Restart(container) = &change.what {
-            let asked = self.restart(&change, container.as_deref());
-            let inbox = self.inbox.clone();
-            return Box::pin(async move {
-                let asked = match asked {
-                    Ok(asked) => asked,
-                    Err(refused) => return refused,
-                };
-                let containers = asked.containers.clone();
-                // It fails only when the agent ends.
-                let _ = inbox.send(SyncEvent::RestartRequest(asked)).await;
-                PodAnswer::Restarts(containers)
-            });
-        }
-        if let PodChangeKind::Versions(what) = change.what {
-            return self.ask_of_versions(&change, what);
-        }
-        let node = &self.config.node_name;
-        let books = self.books.borrow();
-        if let (PodChangeKind::Put(_), Some(why)) = (&change.what, is_taken(&change, node, books.sources.pods())) {
-            return Box::pin(ready(PodAnswer::Conflict(why)));
-        }
-        let elsewhere = elsewhere(&change, node, books.sources.pods());
-        let pods = self.local_pods.clone();
-        Box::pin(async move {
-            match (pods.ask(change).await, elsewhere) {
-                (PodAnswer::Missing(_), Some(elsewhere)) => PodAnswer::Conflict(elsewhere),
-                (answer, _) => answer,
-            }
-        })
-    }
-
-    fn events(&self, each: &mut dyn FnMut(Event)) {
-        self.books.borrow().events.borrow().events(&self.config.node_name).for_each(each);
-    }
-}
-
-impl NodeLocalApi {
-    fn archives_status(&self) -> ArchivesStatus {
-        let archives = self.figures.runtime.image_archives();
-        let file = |ArchiveView { file, stamp, state, images, message }| ArchiveStatus {
-            file,
-            size_bytes: stamp.size,
-            modified_nanos: stamp.modified,
-            state: state.to_owned(),
-            images,
-            message,
-        };
-        ArchivesStatus {
-            directory: self.config.image_archives.display().to_string(),
-            files: archives.views().into_iter().map(file).collect(),
-            message: archives.problem(),
-        }
-    }
-
-    /// The pod that is asked about. It goes by its name on the node or that in its manifest.
-    fn find<'a>(&self, books: &'a NodeState, change: &PodChange) -> Result<&'a SourcePod, PodAnswer> {
-        let PodChange { namespace, name, .. } = change;
-        let names = [name.clone(), name_on_node(name, &self.config.node_name)];
-        let found = books.sources.pods().find(|pod| {
-            let metadata = &pod.pod.metadata;
-            metadata.namespace == *namespace && names.contains(&metadata.name)
-        });
-        found.ok_or_else(|| PodAnswer::Missing(format!("there is no pod {namespace}/{name}")))
-    }
-
-    /// The sync loop does it, and answers when it is on the disk.
-    fn ask_of_versions(&self, change: &PodChange, what: VersionAsk) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
-        let pod = match self.find(&self.books.borrow(), change) {
-            Ok(found) => Arc::clone(&found.pod),
-            Err(missing) => return Box::pin(ready(missing)),
-        };
-        let inbox = self.inbox.clone();
-        Box::pin(async move {
-            let (answer, answered) = async_channel::bounded(1);
-            // Both fail only when the agent ends.
-            let _ = inbox.send(SyncEvent::VersionAsked(VersionAsked { pod, what, answer })).await;
-            answered.recv().await.unwrap_or_else(|_| PodAnswer::Failed("coracle is ending".to_owned()))
-        })
-    }
-
-    /// Which containers of the pod are to begin anew. It goes by its name on the node or that in its manifest.
-    fn restart(&self, change: &PodChange, container: Option<&str>) -> Result<RestartRequest, PodAnswer> {
-        let (books, seen) = (self.books.borrow(), self.seen.borrow());
-        let found = self.find(&books, change)?;
-        let uid = books.running_uid(&found.pod.metadata.uid);
-        let phase = books.statuses.status(uid).map_or(found.pod.status.phase, |status| status.phase);
-        let asked = pod_requests::restart(&found.pod, phase, seen.pod(uid).map(|pod| &**pod), container)?;
-        Ok(RestartRequest { uid: uid.clone(), ..asked })
-    }
-}
-
-fn version_status(VersionView { pod, state, earlier }: VersionView) -> VersionStatus {
-    let (state, message) = state.unwrap_or_default();
-    VersionStatus { pod, state: state.to_owned(), message, earlier: u64::try_from(earlier).unwrap_or(u64::MAX) }
-}
-
-fn image_entry(KnownImage { image, users }: KnownImage) -> ImageEntry {
-    ImageEntry {
-        id: image.id,
-        tags: image.repo_tags,
-        digests: image.repo_digests,
-        size_bytes: image.size,
-        pinned: image.pinned,
-        pods: users.into_iter().collect(),
-    }
-}
-
-/// As the kubelet shows what the runtime has (`ToAPIPod`): the containers that run, and no list where none does.
-fn running_pod(pod: &ObservedPod) -> Value {
-    let running = pod.containers.iter().filter(|one| matches!(one.state, ContainerState::Running { .. }));
-    let containers: Vec<Value> =
-        running.map(|one| json!({"name": one.name, "image": one.image, "resources": {}})).collect();
-    let containers = if containers.is_empty() { Value::Null } else { Value::Array(containers) };
-    json!({
-        "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid.as_str()},
-        "spec": {"containers": containers},
-        "status": {},
-    })
-}
-
-fn pull_status(pull: &PullUnderWay) -> PullStatus {
-    PullStatus {
-        image: pull.image.clone(),
-        pod: pull.pod.clone(),
-        begun: pull.begun.is_some(),
-        seconds: rt::elapsed(pull.begun.unwrap_or(pull.asked)).as_secs(),
-    }
-}
-
-fn api_server_status(client: &Client) -> ApiServerStatus {
-    let traffic = client.traffic();
-    ApiServerStatus {
-        server: client.server(),
-        connected: client.is_connected(),
-        message: client.failure().map(|error| error.to_string()).unwrap_or_default(),
-        connections: traffic.connections(),
-        sent_bytes: traffic.bytes_sent(),
-        received_bytes: traffic.bytes_received(),
-    }
-}
-
-fn offline_status(store: &OfflineStore) -> OfflineStatus {
-    let book = store.book();
-    OfflineStatus {
-        records: u64::try_from(book.records).unwrap_or(u64::MAX),
-        bytes: book.bytes,
-        written_bytes: book.written,
-        changed: book.changed.map(|moment| moment.to_string()).unwrap_or_default(),
-        in_use: store.counts(),
-        set_aside: book.damaged + book.other_format,
-        unopened: book.unopened,
-        left_out: book.left_out,
-        secrets: book.secrets,
-        message: book.fault.unwrap_or_default(),
-    }
-}
-
-fn certificate_status((which, entry): (Which, CertificateEntry)) -> CertificateStatus {
-    let state = match entry.standing {
-        None => CertificateState::Missing,
-        Some(Standing::Good { .. }) => CertificateState::Good,
-        Some(Standing::Due) => CertificateState::Due,
-        Some(Standing::Expired) => CertificateState::Expired,
-    };
-    let date = |second: i64| Time::from_unix_nanos(second.saturating_mul(1_000_000_000)).to_string();
-    CertificateStatus {
-        name: which.name().to_owned(),
-        state,
-        not_after: entry.not_after.map(date).unwrap_or_default(),
-        message: entry.fault.unwrap_or_default(),
-    }
-}
-
-fn condition_status(condition: PressureCondition) -> ConditionStatus {
-    ConditionStatus {
-        kind: condition.pressure.as_str().to_owned(),
-        status: if condition.holds { "True" } else { "False" }.to_owned(),
-        last_transition_time: condition.since.to_string(),
-        reason: condition.reason.as_str().to_owned(),
-        message: condition.message.to_owned(),
-    }
-}
-
-fn source_status(view: SourceView) -> SourceStatus {
-    SourceStatus {
-        name: view.name.as_str().to_owned(),
-        pods: u64::try_from(view.pods).unwrap_or(u64::MAX),
-        ready: view.ready,
-        errors: view.problems.iter().map(ToString::to_string).collect(),
     }
 }

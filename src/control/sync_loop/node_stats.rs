@@ -13,7 +13,7 @@ use crate::platform::apiserver::Client;
 use crate::types::sorted::SortedSet;
 
 pub(crate) struct NodeStats {
-    pub(crate) books: Rc<RefCell<NodeState>>,
+    pub(crate) node_state: Rc<RefCell<NodeState>>,
     pub(crate) runtime: Rc<PodRuntime>,
     pub(crate) stats: Stats,
     /// `None` without a cluster.
@@ -39,19 +39,19 @@ impl NodeStats {
     /// The pods of which the runtime has something. Two of one name are not both shown: of those that end, none does that
     /// another one stands for already.
     fn subjects(&self) -> Vec<Subject> {
-        let (books, seen) = (self.books.borrow(), self.runtime.seen());
+        let (node_state, seen) = (self.node_state.borrow(), self.runtime.seen());
         let objects = self.runtime.objects.borrow();
         let seen = seen.borrow();
-        let wanted = books.sources.pods().map(|source| &source.pod);
+        let wanted = node_state.sources.pods().map(|source| &source.pod);
         let mut shown = SortedSet::new();
         let subject = |pod: &Arc<crate::types::api::Pod>| {
-            let uid = books.running_uid(&pod.metadata.uid);
+            let uid = node_state.running_uid(&pod.metadata.uid);
             let observed = Rc::clone(seen.pod(uid)?);
             let is_new = shown.insert((pod.metadata.namespace.clone(), pod.metadata.name.clone()));
-            let started_at = books.statuses.status(uid).and_then(|status| status.start_time);
+            let started_at = node_state.statuses.status(uid).and_then(|status| status.start_time);
             let foreign = || foreign_volumes(pod, uid, &self.runtime.dirs, &objects);
             is_new.then(|| Subject { pod: Arc::clone(pod), observed, started_at, foreign: foreign() })
         };
-        wanted.chain(books.ending.values()).filter_map(subject).collect()
+        wanted.chain(node_state.ending.values()).filter_map(subject).collect()
     }
 }

@@ -1,12 +1,15 @@
-//! Processes that the kernel kills for want of memory: whose they were, and what is told of it.
+//! Out-of-memory kills: which containers they were, and the events about them.
 
+use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_channel::Sender;
 
-use crate::control::sync_loop::SyncLoop;
+use crate::control::sync_loop::effect::Effect;
+use crate::control::sync_loop::pod_table::PodTable;
+use crate::kubelet::container_manager::ContainerManager;
 use crate::platform::host::kernel_log::KernelLog;
 use crate::platform::rt;
 use crate::state::pods::{ContainerState, NodeEvent, ObservedContainer, ObservedPod, OomKill, SyncEvent};
@@ -22,48 +25,72 @@ const REST: Duration = Duration::from_secs(10);
 /// Between the first record of a kill and the one that tells whose it was.
 const SOON: Duration = Duration::from_millis(100);
 
-impl SyncLoop {
-    pub(super) fn on_oom_kill(&mut self, kill: OomKill, now: Instant) {
-        if kill.is_systems {
-            let message = format!("System OOM encountered, victim process: {}, pid: {}", kill.process, kill.pid);
-            self.on_node_happened(NodeEvent::new(EventKind::Warning, Reason::SYSTEM_OOM, message), now);
-        }
+/// Knows which containers the kernel has killed.
+pub(super) struct OomWatcher {
+    groups: Rc<ContainerManager>,
+    /// The control groups of the last kills.
+    kills: VecDeque<String>,
+    /// `None` where it cannot be read.
+    kernel_log: Option<Rc<KernelLog>>,
+    #[expect(dead_code, reason = "dropping the task ends it")]
+    follower: Option<rt::Task<()>>,
+}
+
+impl OomWatcher {
+    pub(super) fn new(groups: Rc<ContainerManager>, inbox: &Sender<SyncEvent>) -> Self {
+        let kernel_log = open_kernel_log();
+        let follow = |log| rt::spawn(follow_kernel_log(log, inbox.clone()));
+        let follower = kernel_log.clone().map(follow);
+        Self { groups, kills: VecDeque::new(), kernel_log, follower }
+    }
+
+    pub(super) fn on_oom_kill(&mut self, kill: OomKill) -> Vec<Effect> {
+        let event = system_oom(&kill).map(Effect::RecordNode);
         if self.kills.len() == REMEMBERED {
             self.kills.pop_front();
         }
         self.kills.push_back(kill.group);
+        event.into_iter().collect()
     }
 
+    /// Sets the reason of containers that the kernel has killed, before the pod is taken in.
+    ///
     /// The runtime does not always see why a container was killed: with systemd the group is gone before it looks, and
-    /// some look only at what happens in the container's own group. The kernel's log names the container's group; where
-    /// that cannot be read, or has left a kill out, the pod's group has counted it, and outlives the container's.
-    pub(super) fn note_oom_kills(&mut self, pod: &mut ObservedPod) {
+    /// some runtimes look only at what happens in the container's own group. The kernel's log names the container's group.
+    /// Where that cannot be read, or has left a kill out, the pod's group has counted it, and outlives the container's.
+    pub(super) fn on_observed(&mut self, pod: &mut ObservedPod, pods: &PodTable) -> Vec<Effect> {
         if pod.containers.iter().all(|container| container.exit().is_none()) {
-            return;
+            return Vec::new();
         }
-        // The kernel writes of a kill before anybody can see what has ended by it.
+        // The kernel writes of a kill before the runtime reports the exit.
         let unread = self.kernel_log.as_ref().and_then(|log| unread(log).ok()).unwrap_or_default();
-        unread.kills.into_iter().for_each(|kill| self.on_oom_kill(kill, rt::now()));
-        let seen = self.seen.borrow();
-        let known = seen.pod(&pod.uid);
+        let effects = unread.kills.into_iter().flat_map(|kill| self.on_oom_kill(kill)).collect();
+        let groups = Rc::clone(&self.groups);
+        let uid = pod.uid.clone();
+        self.set_reasons(pod, pods.observed().pod(&uid).map(|pod| &**pod), || groups.take_oom_kills(&uid));
+        effects
+    }
+
+    /// `counted` takes the kills that the pod's group has counted.
+    fn set_reasons(&mut self, pod: &mut ObservedPod, known: Option<&ObservedPod>, counted: impl Fn() -> bool) {
         let is_news = |container: &ObservedContainer| {
             let before = known.and_then(|pod| pod.containers.iter().find(|known| known.id == container.id));
             container.exit().is_some() && before.is_none_or(|before| before.exit().is_none())
         };
         let of_pod: Vec<String> = pod.containers.iter().map(|container| container.id.clone()).collect();
         let of = |id: &str, kill: &String| !id.is_empty() && kill.contains(id);
-        let is_named = |kills: &[String], id: &str| kills.iter().any(|kill| of(id, kill));
         let kills: Vec<String> = self.kills.iter().cloned().collect();
+        let is_named = |id: &str| kills.iter().any(|kill| of(id, kill));
         for container in pod.containers.iter_mut().filter(|container| is_news(container)) {
             let ContainerState::Exited(exit) = &mut container.state else { continue };
             let told = exit.reason == Reason::OOM_KILLED.as_str();
-            let named = is_named(&kills, &container.id);
+            let named = is_named(&container.id);
             if !told && !named && exit.code != KILLED {
                 continue;
             }
-            // What has been told of is accounted for, too.
-            let counted = self.groups.take_oom_kills(&pod.uid);
-            let others = of_pod.iter().any(|id| *id != container.id && is_named(&kills, id));
+            // A kill that the runtime has reported is accounted for, too.
+            let counted = counted();
+            let others = of_pod.iter().any(|id| *id != container.id && is_named(id));
             if !told && exit.code != 0 && (named || counted && !others) {
                 exit.reason = Reason::OOM_KILLED.as_str().to_owned();
             }
@@ -72,7 +99,13 @@ impl SyncLoop {
     }
 }
 
-pub(super) fn open_kernel_log() -> Option<Rc<KernelLog>> {
+/// Upstream's event of a kill that is not for a container's own limit.
+fn system_oom(kill: &OomKill) -> Option<NodeEvent> {
+    let message = format!("System OOM encountered, victim process: {}, pid: {}", kill.process, kill.pid);
+    kill.is_systems.then(|| NodeEvent::new(EventKind::Warning, Reason::SYSTEM_OOM, message))
+}
+
+fn open_kernel_log() -> Option<Rc<KernelLog>> {
     let told = |error: &io::Error| {
         log!(info, "the kernel's log cannot be read: SystemOOM is not told", error = ErrorChain(error));
     };
@@ -80,7 +113,7 @@ pub(super) fn open_kernel_log() -> Option<Rc<KernelLog>> {
 }
 
 /// Follows the kernel's log for as long as it can be read.
-pub(super) async fn follow_kernel_log(log: Rc<KernelLog>, inbox: Sender<SyncEvent>) {
+async fn follow_kernel_log(log: Rc<KernelLog>, inbox: Sender<SyncEvent>) {
     loop {
         let Unread { kills, begun } = match log.written().await.and_then(|()| unread(&log)) {
             Ok(unread) => unread,
@@ -114,4 +147,66 @@ fn unread(log: &KernelLog) -> io::Result<Unread> {
         unread.kills.extend(OomKill::read(record));
     })?;
     Ok(unread)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::state::pods::Exit;
+
+    fn watcher() -> OomWatcher {
+        let groups = Rc::new(ContainerManager::new(Path::new("/nowhere"), None));
+        OomWatcher { groups, kills: VecDeque::new(), kernel_log: None, follower: None }
+    }
+
+    fn kill(group: &str, is_systems: bool) -> OomKill {
+        OomKill { group: group.to_owned(), process: "sh".to_owned(), pid: 7, is_systems }
+    }
+
+    fn exited(code: i32) -> ObservedPod {
+        let mut pod = ObservedPod::new("uid".into(), "default", "a");
+        let exit = Exit { code, ..Exit::default() };
+        pod.containers.push(ObservedContainer::seen("id", "c", "s", ContainerState::Exited(Box::new(exit))));
+        pod
+    }
+
+    fn reason(pod: &ObservedPod) -> &str {
+        pod.containers.first().and_then(ObservedContainer::exit).map_or("", |exit| &exit.reason)
+    }
+
+    #[test]
+    fn only_a_kill_of_the_whole_system_is_an_event_of_the_node() {
+        let mut watcher = watcher();
+        assert_eq!(watcher.on_oom_kill(kill("/kubepods/id", false)), []);
+        let effects = watcher.on_oom_kill(kill("/system", true));
+        assert!(matches!(effects.as_slice(), [Effect::RecordNode(event)] if event.reason == Reason::SYSTEM_OOM));
+    }
+
+    #[test]
+    fn a_kill_names_the_container_by_its_control_group_once() {
+        let mut watcher = watcher();
+        watcher.on_oom_kill(kill("/kubepods/pod/id", false));
+        let mut pod = exited(1);
+        watcher.set_reasons(&mut pod, None, || false);
+        assert_eq!(reason(&pod), Reason::OOM_KILLED.as_str());
+        assert!(watcher.kills.is_empty());
+    }
+
+    #[test]
+    fn a_sigkill_is_an_oom_kill_if_the_group_has_counted_one() {
+        for (counted, expected) in [(true, Reason::OOM_KILLED.as_str()), (false, "")] {
+            let mut pod = exited(KILLED);
+            watcher().set_reasons(&mut pod, None, || counted);
+            assert_eq!(reason(&pod), expected);
+        }
+    }
+
+    #[test]
+    fn an_exit_that_was_observed_before_keeps_its_reason() {
+        let (mut pod, before) = (exited(KILLED), exited(KILLED));
+        watcher().set_reasons(&mut pod, Some(&before), || true);
+        assert_eq!(reason(&pod), "");
+    }
 }

@@ -1,33 +1,74 @@
-//! Directories on disk that belong to no pod: left by pods that ended while this process did not run.
+//! Orphaned pods: pods in the runtime and directories on disk that no source has a pod for.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::node_state::NodeState;
+use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::csi::Csi;
 use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::logs::remove_dead_links;
 use crate::kubelet::volumes;
 use crate::platform::rt;
+use crate::state::pods::ObservedPod;
 use crate::types::api::PodUid;
 use crate::types::error::ErrorChain;
 
+pub(super) struct Orphans {
+    csi: Rc<Csi>,
+    /// Removes what earlier pods left on disk. Once, when it is known which pods exist.
+    removal: Option<rt::Task<()>>,
+    /// A directory could not be removed: the removal runs again after the next relist.
+    removal_failed: Rc<Cell<bool>>,
+}
+
+impl Orphans {
+    pub(super) fn new(csi: Rc<Csi>) -> Self {
+        Self { csi, removal: None, removal_failed: Rc::default() }
+    }
+
+    /// Ends what runs for no pod of any source, once every source has told its pods. The former pod of a manifest that has
+    /// changed ends at once, because the new one waits for that.
+    pub(super) fn round(&self, pods: &PodTable) -> Vec<Effect> {
+        let (all_ready, workers, observed) = (pods.all_sources_ready(), pods.workers(), pods.observed());
+        let free = observed.iter().map(|pod| &**pod).chain(workers.all_unseen());
+        let free = free.filter(|pod| workers.worker(&pod.uid).is_none());
+        let is_static = |pod: &ObservedPod| pod.source.as_deref().is_some_and(|source| source != "api");
+        let is_former = |pod: &ObservedPod| is_static(pod) && workers.has_namesake(pod);
+        free.filter(|pod| all_ready || is_former(pod)).cloned().map(Effect::EndOrphan).collect()
+    }
+
+    /// After the orphaned pods have workers: removes the directories of all others.
+    pub(super) fn remove_directories(&mut self, pods: &PodTable) {
+        if !pods.all_sources_ready() {
+            return;
+        }
+        if self.removal.as_ref().is_none_or(|task| task.is_finished() && self.removal_failed.take()) {
+            let known = pods.workers().uids().cloned().collect();
+            let (runtime, node_state) = (Rc::clone(pods.runtime()), pods.shared_node_state());
+            let (csi, failed) = (Rc::clone(&self.csi), Rc::clone(&self.removal_failed));
+            self.removal = Some(rt::spawn(remove(runtime, csi, known, node_state, failed)));
+        }
+    }
+}
+
 /// Removes the directories of every pod that is neither in `known` nor wanted by a source, and links to logs that are gone.
 /// Where something could not be removed it says that it `failed`.
-pub(super) async fn remove(
+async fn remove(
     runtime: Rc<PodRuntime>,
     csi: Rc<Csi>,
     mut known: Vec<PodUid>,
-    books: Rc<RefCell<NodeState>>,
+    node_state: Rc<RefCell<NodeState>>,
     failed: Rc<Cell<bool>>,
 ) {
     let removed = async {
         let found = volumes::find_pods(&runtime.dirs).await?;
         // A pod that has come meanwhile may have made the directories that were found.
         {
-            let books = books.borrow();
-            let pods = books.sources.pods();
-            known.extend(pods.map(|pod| books.running_uid(&pod.pod.metadata.uid).clone()));
+            let node_state = node_state.borrow();
+            let pods = node_state.sources.pods();
+            known.extend(pods.map(|pod| node_state.running_uid(&pod.pod.metadata.uid).clone()));
         }
         found.remove_strays(&known, &csi).await
     };
@@ -37,4 +78,24 @@ pub(super) async fn remove(
     }
     let links = runtime.dirs.log_links();
     rt::blocking(move || remove_dead_links(&links)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::sync_loop::testing::{pod, with_node};
+
+    #[test]
+    fn a_pod_without_a_worker_ends_as_an_orphan() {
+        with_node(|mut node| {
+            let now = rt::now();
+            let [known, orphan] = ["known", "orphan"].map(|uid| ObservedPod::new(uid.into(), "default", uid));
+            node.pods.apply([Effect::Update(pod("known"))], now);
+            node.list(vec![known, orphan.clone()]);
+            let orphans = Orphans::new(node.csi);
+            assert_eq!(orphans.round(&node.pods), [Effect::EndOrphan(orphan.clone())]);
+            node.pods.apply([Effect::EndOrphan(orphan)], now);
+            assert_eq!(orphans.round(&node.pods), []);
+        });
+    }
 }

@@ -1,11 +1,12 @@
-//! Other resources for pods that run: given when they fit, and kept in mind until then.
+//! In-place resizes of running pods: allocated when they fit, kept in mind until then.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use crate::control::pod_workers::{Resizing, State};
-use crate::control::sync_loop::SyncLoop;
+use crate::control::sync_loop::effect::Effect;
+use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::container_manager::{Verdict, keep_resources, verdict};
+use crate::kubelet::resource_managers::ResourceManagers;
 use crate::kubelet::status::{Resize, ResizeProgress};
 use crate::state::pods::PodEvent;
 use crate::types::api::{CPU, Container, EventKind, MEMORY, Pod, PodUid, QosClass, Reason, qos_class};
@@ -30,7 +31,7 @@ impl PendingResizes {
         self.waiting.remove(uid);
     }
 
-    /// What the status of a pod has to tell.
+    /// What the status of a pod shows.
     pub(super) fn of<'a>(&'a self, uid: &PodUid, resizing: &'a Resizing) -> Resize<'a> {
         Resize {
             pending: self.waiting.get(uid).map(|waiting| (&waiting.reason, waiting.message.as_str())),
@@ -41,91 +42,100 @@ impl PendingResizes {
             },
         }
     }
-}
 
-impl SyncLoop {
-    /// The pod as its source has it now, but with the resources that it had if it cannot have others.
-    pub(super) fn with_given_resources(&mut self, pod: &Arc<Pod>, now: Instant) -> Arc<Pod> {
+    /// The source changed the pod: updates it, with the resources that it had if it cannot have others.
+    pub(super) fn on_update(&mut self, pod: &Arc<Pod>, pods: &PodTable, managers: &ResourceManagers) -> Vec<Effect> {
+        match self.try_resize(pod, pods, managers) {
+            Outcome::Allocated(event) => event.into_iter().chain([Effect::Update(Arc::clone(pod))]).collect(),
+            Outcome::Waits { event, kept } => event.into_iter().chain([Effect::Update(kept)]).collect(),
+        }
+    }
+
+    /// The pods whose resizes may fit when other pods give something back, the most important first.
+    pub(super) fn deferred(&self) -> Vec<Arc<Pod>> {
+        let deferred = self.waiting.values().filter(|waiting| waiting.reason == Reason::DEFERRED);
+        let mut deferred: Vec<Arc<Pod>> = deferred.map(|waiting| Arc::clone(&waiting.wanted)).collect();
+        deferred.sort_by_key(|pod| (-i64::from(pod.spec.priority.unwrap_or(0)), rank(qos_class(pod))));
+        deferred
+    }
+
+    /// Tries a deferred resize again.
+    pub(super) fn retry(&mut self, pod: &Arc<Pod>, pods: &PodTable, managers: &ResourceManagers) -> Vec<Effect> {
+        match self.try_resize(pod, pods, managers) {
+            Outcome::Allocated(event) => event.into_iter().chain([Effect::Update(Arc::clone(pod))]).collect(),
+            Outcome::Waits { event, .. } => event.into_iter().collect(),
+        }
+    }
+
+    fn try_resize(&mut self, pod: &Arc<Pod>, pods: &PodTable, managers: &ResourceManagers) -> Outcome {
         let uid = &pod.metadata.uid;
-        let syncs = self.workers.worker(uid).filter(|worker| worker.state == State::Sync);
-        let Some(allocated) = syncs.and_then(|worker| worker.pod.clone()) else { return Arc::clone(pod) };
-        let (reason, told, message) = match self.verdict_on(&allocated, pod) {
+        let Some(allocated) = pods.syncing(uid).and_then(|worker| worker.pod.clone()) else {
+            return Outcome::Allocated(None);
+        };
+        let (reason, told, message) = match verdict_on(&allocated, pod, pods, managers) {
             Verdict::NoResize => {
-                self.resizes.forget(uid);
-                return Arc::clone(pod);
+                self.forget(uid);
+                return Outcome::Allocated(None);
             }
             Verdict::Fits => {
-                self.resizes.forget(uid);
-                self.tell_resize(uid, EventKind::Normal, Reason::RESIZE_STARTED, "Pod resize started", now);
-                return Arc::clone(pod);
+                self.forget(uid);
+                let started = event(uid, EventKind::Normal, Reason::RESIZE_STARTED, "Pod resize started");
+                return Outcome::Allocated(Some(started));
             }
             Verdict::Deferred(message) => (Reason::DEFERRED, Reason::RESIZE_DEFERRED, message),
             Verdict::Infeasible(message) => (Reason::INFEASIBLE, Reason::RESIZE_INFEASIBLE, message),
         };
         let waiting = Waiting { wanted: Arc::clone(pod), reason, message: message.clone() };
-        let before = self.resizes.waiting.insert(uid.clone(), waiting);
-        if before.is_none_or(|before| before.message != message) {
-            self.tell_resize(uid, EventKind::Warning, told, &message, now);
-        }
-        Arc::new(keep_resources(pod, &allocated))
-    }
-
-    /// Something may have been given back: those that wait for it get it, the most important first.
-    pub(super) fn retry_resizes(&mut self, now: Instant) {
-        let deferred = self.resizes.waiting.values().filter(|waiting| waiting.reason == Reason::DEFERRED);
-        let mut deferred: Vec<Arc<Pod>> = deferred.map(|waiting| Arc::clone(&waiting.wanted)).collect();
-        deferred.sort_by_key(|pod| (-i64::from(pod.spec.priority.unwrap_or(0)), rank(qos_class(pod))));
-        for pod in deferred {
-            let given = self.with_given_resources(&pod, now);
-            if Arc::ptr_eq(&given, &pod) {
-                self.workers.wanted(&pod);
-                self.weigh = true;
-                self.dirty.insert(pod.metadata.uid.clone());
-            }
-        }
-    }
-
-    /// A piece of work of the pod has come to its end; `before` is what was going on then.
-    pub(super) fn note_resizing(&mut self, uid: &PodUid, before: &Resizing, now: Instant) {
-        let resizing = self.workers.resizing(uid).clone();
-        match (before, &resizing) {
-            (Resizing::No, _) | (_, Resizing::Goes) => {}
-            (_, Resizing::No) => {
-                self.tell_resize(uid, EventKind::Normal, Reason::RESIZE_COMPLETED, "Pod resize completed", now);
-            }
-            (before, Resizing::Failed(failure)) if *before != resizing => {
-                self.tell_resize(uid, EventKind::Warning, Reason::RESIZE_ERROR, failure, now);
-            }
-            (_, Resizing::Failed(_)) => {}
-        }
-    }
-
-    fn verdict_on(&self, allocated: &Pod, wanted: &Pod) -> Verdict {
-        let others = self.workers.iter().filter(|worker| worker.state == State::Sync);
-        let others = others.filter_map(|worker| worker.pod.as_deref());
-        let others = others.filter(|other| other.metadata.uid != wanted.metadata.uid);
-        let verdict = verdict(allocated, wanted, others, &self.runtime.node.allocatable);
-        let managers = &self.placing.managers;
-        let fits = matches!(verdict, Verdict::Fits | Verdict::Deferred(_));
-        if !fits || qos_class(wanted) != QosClass::Guaranteed {
-            return verdict;
-        }
-        let manager = if managers.is_static() && is_other(CPU, allocated, wanted) {
-            "CPU Manager policy \"static\""
-        } else if managers.has_static_memory() && is_other(MEMORY, allocated, wanted) {
-            "Memory Manager policy \"Static\""
-        } else {
-            return verdict;
-        };
-        Verdict::Infeasible(format!("Resize is infeasible for Guaranteed Pods alongside {manager}"))
-    }
-
-    fn tell_resize(&mut self, uid: &PodUid, kind: EventKind, reason: Reason, message: &str, now: Instant) {
-        self.on_happened(PodEvent::of_pod(uid, kind, reason, message.to_owned()), now);
+        let before = self.waiting.insert(uid.clone(), waiting);
+        let is_news = before.is_none_or(|before| before.message != message);
+        let event = is_news.then(|| event(uid, EventKind::Warning, told, &message));
+        Outcome::Waits { event, kept: Arc::new(keep_resources(pod, &allocated)) }
     }
 }
 
-/// One of its containers is to have more or less of the resource.
+/// What became of a resize.
+enum Outcome {
+    /// The pod gets what it asks for. Perhaps with an event.
+    Allocated(Option<Effect>),
+    /// The pod keeps the resources that it has.
+    Waits { event: Option<Effect>, kept: Arc<Pod> },
+}
+
+/// Work of the pod has ended, and its resize stood as `before` then.
+pub(super) fn on_work_done(uid: &PodUid, before: &Resizing, after: &Resizing) -> Option<Effect> {
+    match (before, after) {
+        (Resizing::No, _) | (_, Resizing::Goes) => None,
+        (_, Resizing::No) => Some(event(uid, EventKind::Normal, Reason::RESIZE_COMPLETED, "Pod resize completed")),
+        (before, Resizing::Failed(failure)) => {
+            (before != after).then(|| event(uid, EventKind::Warning, Reason::RESIZE_ERROR, failure))
+        }
+    }
+}
+
+fn event(uid: &PodUid, kind: EventKind, reason: Reason, message: &str) -> Effect {
+    Effect::Record(PodEvent::of_pod(uid, kind, reason, message.to_owned()))
+}
+
+fn verdict_on(allocated: &Pod, wanted: &Pod, pods: &PodTable, managers: &ResourceManagers) -> Verdict {
+    let others = pods.workers().iter().filter(|worker| worker.state == State::Sync);
+    let others = others.filter_map(|worker| worker.pod.as_deref());
+    let others = others.filter(|other| other.metadata.uid != wanted.metadata.uid);
+    let verdict = verdict(allocated, wanted, others, &pods.runtime().node.allocatable);
+    let fits = matches!(verdict, Verdict::Fits | Verdict::Deferred(_));
+    if !fits || qos_class(wanted) != QosClass::Guaranteed {
+        return verdict;
+    }
+    let manager = if managers.is_static() && is_other(CPU, allocated, wanted) {
+        "CPU Manager policy \"static\""
+    } else if managers.has_static_memory() && is_other(MEMORY, allocated, wanted) {
+        "Memory Manager policy \"Static\""
+    } else {
+        return verdict;
+    };
+    Verdict::Infeasible(format!("Resize is infeasible for Guaranteed Pods alongside {manager}"))
+}
+
+/// One of its containers asks for more or less of the resource.
 fn is_other(resource: &str, allocated: &Pod, wanted: &Pod) -> bool {
     let asked = |container: &Container| container.resources.request(resource);
     let lists = [&allocated.spec.init_containers, &allocated.spec.containers];
@@ -138,5 +148,23 @@ fn rank(class: QosClass) -> u8 {
         QosClass::Guaranteed => 0,
         QosClass::Burstable => 1,
         QosClass::BestEffort => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_resize_is_recorded_once() {
+        let uid = PodUid::from("a");
+        let (no, goes, failed) = (Resizing::No, Resizing::Goes, Resizing::Failed("why".to_owned()));
+        let completed = event(&uid, EventKind::Normal, Reason::RESIZE_COMPLETED, "Pod resize completed");
+        assert_eq!(on_work_done(&uid, &goes, &no), Some(completed));
+        let error = event(&uid, EventKind::Warning, Reason::RESIZE_ERROR, "why");
+        assert_eq!(on_work_done(&uid, &goes, &failed), Some(error));
+        for (before, after) in [(&no, &no), (&no, &goes), (&goes, &goes), (&failed, &failed), (&failed, &goes)] {
+            assert_eq!(on_work_done(&uid, before, after), None);
+        }
     }
 }

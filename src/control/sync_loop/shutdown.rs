@@ -1,13 +1,13 @@
-//! The machine shuts down: pods end in the order of their priorities, and no others are taken.
+//! Node shutdown: pods end in the order of their priorities, and no pod is admitted.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_channel::Sender;
 
-use crate::control::cluster::StatusManager;
-use crate::control::pod_workers::State;
-use crate::control::sync_loop::SyncLoop;
+use crate::control::pod_workers::{State, Worker};
+use crate::control::sync_loop::effect::{Effect, EndCause, EndPod, NodeStatusChange};
+use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::admission::Rejection;
 use crate::kubelet::node_shutdown::{End, Inhibitor, Progress, follow};
 use crate::kubelet::status::Failed;
@@ -16,7 +16,7 @@ use crate::platform::rt;
 use crate::state::pods::{NodeEvent, SyncEvent};
 use crate::types::api::{EventKind, Pod, PodUid, Reason};
 
-/// As upstream tells the pod and whoever looks at its status.
+/// Upstream's messages of the pod's status.
 const TERMINATED: &str = "Pod was terminated in response to imminent node shutdown.";
 const REJECTED: &str = "Pod was rejected as the node is shutting down.";
 
@@ -28,7 +28,7 @@ pub(super) struct NodeShutdown {
 }
 
 impl NodeShutdown {
-    /// Without phases nobody asks when the machine shuts down.
+    /// Without phases the machine does not wait for the node.
     pub(super) fn new(phases: &[ShutdownPhase], inbox: Sender<SyncEvent>) -> Self {
         let (progress, inhibitor) = (Progress::new(phases), Inhibitor::default());
         let time = progress.whole_time();
@@ -36,87 +36,116 @@ impl NodeShutdown {
         Self { progress, inhibitor, follower }
     }
 
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub(super) fn next_due(&self) -> Option<Instant> {
         self.progress.due()
     }
-}
 
-impl SyncLoop {
-    pub(super) fn on_node_shuts_down(&mut self, shuts_down: bool, now: Instant) {
-        let progress = &mut self.shutdown.progress;
-        let is_news = if shuts_down { progress.begin(now) } else { progress.cancel() };
+    /// The shutdown begins or is cancelled.
+    pub(super) fn on_node_shuts_down(&mut self, shuts_down: bool, now: Instant) -> Vec<Effect> {
+        let is_news = if shuts_down { self.progress.begin(now) } else { self.progress.cancel() };
         if !is_news {
-            return;
+            return Vec::new();
         }
-        self.news.shuts_down(shuts_down);
         let what = if shuts_down { "shutdown event" } else { "shutdown cancellation" };
         let message = format!("Shutdown manager detected {what}");
-        self.on_node_happened(NodeEvent::new(EventKind::Normal, Reason::NODE_SHUTDOWN, message), now);
-        if !shuts_down {
-            self.begin_own_anew(now);
-        }
+        vec![
+            Effect::NodeStatus(NodeStatusChange::ShutsDown(shuts_down)),
+            Effect::RecordNode(NodeEvent::new(EventKind::Normal, Reason::NODE_SHUTDOWN, message)),
+        ]
     }
 
-    /// Nobody makes another pod for one of the node's own that has ended for nothing.
-    fn begin_own_anew(&mut self, now: Instant) {
+    /// The static pods that have ended for a shutdown that was cancelled. No controller creates them again, so the node
+    /// does.
+    pub(super) fn ended_static_pods(&self, pods: &PodTable) -> Vec<Arc<Pod>> {
         let for_shutdown = [Reason::TERMINATED, Reason::NODE_SHUTDOWN];
-        let ended = self.failed.iter().filter(|(_, failed)| for_shutdown.contains(&failed.reason));
-        let workers = ended.filter_map(|(uid, _)| self.workers.worker(uid)).filter(|worker| worker.wanted);
-        let own = workers.filter_map(|worker| worker.pod.clone()).filter(|pod| pod.is_static());
-        for pod in own.collect::<Vec<Arc<Pod>>>() {
-            self.workers.unwanted(&pod.metadata.uid);
-            self.take_in_new(&pod, now);
-        }
+        let ended = pods.failed().filter(|(_, failed)| for_shutdown.contains(&failed.reason));
+        let workers = ended.filter_map(|(uid, _)| pods.worker(uid)).filter(|worker| worker.wanted);
+        workers.filter_map(|worker| worker.pod.clone()).filter(|pod| pod.is_static()).collect()
     }
 
-    pub(super) fn admit_in_shutdown(&self) -> Result<(), Rejection> {
-        match self.shutdown.progress.is_under_way() {
+    pub(super) fn admits(&self) -> Result<(), Rejection> {
+        match self.progress.is_under_way() {
             true => Err(Rejection { reason: Reason::NODE_SHUTDOWN, message: REJECTED.to_owned() }),
             false => Ok(()),
         }
     }
 
-    /// Before the work: ends those whose turn it is.
-    pub(super) fn shut_down(&mut self, now: Instant) {
-        if self.shutdown.due().is_none() {
-            return;
+    /// Before the work: ends the pods of the phases that have begun.
+    pub(super) fn round(&mut self, pods: &PodTable, now: Instant) -> Vec<Effect> {
+        if self.next_due().is_none() {
+            return Vec::new();
         }
-        let left: Vec<i32> = self.left().map(|(_, priority)| priority).collect();
-        while let Some(End { phase, grace }) = self.shutdown.progress.next(&left, now) {
-            let is_of_phase = |priority| self.shutdown.progress.phase_of(priority) == phase;
-            let pods = self.left().filter(|(_, priority)| is_of_phase(*priority)).map(|(uid, _)| uid.clone());
-            let pods: Vec<PodUid> = pods.collect();
-            log!(info, "ending pods for the shutdown", pods = pods.len(), seconds = grace.as_secs());
-            for uid in pods {
-                self.end_for_shutdown(&uid);
-                self.workers.end_within(&uid, grace);
-                self.dirty.insert(uid);
-            }
-        }
+        let left = left(pods.workers().iter());
+        self.end_phases(&left, now)
     }
 
-    /// After the work, and when what is new is on its way to the cluster.
-    pub(super) fn let_machine_go(&mut self, now: Instant) {
-        let tells = self.reporter.as_ref().is_some_and(StatusManager::is_telling);
-        if self.shutdown.progress.is_over(tells, now) {
+    fn end_phases(&mut self, left: &[(PodUid, i32)], now: Instant) -> Vec<Effect> {
+        let priorities: Vec<i32> = left.iter().map(|(_, priority)| *priority).collect();
+        let mut effects = Vec::new();
+        while let Some(End { phase, grace }) = self.progress.next(&priorities, now) {
+            let of_phase = left.iter().filter(|(_, priority)| self.progress.phase_of(*priority) == phase);
+            let ends: Vec<Effect> = of_phase.map(|(uid, _)| Effect::End(end(uid.clone(), grace))).collect();
+            log!(info, "ending pods for the shutdown", pods = ends.len(), seconds = grace.as_secs());
+            effects.extend(ends);
+        }
+        effects
+    }
+
+    /// After the work, when new statuses are on their way to the API server: lets the machine go.
+    pub(super) fn release_inhibitor(&mut self, is_reporting: bool, now: Instant) {
+        if self.progress.is_over(is_reporting, now) {
             log!(info, "the machine may shut down");
-            self.shutdown.inhibitor.replace(None);
+            self.inhibitor.replace(None);
         }
     }
+}
 
-    /// The pods that have not ended, with their priorities.
-    fn left(&self) -> impl Iterator<Item = (&PodUid, i32)> {
-        self.workers.iter().filter(|worker| worker.state != State::Finished).filter_map(|worker| {
-            let pod = worker.pod.as_ref()?;
-            Some((&worker.identity.uid, pod.spec.priority.unwrap_or(0)))
-        })
+/// The pods that have not ended, with their priorities.
+fn left<'a>(workers: impl Iterator<Item = &'a Worker>) -> Vec<(PodUid, i32)> {
+    let left = workers.filter(|worker| worker.state != State::Finished).filter_map(|worker| {
+        let pod = worker.pod.as_ref()?;
+        Some((worker.identity.uid.clone(), pod.spec.priority.unwrap_or(0)))
+    });
+    left.collect()
+}
+
+fn end(uid: PodUid, grace: Duration) -> EndPod {
+    let (message, disruption) = (TERMINATED.into(), Some(TERMINATED.into()));
+    let failed = Failed { reason: Reason::TERMINATED, message, disruption };
+    EndPod { uid, cause: EndCause::NodeShutdown, failed, grace, event: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shutdown(phases: &[(i32, u64)]) -> NodeShutdown {
+        let phases: Vec<ShutdownPhase> = phases
+            .iter()
+            .map(|(priority, grace)| ShutdownPhase { priority: *priority, grace: Duration::from_secs(*grace) })
+            .collect();
+        NodeShutdown { progress: Progress::new(&phases), inhibitor: Inhibitor::default(), follower: None }
     }
 
-    /// What is ending already keeps its own reason.
-    fn end_for_shutdown(&mut self, uid: &PodUid) {
-        if self.workers.worker(uid).is_some_and(|worker| worker.state == State::Sync) {
-            let (message, disruption) = (TERMINATED.into(), Some(TERMINATED.into()));
-            self.failed.insert(uid.clone(), Failed { reason: Reason::TERMINATED, message, disruption });
-        }
+    #[test]
+    fn shutdown_ends_pods_in_order_of_priority() {
+        let (mut shutdown, now) = (shutdown(&[(0, 20), (1000, 10)]), Instant::now());
+        let left = [(PodUid::from("low"), 0), (PodUid::from("high"), 2000)];
+        assert_eq!(shutdown.end_phases(&left, now), []);
+        shutdown.on_node_shuts_down(true, now);
+        let low = end("low".into(), Duration::from_secs(20));
+        assert_eq!(shutdown.end_phases(&left, now), [Effect::End(low)]);
+        let high = end("high".into(), Duration::from_secs(10));
+        assert_eq!(shutdown.end_phases(&left[1..], now), [Effect::End(high)]);
+    }
+
+    #[test]
+    fn shutdown_is_recorded_once() {
+        let (mut shutdown, now) = (shutdown(&[(0, 20)]), Instant::now());
+        let effects = shutdown.on_node_shuts_down(true, now);
+        assert_eq!(effects.first(), Some(&Effect::NodeStatus(NodeStatusChange::ShutsDown(true))));
+        assert!(matches!(effects.as_slice(), [_, Effect::RecordNode(event)] if event.reason == Reason::NODE_SHUTDOWN));
+        assert_eq!(shutdown.on_node_shuts_down(true, now), []);
+        assert!(shutdown.admits().is_err());
     }
 }

@@ -1,13 +1,15 @@
-//! Pods that have written more than their own limits of local storage. They are measured beside the looks at what the node
-//! has left, which do not wait for it.
+//! Evicts pods that have written more than their own limits of local storage. They are measured beside the checks for node
+//! pressure, which do not wait for it.
 
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::control::sync_loop::SyncLoop;
-use crate::control::sync_loop::eviction::{AT_ONCE, measure, observe};
+use async_channel::Sender;
+
+use crate::control::sync_loop::eviction::{AT_ONCE, EvictionManager, measure, observe};
+use crate::control::sync_loop::pod_table::PodTable;
 use crate::kubelet::eviction::{Candidate, Layout, PodUsage, exceeded, has_limits};
 use crate::platform::rt;
 use crate::state::pods::{PodEviction, SyncEvent};
@@ -18,16 +20,19 @@ use crate::types::sorted::SortedMap;
 const ROUND: Duration = Duration::from_secs(10);
 
 /// The measurements against the pods' own limits.
-#[derive(Default)]
 pub(super) struct StorageLimits {
+    inbox: Sender<SyncEvent>,
     asked: bool,
     task: Option<rt::Task<()>>,
     walks: Rc<RefCell<Walks>>,
 }
 
 impl StorageLimits {
-    /// Everything in the runtime was looked at: a round belongs to it.
-    pub(super) fn relisted(&mut self) {
+    pub(super) fn new(inbox: Sender<SyncEvent>) -> Self {
+        Self { inbox, asked: false, task: None, walks: Rc::default() }
+    }
+
+    pub(super) fn on_relisted(&mut self) {
         self.asked = true;
     }
 
@@ -36,21 +41,21 @@ impl StorageLimits {
     }
 }
 
-impl SyncLoop {
+impl StorageLimits {
     /// Begins a round if one is asked for.
-    pub(super) fn watch_storage_limits(&mut self) {
-        if !self.storage_limits.asked || self.storage_limits.is_busy() || !self.can_work() {
+    pub(super) fn round(&mut self, pods: &PodTable, eviction: &EvictionManager) {
+        if !self.asked || self.is_busy() || !pods.can_work() {
             return;
         }
-        self.storage_limits.asked = false;
+        self.asked = false;
         let candidates: Vec<Candidate> =
-            self.candidates().into_iter().filter(|candidate| has_limits(&candidate.pod)).collect();
+            eviction.candidates(pods).into_iter().filter(|candidate| has_limits(&candidate.pod)).collect();
         if candidates.is_empty() {
             return;
         }
-        let (runtime, inbox) = (Rc::clone(&self.runtime), self.sender.clone());
-        let kept = Rc::clone(&self.storage_limits.walks);
-        self.storage_limits.task = Some(rt::spawn(async move {
+        let (runtime, inbox) = (Rc::clone(pods.runtime()), self.inbox.clone());
+        let kept = Rc::clone(&self.walks);
+        self.task = Some(rt::spawn(async move {
             let (_, layout) = observe(&runtime).await;
             let measure = measure(&runtime);
             let walk = |candidate: &Candidate| -> Walk {

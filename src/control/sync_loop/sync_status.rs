@@ -6,9 +6,9 @@ use crate::control::sync_loop::NodeState;
 use crate::platform::config::{Config, SyncMode, go_duration};
 use crate::types::api::Time;
 
-pub(super) fn sync_status(exchanges: &SyncScheduler, config: &Config, books: &NodeState) -> SyncStatus {
+pub(super) fn sync_status(exchanges: &SyncScheduler, config: &Config, node_state: &NodeState) -> SyncStatus {
     let state = exchanges.state();
-    let mode = match &config.sync.mode {
+    let mode = match &config.cluster.sync.mode {
         SyncMode::Watch => "watch".to_owned(),
         SyncMode::Poll { every } => format!("poll every {}", go_duration(*every)),
         SyncMode::Windows(_) => "windows".to_owned(),
@@ -23,8 +23,8 @@ pub(super) fn sync_status(exchanges: &SyncScheduler, config: &Config, books: &No
         bytes_today: state.bytes_today,
         bytes_per_day: state.bytes_per_day,
         left_out: state.left_out.into_iter().map(str::to_owned).collect(),
-        pending_statuses: u64::try_from(books.untold).unwrap_or(u64::MAX),
-        pending_events: u64::try_from(books.events.borrow().untold()).unwrap_or(u64::MAX),
+        pending_statuses: u64::try_from(node_state.untold).unwrap_or(u64::MAX),
+        pending_events: u64::try_from(node_state.events.borrow().untold()).unwrap_or(u64::MAX),
     }
 }
 

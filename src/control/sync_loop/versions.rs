@@ -1,132 +1,149 @@
-//! Versions of the node's own pods: which one runs, what becomes of one on trial, and what somebody asks of them.
+//! Versions of the node's own pods: which version runs, what becomes of a version on trial, and what users ask for.
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use async_channel::Sender;
+
 use crate::control::pod_sources::versions::{self, Ask, Doing, Verdict};
-use crate::control::sync_loop::SyncLoop;
+use crate::control::sync_loop::effect::Effect;
 use crate::control::sync_loop::node_state::NodeState;
-use crate::platform::host::clock;
+use crate::control::sync_loop::pod_table::PodTable;
 use crate::platform::rt;
 use crate::state::pods::{PodAnswer, PodEvent, SourceUpdate, SyncEvent, VersionAsk, VersionAsked};
 use crate::types::api::conditions::READY;
-use crate::types::api::{ConditionStatus, EventKind, PodPhase, PodStatus, Reason};
+use crate::types::api::{ConditionStatus, EventKind, PodPhase, PodStatus, PodUid, Reason};
 
-impl SyncLoop {
-    /// What a source has, with what is to run in the place of what its manifests say.
-    pub(super) fn with_versions(&mut self, mut update: SourceUpdate) -> SourceUpdate {
-        let mut books = self.books.borrow_mut();
-        let NodeState { versions, sources, .. } = &mut *books;
+/// Writes the versions, and answers the requests about them.
+pub(super) struct PodVersions {
+    inbox: Sender<SyncEvent>,
+    writer: Option<rt::Task<()>>,
+    /// Why the last write failed.
+    fault: Option<String>,
+    /// The answers that wait for the next write.
+    answers: Vec<(Sender<PodAnswer>, PodAnswer)>,
+}
+
+impl PodVersions {
+    pub(super) fn new(inbox: Sender<SyncEvent>) -> Self {
+        Self { inbox, writer: None, fault: None, answers: Vec::new() }
+    }
+
+    /// Replaces the pods of the update by the versions that are to run.
+    pub(super) fn on_sources(mut update: SourceUpdate, pods: &PodTable) -> SourceUpdate {
+        let mut node_state = pods.node_state_mut();
+        let NodeState { versions, sources, .. } = &mut *node_state;
         versions.take_in(&mut update, |pod| sources.has_namesake(pod));
         update
     }
 
-    /// Versions that are ready are accepted, and what was not in time goes.
-    pub(super) fn judge_versions(&mut self, now: Instant) {
-        let works = self.can_work();
-        let verdicts = {
-            let mut books = self.books.borrow_mut();
-            let NodeState { versions, statuses, takeovers, .. } = &mut *books;
-            versions.judge(works, now, |uid| {
-                let status = statuses.status(takeovers.get(uid).unwrap_or(uid));
-                status.map_or(Doing::NotReady, |status| doing(status))
-            })
-        };
-        let mut has_gone_back = false;
-        for (uid, verdict) in verdicts {
-            let uid = self.books.borrow().running_uid(&uid).clone();
-            let event = match verdict {
-                Verdict::Accepted => {
-                    let message = "The new version is ready and has been accepted";
-                    PodEvent::of_pod(&uid, EventKind::Normal, Reason::UPDATE_ACCEPTED, message)
-                }
-                Verdict::Rejected(why) => {
-                    has_gone_back = true;
-                    let message = format!("The new version goes, {why}: the version before comes back");
-                    self.books.borrow_mut().note_error(&format!("pod {uid}: {message}"), clock::now());
-                    PodEvent::of_pod(&uid, EventKind::Warning, Reason::UPDATE_REJECTED, message)
-                }
-            };
-            self.on_happened(event, now);
-        }
-        if has_gone_back {
-            self.run_versions(now);
-            // One more round; if there is no room for it, there is one anyway.
-            let _ = self.sender.try_send(SyncEvent::Beat);
-        }
-        self.write_versions(now);
+    /// Accepts the versions that are ready, rejects those that were not ready in time, and writes what has changed.
+    pub(super) fn round(&mut self, pods: &PodTable, now: Instant) -> Vec<Effect> {
+        let effects = self.judge(pods, now);
+        self.write(pods, now);
+        effects
     }
 
-    pub(super) fn on_version_asked(&mut self, asked: VersionAsked, now: Instant) {
+    fn judge(&self, pods: &PodTable, now: Instant) -> Vec<Effect> {
+        let works = pods.can_work();
+        let mut node_state = pods.node_state_mut();
+        let NodeState { versions, statuses, takeovers, .. } = &mut *node_state;
+        let verdicts = versions.judge(works, now, |uid| {
+            let status = statuses.status(takeovers.get(uid).unwrap_or(uid));
+            status.map_or(Doing::NotReady, |status| doing(status))
+        });
+        let has_gone_back = verdicts.iter().any(|(_, verdict)| matches!(verdict, Verdict::Rejected(_)));
+        let verdicts = verdicts.into_iter().map(|(uid, verdict)| (node_state.running_uid(&uid).clone(), verdict));
+        let mut effects: Vec<Effect> = verdicts.flat_map(|(uid, verdict)| judged(&uid, verdict)).collect();
+        drop(node_state);
+        if has_gone_back {
+            replace_pods(pods);
+            effects.push(Effect::Reconcile);
+            // Asks for one more round. If the inbox is full, there is one anyway.
+            let _ = self.inbox.try_send(SyncEvent::Beat);
+        }
+        effects
+    }
+
+    /// A user asks for another version, or to hold or confirm the version that runs.
+    pub(super) fn on_asked(&mut self, asked: VersionAsked, pods: &PodTable) -> Vec<Effect> {
         let VersionAsked { pod, what, answer } = asked;
         let ask = match what {
             VersionAsk::Rollback(back) => Ask::Rollback(usize::try_from(back).unwrap_or(usize::MAX)),
             VersionAsk::Hold => Ask::Hold,
             VersionAsk::Confirm => Ask::Confirm,
         };
-        let done = self.books.borrow_mut().versions.ask(&pod, ask);
+        let done = pods.node_state_mut().versions.ask(&pod, ask);
         match done {
             Ok(done) => {
                 log!(info, "versions of a pod", pod = pod.full_name(), done = done);
-                self.version_answers.push((answer, PodAnswer::Done(done)));
-                self.run_versions(now);
+                self.answers.push((answer, PodAnswer::Done(done)));
+                replace_pods(pods);
+                vec![Effect::Reconcile]
             }
             Err(why) => {
                 let name = [&*pod.metadata.namespace, "/", &*pod.metadata.name].concat();
-                // Who asks may have gone.
+                // The user may have gone.
                 let _ = answer.try_send(PodAnswer::Conflict(format!("pod {name}: {why}")));
+                Vec::new()
             }
         }
     }
 
-    /// What is to run may be something else, though no source has said so.
-    fn run_versions(&mut self, now: Instant) {
-        {
-            let mut books = self.books.borrow_mut();
-            let NodeState { versions, sources, .. } = &mut *books;
-            sources.replace_pods(|source| versions.runs(source).map(Arc::clone));
-        }
-        if self.relisted {
-            self.reconcile_sources(now);
-        }
-    }
-
-    /// Writes what the disk does not have yet, one after the other. Who has asked is answered when it is there.
-    fn write_versions(&mut self, now: Instant) {
-        if self.versions_writer.is_some() {
+    /// Writes what the disk does not have yet, one write after the other. Users are answered when it is on the disk.
+    fn write(&mut self, pods: &PodTable, now: Instant) {
+        if self.writer.is_some() {
             return;
         }
-        let written = self.books.borrow_mut().versions.take_unwritten(now);
-        if written.is_empty() && self.version_answers.is_empty() {
+        let written = pods.node_state_mut().versions.take_unwritten(now);
+        if written.is_empty() && self.answers.is_empty() {
             return;
         }
-        let answers = std::mem::take(&mut self.version_answers);
-        let sender = self.sender.clone();
-        self.versions_writer = Some(rt::spawn(async move {
+        let answers = std::mem::take(&mut self.answers);
+        let inbox = self.inbox.clone();
+        self.writer = Some(rt::spawn(async move {
             let done = rt::blocking(move || versions::write(&written)).await;
             for (asker, answer) in answers {
                 let answer = done.clone().map_or_else(PodAnswer::Failed, |()| answer);
-                // Who asked may have gone.
+                // The user may have gone.
                 let _ = asker.try_send(answer);
             }
             // It fails only when the agent ends.
-            let _ = sender.send(SyncEvent::VersionsKept(done.err())).await;
+            let _ = inbox.send(SyncEvent::VersionsKept(done.err())).await;
         }));
     }
 
-    pub(super) fn on_versions_kept(&mut self, fault: Option<String>, now: Instant) {
-        self.versions_writer = None;
-        let mut books = self.books.borrow_mut();
-        books.versions.wrote(fault.is_none(), now);
-        if let Some(fault) = fault {
-            // Told again only when it is another one: it is tried again until it is written.
-            if self.versions_fault.as_ref() != Some(&fault) {
-                log!(warn, &fault);
-                books.note_error(&fault, clock::now());
-            }
-            self.versions_fault = Some(fault);
-        } else {
-            self.versions_fault = None;
+    /// A write has ended. What could not be written is written again; a failure is shown once.
+    pub(super) fn on_written(&mut self, fault: Option<String>, pods: &PodTable, now: Instant) -> Vec<Effect> {
+        self.writer = None;
+        pods.node_state_mut().versions.wrote(fault.is_none(), now);
+        let news = fault.clone().filter(|fault| self.fault.as_ref() != Some(fault));
+        self.fault = fault;
+        if let Some(fault) = &news {
+            log!(warn, fault);
+        }
+        news.map(Effect::RecordError).into_iter().collect()
+    }
+}
+
+/// Other versions may be to run, though no source has changed.
+fn replace_pods(pods: &PodTable) {
+    let mut node_state = pods.node_state_mut();
+    let NodeState { versions, sources, .. } = &mut *node_state;
+    sources.replace_pods(|source| versions.runs(source).map(Arc::clone));
+}
+
+fn judged(uid: &PodUid, verdict: Verdict) -> Vec<Effect> {
+    let event = |kind, reason, message: &str| Effect::Record(PodEvent::of_pod(uid, kind, reason, message));
+    match verdict {
+        Verdict::Accepted => {
+            let message = "The new version is ready and has been accepted";
+            vec![event(EventKind::Normal, Reason::UPDATE_ACCEPTED, message)]
+        }
+        Verdict::Rejected(why) => {
+            let message = format!("The new version goes, {why}: the version before comes back");
+            let error = Effect::RecordError(format!("pod {uid}: {message}"));
+            vec![error, event(EventKind::Warning, Reason::UPDATE_REJECTED, &message)]
         }
     }
 }
@@ -138,5 +155,30 @@ fn doing(status: &PodStatus) -> Doing {
         PodPhase::Succeeded => Doing::Ready,
         PodPhase::Pending | PodPhase::Running | PodPhase::Unknown if is_ready => Doing::Ready,
         PodPhase::Pending | PodPhase::Running | PodPhase::Unknown => Doing::NotReady,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::sync_loop::testing::with_node;
+
+    #[test]
+    fn a_failed_write_is_recorded_once_until_another_one_fails() {
+        with_node(|node| {
+            let mut versions = PodVersions::new(node.inbox);
+            let mut written =
+                |fault: Option<&str>| versions.on_written(fault.map(str::to_owned), &node.pods, rt::now()).len();
+            let recorded = [Some("full"), Some("full"), Some("read-only"), None, Some("full")].map(&mut written);
+            assert_eq!(recorded, [1, 0, 1, 0, 1]);
+        });
+    }
+
+    #[test]
+    fn a_rejected_version_is_an_error_and_a_warning() {
+        let effects = judged(&"a".into(), Verdict::Rejected("its time is over".to_owned()));
+        let message = "pod a: The new version goes, its time is over: the version before comes back";
+        assert_eq!(effects.first(), Some(&Effect::RecordError(message.to_owned())));
+        assert!(matches!(effects.get(1), Some(Effect::Record(event)) if event.reason == Reason::UPDATE_REJECTED));
     }
 }

@@ -43,8 +43,8 @@ impl Admission {
         let known = allocatable.iter().filter(|(name, amount)| is_known(name, amount));
         let resources = known.map(|(name, amount)| (name, *amount)).collect();
         Self {
-            sysctls: AllowedSysctls::new(&config.allowed_unsafe_sysctls, host::kernel()),
-            node: ThisNode::new(&config.node_name, host::MACHINE, &config.node_labels),
+            sysctls: AllowedSysctls::new(&config.pods.allowed_unsafe_sysctls, host::kernel()),
+            node: ThisNode::new(&config.node.name, host::MACHINE, &config.node.labels),
             room: Room { resources, extended: ResourceList::new(), pods: i64::from(pods) },
             static_pods_count: config.eviction.static_pods,
         }
@@ -146,7 +146,8 @@ mod tests {
     }
 
     fn admission() -> Admission {
-        let config = Config { node_name: "node1".to_owned(), ..Config::default() };
+        let mut config = Config::default();
+        "node1".clone_into(&mut config.node.name);
         let allocatable = [(CPU, "1".parse().unwrap()), (MEMORY, Quantity::ZERO)].into_iter().collect();
         Admission::new(&config, &allocatable, 3)
     }

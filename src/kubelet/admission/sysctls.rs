@@ -1,5 +1,7 @@
 //! The sysctl allowlist. Pure.
 
+use std::fmt;
+
 use super::Rejection;
 use crate::types::api::{KernelVersion, Pod, Reason, SysctlNamespace, dotted_sysctl, is_safe_sysctl};
 
@@ -18,33 +20,53 @@ impl AllowedSysctls {
     pub(super) fn check(&self, pod: &Pod) -> Result<(), Rejection> {
         let sysctls = pod.spec.security_context.iter().flat_map(|context| &context.sysctls);
         for sysctl in sysctls {
-            self.check_name(pod, &dotted_sysctl(&sysctl.name)).map_err(|why| Rejection {
+            self.check_name(pod, &dotted_sysctl(&sysctl.name)).map_err(|forbidden| Rejection {
                 reason: Reason::SYSCTL_FORBIDDEN,
-                message: format!("forbidden sysctl: {why}"),
+                message: format!("forbidden sysctl: {forbidden}"),
             })?;
         }
         Ok(())
     }
 
-    fn check_name(&self, pod: &Pod, name: &str) -> Result<(), String> {
+    fn check_name<'n>(&self, pod: &Pod, name: &'n str) -> Result<(), Forbidden<'n>> {
         let is_listed = |listed: &String| match listed.strip_suffix('*') {
             Some(beginning) => name.starts_with(beginning),
             None => listed == name,
         };
         if !is_safe_sysctl(name, self.kernel) && !self.unsafe_ones.iter().any(is_listed) {
-            return Err(format!("{name:?} not allowlisted"));
+            return Err(Forbidden::NotListed { name });
         }
         match SysctlNamespace::of(name) {
-            Some(namespace @ SysctlNamespace::Ipc) if pod.spec.host_ipc => Err(of_host(name, namespace)),
-            Some(namespace @ SysctlNamespace::Net) if pod.spec.host_network => Err(of_host(name, namespace)),
+            Some(namespace @ SysctlNamespace::Ipc) if pod.spec.host_ipc => Err(Forbidden::OfHost { name, namespace }),
+            Some(namespace @ SysctlNamespace::Net) if pod.spec.host_network => {
+                Err(Forbidden::OfHost { name, namespace })
+            }
             _ => Ok(()),
         }
     }
 }
 
-/// The pod shares the namespace, so the sysctl would change the host.
-fn of_host(name: &str, namespace: SysctlNamespace) -> String {
-    format!("{name:?} not allowed with host {} enabled", namespace.as_str())
+/// Why a pod may not set a sysctl.
+enum Forbidden<'n> {
+    NotListed {
+        name: &'n str,
+    },
+    /// The pod shares the namespace, so the sysctl would change the host.
+    OfHost {
+        name: &'n str,
+        namespace: SysctlNamespace,
+    },
+}
+
+impl fmt::Display for Forbidden<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotListed { name } => write!(f, "{name:?} not allowlisted"),
+            Self::OfHost { name, namespace } => {
+                write!(f, "{name:?} not allowed with host {} enabled", namespace.as_str())
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -44,21 +44,21 @@ pub(crate) struct Reserved {
 impl Settings {
     /// `None` if pods have no cgroups.
     pub(crate) fn new(config: &Config, facts: &Facts) -> Option<Self> {
-        let period = i64::try_from(config.cpu_cfs_quota_period.as_micros()).unwrap_or(i64::MAX);
-        (facts.cgroup_v2 && config.cgroups_per_qos).then(|| Self {
-            driver: config.cgroup_driver,
-            root: config.cgroup_root.clone(),
+        let period = i64::try_from(config.cgroups.cpu_cfs_quota_period.as_micros()).unwrap_or(i64::MAX);
+        (facts.cgroup_v2 && config.cgroups.per_qos).then(|| Self {
+            driver: config.cgroups.driver,
+            root: config.cgroups.root.clone(),
             capacity: Amounts {
                 milli_cpu: i64::from(facts.cpus) * 1000,
                 memory: facts.memory_bytes,
                 pids: facts.pid_max,
                 huge_pages: facts.huge_pages.clone(),
             },
-            system: Reserved::new(&config.system_reserved, &config.system_reserved_cgroup),
-            kube: Reserved::new(&config.kube_reserved, &config.kube_reserved_cgroup),
-            enforced: config.enforced,
-            pod_pids: config.pod_pids_limit.and_then(|limit| u64::try_from(limit).ok()),
-            quota_period: config.cpu_cfs_quota.then_some(period),
+            system: Reserved::new(&config.reserved.system, &config.reserved.system_cgroup),
+            kube: Reserved::new(&config.reserved.kube, &config.reserved.kube_cgroup),
+            enforced: config.reserved.enforced,
+            pod_pids: config.pods.pids_limit.and_then(|limit| u64::try_from(limit).ok()),
+            quota_period: config.cgroups.cpu_cfs_quota.then_some(period),
         })
     }
 

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use super::Csi;
 use crate::platform::rt;
+use crate::types::error::ErrorChain;
 
 /// The periodic update of one driver.
 pub(super) struct Recurrence {
     pub(super) driver: String,
     period: Duration,
-    #[expect(dead_code, reason = "dropping the task cancels it")]
+    #[expect(dead_code, reason = "dropping the task ends it")]
     task: rt::Task<()>,
 }
 
@@ -60,7 +61,7 @@ impl Csi {
             }
             Ok(None) => {}
             Err(error) => {
-                log!(warn, "failed to get node info of CSI driver", driver = name, error = error);
+                log!(warn, "failed to get node info of CSI driver", driver = name, error = ErrorChain(&error));
             }
         }
     }

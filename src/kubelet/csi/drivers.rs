@@ -4,13 +4,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::Csi;
+use super::error::{CallError, CsiError};
 use super::v1::{Empty, NodeGetCapabilitiesResponse, NodeGetInfoResponse};
 use crate::platform::plugin_manager::{PluginInfo, Taker};
-use crate::platform::rpc::{self, Client};
-use crate::protocol::grpc::{Code, Status};
+use crate::platform::rpc::Client;
 use crate::protocol::protobuf::{Message, decode_into, encode};
 use crate::state::pods::SyncEvent;
-use crate::types::error::ErrorChain;
 use crate::types::sorted::SortedMap;
 
 pub(super) struct Driver {
@@ -47,7 +46,7 @@ impl Driver {
     }
 
     /// Repeats NodeGetInfo; returns the driver with the new answer if it has changed.
-    pub(super) async fn asked_again(&self) -> Result<Option<Self>, String> {
+    pub(super) async fn asked_again(&self) -> Result<Option<Self>, CsiError> {
         let info = node_info(&self.client).await?;
         let topology = info.accessible_topology.unwrap_or_default().segments;
         if (&info.node_id, info.max_volumes_per_node, &topology) == (&self.node_id, self.most_volumes, &self.topology) {
@@ -68,57 +67,29 @@ impl Driver {
         path: &'static str,
         request: Vec<u8>,
         answer: &mut dyn Message,
-    ) -> Result<(), String> {
-        ask(&self.client, path, request, answer).await
-    }
-
-    /// Like [`Self::ask`], for callers that need the error code.
-    pub(super) async fn ask_for(
-        &self,
-        path: &'static str,
-        request: Vec<u8>,
-        answer: &mut dyn Message,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CallError> {
         call(&self.client, path, request, answer).await
     }
 }
 
-pub(super) struct Refusal {
-    /// The driver's status code, if it answered.
-    pub(super) code: Option<Code>,
-    /// The message in upstream's format.
-    pub(super) text: String,
-}
-
-async fn node_info(client: &Client) -> Result<NodeGetInfoResponse, String> {
+async fn node_info(client: &Client) -> Result<NodeGetInfoResponse, CsiError> {
     let mut info = NodeGetInfoResponse::default();
-    let asked = ask(client, method!("NodeGetInfo"), encode(&Empty {}), &mut info).await;
-    asked.map_err(|why| format!("error during CSI NodeGetInfo() call: {why}"))?;
+    let asked = call(client, method!("NodeGetInfo"), encode(&Empty {}), &mut info).await;
+    asked.map_err(CsiError::from).map_err(CsiError::during("error during CSI NodeGetInfo() call"))?;
     if info.node_id.is_empty() {
-        return Err("error adding CSI driver node info: driverNodeID must not be empty".to_owned());
+        return Err(CsiError::NoNodeId);
     }
     Ok(info)
 }
 
-async fn ask(client: &Client, path: &'static str, request: Vec<u8>, answer: &mut dyn Message) -> Result<(), String> {
-    call(client, path, request, answer).await.map_err(|refusal| refusal.text)
-}
-
-async fn call(client: &Client, path: &'static str, request: Vec<u8>, answer: &mut dyn Message) -> Result<(), Refusal> {
-    let (code, text) = match client.unary(path, request, ANSWER).await {
-        Ok(bytes) => match decode_into(answer, &bytes) {
-            Ok(()) => return Ok(()),
-            Err(error) => (None, format!("{path}: the answer cannot be read: {error}")),
-        },
-        Err(rpc::Error::Status(Status { code, message, .. })) => {
-            (Some(code), format!("rpc error: code = {code} desc = {message}"))
-        }
-        Err(rpc::Error::DeadlineExceeded) => {
-            (None, "rpc error: code = DeadlineExceeded desc = context deadline exceeded".to_owned())
-        }
-        Err(error) => (None, format!("rpc error: code = Unavailable desc = {}", ErrorChain(&error))),
-    };
-    Err(Refusal { code, text })
+async fn call(
+    client: &Client,
+    path: &'static str,
+    request: Vec<u8>,
+    answer: &mut dyn Message,
+) -> Result<(), CallError> {
+    let bytes = client.unary(path, request, ANSWER).await.map_err(CallError::Rpc)?;
+    decode_into(answer, &bytes).map_err(|source| CallError::Answer { path, source })
 }
 
 impl Csi {
@@ -129,31 +100,30 @@ impl Csi {
             kind: "CSIPlugin",
             takes: Box::new(move |plugin| {
                 let csi = Rc::clone(&takes);
-                Box::pin(async move { csi.take(plugin).await })
+                Box::pin(async move { Ok(csi.take(plugin).await?) })
             }),
             leaves: Box::new(move |plugin| leaves.left(plugin)),
         }
     }
 
-    async fn take(&self, plugin: PluginInfo) -> Result<(), String> {
+    async fn take(&self, plugin: PluginInfo) -> Result<(), CsiError> {
         let PluginInfo { name, endpoint, supported_versions: versions, .. } = plugin;
         if !versions.iter().any(|version| version.trim_start_matches('v').split('.').next() == Some("1")) {
-            return Err(format!(
-                "plugin validation failed with err: CSI driver {name} has no version that is supported among {versions:?}: \
-                 expected 1.x"
-            ));
+            return Err(CsiError::UnsupportedVersions { driver: name, versions });
         }
         // The name is also used as a directory name.
         if name.is_empty() || name.len() > LONGEST_NAME || name.starts_with('.') || !name.bytes().all(is_of_name) {
-            return Err(format!("plugin validation failed with err: {name:?} is not a valid CSI driver name"));
+            return Err(CsiError::BadName { name });
         }
-        let failed = |why| format!("plugin registration failed with err: {why}");
+        let failed = CsiError::during("plugin registration failed with err");
         let client = Client::new(&endpoint);
-        let info = node_info(&client).await.map_err(failed)?;
+        let info = node_info(&client).await.map_err(&failed)?;
         let mut can = NodeGetCapabilitiesResponse::default();
-        ask(&client, method!("NodeGetCapabilities"), encode(&Empty {}), &mut can)
-            .await
-            .map_err(|why| failed(format!("error during CSI NodeGetCapabilities() call: {why}")))?;
+        let asked = call(&client, method!("NodeGetCapabilities"), encode(&Empty {}), &mut can).await;
+        asked
+            .map_err(CsiError::from)
+            .map_err(CsiError::during("error during CSI NodeGetCapabilities() call"))
+            .map_err(&failed)?;
         let driver = Driver {
             client,
             socket: endpoint,
@@ -180,10 +150,10 @@ impl Csi {
         }
     }
 
-    pub(super) fn driver(&self, name: &str) -> Result<Rc<Driver>, String> {
+    pub(super) fn driver(&self, name: &str) -> Result<Rc<Driver>, CsiError> {
         let drivers = self.drivers.borrow();
         let driver = drivers.get(name).and_then(Clone::clone);
-        driver.ok_or_else(|| format!("driver name {name} not found in the list of registered CSI drivers"))
+        driver.ok_or_else(|| CsiError::NotRegistered { driver: name.to_owned() })
     }
 }
 

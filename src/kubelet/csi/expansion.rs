@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::drivers::{Driver, Refusal, method};
+use super::drivers::{Driver, method};
+use super::error::ExpandSecretError;
 use super::v1::{CapacityRange, EXPAND_VOLUME, NodeExpandVolumeRequest, NodeExpandVolumeResponse};
 use super::volume::{capability, is_published};
 use super::{Csi, CsiVolume, paths};
@@ -22,6 +23,7 @@ use crate::state::objects::{
 };
 use crate::state::pods::{PodEvent, SyncEvent};
 use crate::types::api::{EventKind, Reason, Secret, decode};
+use crate::types::error::ErrorChain;
 use crate::types::sorted::SortedMap;
 use crate::types::time::jitter;
 
@@ -109,7 +111,7 @@ impl Csi {
         let _turn = turn.acquire().await;
         // The claim may have been updated for another pod of the volume in the meantime.
         let is_due = growth_due(&claim, seen.capacity.get()) != ExpansionDue::Nothing;
-        if is_due && is_published(volume).await == Ok(true) {
+        if is_due && is_published(volume).await.is_ok_and(|is_published| is_published) {
             self.grow(volume, driver, &claim, &target, seen).await;
         }
     }
@@ -165,14 +167,15 @@ impl Csi {
         }
         let request = match self.secrets(volume.expand_secret.as_ref()).await {
             Ok(secrets) => self.expand_request(volume, driver, size.unwrap_or(0), secrets),
-            Err(why) => return failed(&why),
+            Err(error) => return failed(&ErrorChain(&error).to_string()),
         };
         let mut answer = NodeExpandVolumeResponse::default();
-        let asked = driver.ask_for(method!("NodeExpandVolume"), encode(&request), &mut answer).await;
+        let asked = driver.ask(method!("NodeExpandVolume"), encode(&request), &mut answer).await;
         let patch = match &asked {
             Ok(()) => Some(done_patch(claim, &target.size)),
-            Err(Refusal { code, text }) => {
-                code.filter(|code| is_final(*code)).map(|code| failed_patch(text, can_never_be(code), clock::now()))
+            Err(error) => {
+                let code = error.code().filter(|code| is_final(*code));
+                code.map(|code| failed_patch(&ErrorChain(error).to_string(), can_never_be(code), clock::now()))
             }
         };
         let told = match patch.filter(|_| target.is_told) {
@@ -186,11 +189,11 @@ impl Csi {
                     format!("MountVolume.NodeExpandVolume succeeded for volume {:?} {}", volume.name, self.node_name);
                 self.tell(volume, EventKind::Normal, Reason::FILE_SYSTEM_RESIZE_SUCCESSFUL, message);
             }
-            Err(Refusal { code, text }) => {
-                if code == Some(Code::FailedPrecondition) {
+            Err(error) => {
+                if error.code() == Some(Code::FailedPrecondition) {
                     seen.refused.set(size);
                 }
-                failed(&format!("Expander.NodeExpand failed to expand the volume : {text}"));
+                failed(&format!("Expander.NodeExpand failed to expand the volume : {}", ErrorChain(&error)));
             }
         }
         if let Err(error) = told {
@@ -216,15 +219,14 @@ impl Csi {
         }
     }
 
-    async fn secrets(&self, key: Option<&ObjectKey>) -> Result<SortedMap<String, String>, String> {
+    async fn secrets(&self, key: Option<&ObjectKey>) -> Result<SortedMap<String, String>, ExpandSecretError> {
         let (Some(key), Some(client)) = (key, &self.client) else { return Ok(SortedMap::new()) };
         let ObjectKey { namespace, name, .. } = key;
-        let failed =
-            |why: String| format!("expander.NodeExpand failed to get NodeExpandSecretRef {namespace}/{name}: {why}");
+        let failed = |source| ExpandSecretError { namespace: namespace.clone(), name: name.clone(), source };
         let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
         let found = client.send(&Request::get(path)).await.and_then(|answer| answer.json());
-        let found = found.map_err(|error| failed(error.to_string()))?;
-        let secret: ConfigObject = decode::<Secret>(found).map_err(|error| failed(error.to_string()))?.value.into();
+        let found = found.map_err(|error| failed(error.into()))?;
+        let secret: ConfigObject = decode::<Secret>(found).map_err(|error| failed(error.into()))?.value.into();
         Ok(secret.texts())
     }
 

@@ -6,6 +6,7 @@
 mod allocatable;
 mod attachment;
 mod drivers;
+mod error;
 mod expansion;
 mod node_object;
 mod paths;
@@ -31,10 +32,11 @@ use allocatable::Recurrence;
 pub(crate) use attachment::Unattached;
 use attachment::Waiting;
 use drivers::Driver;
+pub(crate) use error::{CsiError, Missing, Phase, SetUpError, Unmounted};
 use expansion::{Growth, Seen};
 pub(crate) use node_object::CsiNodeRegistration;
 pub(crate) use paths::target;
-pub(crate) use volume::{CsiVolume, Ends, OwnershipIsDue, Phase, Unmounted, handle_of_inline};
+pub(crate) use volume::{CsiVolume, Ends, OwnershipIsDue, handle_of_inline};
 
 pub(crate) struct Csi {
     /// By name; `None` for a driver that has deregistered.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::Csi;
 use super::drivers::method;
+use super::error::CsiError;
 use super::v1::{GET_VOLUME_STATS, NodeGetVolumeStatsRequest, NodeGetVolumeStatsResponse, VolumeUsage};
 use crate::platform::host::disk_usage::Found;
 use crate::platform::host::file_system::FileSystem;
@@ -16,7 +17,7 @@ impl Csi {
         driver: &str,
         handle: &str,
         place: &Path,
-    ) -> Result<Option<(FileSystem, Found)>, String> {
+    ) -> Result<Option<(FileSystem, Found)>, CsiError> {
         let driver = self.driver(driver)?;
         if !driver.can(GET_VOLUME_STATS) {
             return Ok(None);
@@ -26,7 +27,7 @@ impl Csi {
         let mut answer = NodeGetVolumeStatsResponse::default();
         driver.ask(method!("NodeGetVolumeStats"), encode(&request), &mut answer).await?;
         if answer.usage.is_empty() {
-            return Err("failed to get usage from response. usage is nil".to_owned());
+            return Err(CsiError::NoUsage);
         }
         Ok(Some(told(&answer.usage)))
     }

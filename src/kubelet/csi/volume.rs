@@ -10,6 +10,7 @@ use std::rc::Rc;
 use serde_json::Value;
 
 use super::drivers::{Driver, method};
+use super::error::{CsiError, Missing, Phase, SetUpError, Unmounted};
 use super::v1::{
     AccessMode, Empty, MountVolume, NodePublishVolumeRequest, NodeStageVolumeRequest, SINGLE_NODE_MULTI_WRITER,
     STAGE_UNSTAGE_VOLUME, UndoRequest, VOLUME_MOUNT_GROUP, VolumeCapability,
@@ -60,28 +61,12 @@ pub(crate) struct CsiVolume {
     pub(crate) expand_secret: Option<ObjectKey>,
     /// Path in the pod's directory, see [`super::paths`].
     pub(crate) place: PathBuf,
-    /// What is missing for the set-up, and the phase that needs it; one line.
-    pub(crate) missing: Option<(Phase, String)>,
-}
-
-/// The operation, in upstream's terms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    WaitForAttach,
-    MountDevice,
-    SetUp,
+    pub(crate) missing: Option<Missing>,
 }
 
 /// Whether the kubelet must still set the volume's group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnershipIsDue(pub(crate) bool);
-
-/// The path of a volume that could not be unmounted, and why.
-#[derive(Debug)]
-pub(crate) struct Unmounted {
-    pub(crate) volume: PathBuf,
-    pub(crate) why: String,
-}
 
 /// The handle of an inline volume (`makeVolumeHandle`).
 pub(crate) fn handle_of_inline(pod_uid: &str, volume: &str) -> String {
@@ -99,7 +84,7 @@ impl Csi {
     /// Stages and publishes the volume as far as needed.
     ///
     /// A terminating pod does not wait for a call in progress; the tear-down undoes it.
-    pub(crate) async fn set_up(&self, volume: &CsiVolume, ends: &mut Ends) -> Result<OwnershipIsDue, (Phase, String)> {
+    pub(crate) async fn set_up(&self, volume: &CsiVolume, ends: &mut Ends) -> Result<OwnershipIsDue, SetUpError> {
         let CsiVolume { driver: name, handle, .. } = volume;
         let turn = self.turn(name, handle);
         let ended = async {
@@ -108,10 +93,10 @@ impl Csi {
         };
         let _turn = match rt::either(ended, async { Some(turn.acquire().await) }).await {
             Some(turn) => turn,
-            None => return Err((Phase::SetUp, ENDS.to_owned())),
+            None => return Err(CsiError::PodEnds.in_phase(Phase::SetUp)),
         };
         let target = volume.target();
-        let failed = |why: String| (Phase::SetUp, format!("kubernetes.io/csi: {why}"));
+        let failed = |error| CsiError::during("kubernetes.io/csi")(error).in_phase(Phase::SetUp);
         let is_published = is_published(volume).await.map_err(failed)?;
         let owned = |by: &Driver| by.can(VOLUME_MOUNT_GROUP) || self.owned.borrow().contains(&target);
         if self.is_done(&target, is_published) {
@@ -119,14 +104,17 @@ impl Csi {
             return Ok(OwnershipIsDue(self.driver(name).is_ok_and(|driver| !owned(&driver))));
         }
         if let Some(missing) = &volume.missing {
-            return Err(missing.clone());
+            return Err(CsiError::Missing(missing.clone()).in_phase(missing.phase()));
         }
-        let driver = self.driver(name).map_err(|why| match volume.is_ephemeral {
-            true => (Phase::SetUp, format!("kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: {why}")),
-            false => {
-                let what = "kubernetes.io/csi: attacher.MountDevice failed to create newCsiDriverClient";
-                (Phase::MountDevice, format!("{what}: {why}"))
-            }
+        let driver = self.driver(name).map_err(|error| {
+            let (phase, doing) = match volume.is_ephemeral {
+                true => (Phase::SetUp, "kubernetes.io/csi: mounter.SetUpAt failed to get CSI client"),
+                false => {
+                    let doing = "kubernetes.io/csi: attacher.MountDevice failed to create newCsiDriverClient";
+                    (Phase::MountDevice, doing)
+                }
+            };
+            CsiError::during(doing)(error).in_phase(phase)
         })?;
         self.owned.borrow_mut().remove(&target);
         let data = VolData { driver: name.clone(), handle: handle.clone(), is_ephemeral: volume.is_ephemeral };
@@ -136,13 +124,13 @@ impl Csi {
         let is_of_one_pod = volume.access_mode == "ReadWriteOncePod";
         let (place, staged) = (volume.place.clone(), staged_at.clone());
         let prepared = rt::blocking(move || {
-            if is_of_one_pod && vol_data::is_used_elsewhere(&place, &data).map_err(at(&place))? {
+            if is_of_one_pod && vol_data::is_used_elsewhere(&place, &data).map_err(CsiError::io(FIND_USERS, &place))? {
                 return Ok(false);
             }
             prepare(&place, &of_pod, staged.as_deref(), &vol_data::of_staged(&data)).map(|()| true)
         });
         if !prepared.await.map_err(failed)? {
-            return Err((Phase::SetUp, IN_USE.to_owned()));
+            return Err(CsiError::InUse.in_phase(Phase::SetUp));
         }
         match volume.attachment {
             Some(_) => drop(self.present.borrow_mut().insert(volume.place.clone(), unique_name(name, handle))),
@@ -161,34 +149,34 @@ impl Csi {
             };
             if !self.is_done(&staged, is_there) {
                 let made = self.make(&driver, method!("NodeStageVolume"), encode(&request), &staged);
-                until(made, ends).await.map_err(|why| (Phase::MountDevice, why))?;
+                until(made, ends).await.map_err(|error| error.in_phase(Phase::MountDevice))?;
             }
         }
         let request = self.publish_request(volume, &driver);
         let made = self.make(&driver, method!("NodePublishVolume"), request, &target);
-        until(made, ends).await.map_err(|why| (Phase::SetUp, why))?;
+        until(made, ends).await.map_err(|error| error.in_phase(Phase::SetUp))?;
         let grown = async {
             self.grow_before_use(volume).await;
             Ok(())
         };
-        until(grown, ends).await.map_err(|why| (Phase::SetUp, why))?;
+        until(grown, ends).await.map_err(|error| error.in_phase(Phase::SetUp))?;
         Ok(OwnershipIsDue(!owned(&driver)))
     }
 
     /// Publishes a published volume again, because its volume context may have changed. The volume stays published
     /// even if this fails.
-    pub(crate) async fn publish_anew(&self, volume: &CsiVolume) -> Result<(), String> {
+    pub(crate) async fn publish_anew(&self, volume: &CsiVolume) -> Result<(), CsiError> {
         let turn = self.turn(&volume.driver, &volume.handle);
         let _turn = turn.acquire().await;
         if !is_published(volume).await? {
             return Ok(());
         }
-        if let Some((_, missing)) = &volume.missing {
-            return Err(missing.clone());
+        if let Some(missing) = &volume.missing {
+            return Err(CsiError::Missing(missing.clone()));
         }
         let driver = self.driver(&volume.driver)?;
         let request = self.publish_request(volume, &driver);
-        driver.ask(method!("NodePublishVolume"), request, &mut Empty::default()).await
+        Ok(driver.ask(method!("NodePublishVolume"), request, &mut Empty::default()).await?)
     }
 
     fn publish_request(&self, volume: &CsiVolume, driver: &Driver) -> Vec<u8> {
@@ -219,15 +207,15 @@ impl Csi {
         self.grow_no_more(pod);
         let directory = pod.to_owned();
         let found = rt::blocking(move || {
-            let volumes = vol_data::volumes_of(&directory).map_err(at(&directory))?;
+            let volumes = vol_data::volumes_of(&directory).map_err(CsiError::io("look for volumes in", &directory))?;
             let read = |place: PathBuf| {
-                let data = vol_data::of_place(&place).map_err(at(&place))?;
+                let data = vol_data::of_place(&place).map_err(CsiError::io("read the vol_data.json of", &place))?;
                 Ok((data, place))
             };
-            volumes.into_iter().map(read).collect::<Result<Vec<_>, String>>()
+            volumes.into_iter().map(read).collect::<Result<Vec<_>, CsiError>>()
         });
-        let failed = |volume: &Path, why: String| Unmounted { volume: volume.to_owned(), why };
-        let found = found.await.map_err(|why| failed(pod, why))?;
+        let failed = |volume: &Path, error| Unmounted { volume: volume.to_owned(), error };
+        let found = found.await.map_err(|error| failed(pod, error))?;
         let mut outcome = Ok(());
         for (data, path) in found {
             let done = match &data {
@@ -239,14 +227,14 @@ impl Csi {
                     rt::slow_for(&uid, move || remove_unwritten(&place)).await
                 }
             };
-            if let Err(why) = done {
-                outcome = Err(failed(&path, why));
+            if let Err(error) = done {
+                outcome = Err(failed(&path, error));
             }
         }
         outcome
     }
 
-    async fn take_away(&self, data: &VolData, place: &Path) -> Result<(), String> {
+    async fn take_away(&self, data: &VolData, place: &Path) -> Result<(), CsiError> {
         let turn = self.turn(&data.driver, &data.handle);
         let _turn = turn.acquire().await;
         let driver = self.driver(&data.driver)?;
@@ -268,7 +256,7 @@ impl Csi {
             if is_last {
                 remove_staged(&own, &staged)?;
             }
-            remove_tree(&own).map_err(at(&own))
+            remove_tree(&own).map_err(CsiError::io(REMOVE, &own))
         })
         .await?;
         self.present.borrow_mut().remove(place);
@@ -277,7 +265,7 @@ impl Csi {
     }
 
     /// A call that changes `place`, which is marked as doubtful until the call succeeds.
-    async fn make(&self, driver: &Driver, path: &'static str, request: Vec<u8>, place: &Path) -> Result<(), String> {
+    async fn make(&self, driver: &Driver, path: &'static str, request: Vec<u8>, place: &Path) -> Result<(), CsiError> {
         self.doubtful.borrow_mut().insert(place.to_owned());
         driver.ask(path, request, &mut Empty::default()).await?;
         self.doubtful.borrow_mut().remove(place);
@@ -315,10 +303,10 @@ impl Csi {
     }
 }
 
-async fn until(made: impl Future<Output = Result<(), String>>, ends: &mut Ends) -> Result<(), String> {
+async fn until(made: impl Future<Output = Result<(), CsiError>>, ends: &mut Ends) -> Result<(), CsiError> {
     let ended = async {
         ends.await;
-        Err(ENDS.to_owned())
+        Err(CsiError::PodEnds)
     };
     rt::either(ended, made).await
 }
@@ -350,24 +338,24 @@ fn access_mode(mode: &str, tells_writers_apart: bool) -> i32 {
 }
 
 /// Creates the directories that the driver expects, and writes the data files for the tear-down.
-fn prepare(place: &Path, of_pod: &Value, staged: Option<&Path>, of_staged: &Value) -> Result<(), String> {
-    let make = |path: &Path| directories::make_own(path, 0o750).map_err(at(path));
+fn prepare(place: &Path, of_pod: &Value, staged: Option<&Path>, of_staged: &Value) -> Result<(), CsiError> {
+    let make = |path: &Path| directories::make_own(path, 0o750).map_err(CsiError::io("make", path));
     let data = paths::data(place);
     let is_device = paths::is_device(place);
     place.parent().map_or(Ok(()), make)?;
     if is_device {
         // The tear-down finds the rest through this symlink.
-        link(&paths::target(place), place).map_err(at(place))?;
+        link(&paths::target(place), place).map_err(CsiError::io("link", place))?;
     }
     make(&data)?;
-    vol_data::write(&data, of_pod).map_err(at(&data))?;
+    vol_data::write(&data, of_pod).map_err(CsiError::io(WRITE, &data))?;
     if is_device {
         make(&paths::published(place))?;
     }
     let Some(staged) = staged else { return Ok(()) };
     make(staged)?;
     match staged.parent().filter(|_| !is_device) {
-        Some(beside) => vol_data::write(beside, of_staged).map_err(at(beside)),
+        Some(beside) => vol_data::write(beside, of_staged).map_err(CsiError::io(WRITE, beside)),
         None => Ok(()),
     }
 }
@@ -382,34 +370,35 @@ fn link(target: &Path, place: &Path) -> io::Result<()> {
 }
 
 /// Whether an unpublished volume may be staged and no other pod of the node uses it.
-fn is_left_alone(place: &Path, data: &VolData, staged: &Path) -> Result<bool, String> {
+fn is_left_alone(place: &Path, data: &VolData, staged: &Path) -> Result<bool, CsiError> {
     if paths::is_device(place) {
         let target = paths::target(place);
-        remove_tree(&target).map_err(at(&target))?;
+        remove_tree(&target).map_err(CsiError::io(REMOVE, &target))?;
     } else {
         // Mounts that the driver has left behind.
-        unmount_below(place).map_err(at(place))?;
+        unmount_below(place).map_err(CsiError::io(UNMOUNT, place))?;
         if data.is_ephemeral || staged.parent().is_none_or(|beside| !beside.exists()) {
             return Ok(false);
         }
     }
-    vol_data::is_used_elsewhere(place, data).map(|is_used| !is_used).map_err(at(paths::pods(place)))
+    let is_used = vol_data::is_used_elsewhere(place, data);
+    is_used.map(|is_used| !is_used).map_err(CsiError::io(FIND_USERS, paths::pods(place)))
 }
 
 /// Removes a block volume's directory if its data file was never completed: then nothing else was begun.
-fn remove_unwritten(place: &Path) -> Result<(), String> {
+fn remove_unwritten(place: &Path) -> Result<(), CsiError> {
     if !paths::is_device(place) || vol_data::is_at(&paths::data(place)) {
         return Ok(());
     }
     let own = paths::own(place);
-    remove_tree(&own).map_err(at(&own))
+    remove_tree(&own).map_err(CsiError::io(REMOVE, &own))
 }
 
 /// Removes the files of an unstaged volume.
-fn remove_staged(place: &Path, staged: &Path) -> Result<(), String> {
+fn remove_staged(place: &Path, staged: &Path) -> Result<(), CsiError> {
     let remove = |path: &Path| {
-        unmount_below(path).map_err(at(path))?;
-        remove_tree(path).map_err(at(path))
+        unmount_below(path).map_err(CsiError::io(UNMOUNT, path))?;
+        remove_tree(path).map_err(CsiError::io(REMOVE, path))
     };
     if paths::is_device(place) {
         return [staged, &paths::published(place), &paths::own(place)].into_iter().try_for_each(remove);
@@ -417,7 +406,7 @@ fn remove_staged(place: &Path, staged: &Path) -> Result<(), String> {
     staged.parent().map_or(Ok(()), remove)
 }
 
-pub(super) async fn is_published(volume: &CsiVolume) -> Result<bool, String> {
+pub(super) async fn is_published(volume: &CsiVolume) -> Result<bool, CsiError> {
     let target = volume.target();
     match volume.is_block {
         true => {
@@ -428,17 +417,17 @@ pub(super) async fn is_published(volume: &CsiVolume) -> Result<bool, String> {
 }
 
 /// [`mounted_at`], off the event loop.
-async fn is_mounted(place: PathBuf) -> Result<bool, String> {
-    rt::blocking(move || mounted_at(&place).map_err(at(&place))).await
+async fn is_mounted(place: PathBuf) -> Result<bool, CsiError> {
+    rt::blocking(move || mounted_at(&place).map_err(CsiError::io("look for a mount at", &place))).await
 }
 
-fn at(path: &Path) -> impl Fn(io::Error) -> String {
-    move |error| format!("{}: {error}", path.display())
-}
-
-const ENDS: &str = "the pod is terminating";
 const GLOBAL: &str = "globalmount";
-const IN_USE: &str = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
+
+/// Operations on a path, for errors.
+const FIND_USERS: &str = "look for other pods that use the volume in";
+const REMOVE: &str = "remove";
+const UNMOUNT: &str = "unmount what is below";
+const WRITE: &str = "write the vol_data.json of";
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::allocations::Given;
+use super::error::DeviceError;
 use super::plugins::{call, method};
 use super::v1beta1::*;
 use super::{Devices, checkpoint};
@@ -10,17 +11,7 @@ use crate::platform::cri::v1;
 use crate::platform::rpc;
 use crate::platform::rt;
 use crate::types::api::{Container, Pod, PodUid, annotations};
-use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Timed};
-
-/// Why a pod cannot start.
-#[derive(Debug)]
-pub(crate) enum NotGiven {
-    /// A retry may succeed.
-    Waits(String),
-    /// The plugin has refused.
-    Refused(String),
-}
 
 /// Timeout of Allocate, which is then retried.
 const ALLOCATE: Duration = Duration::from_secs(60);
@@ -31,30 +22,30 @@ const PRE_START: Duration = Duration::from_secs(30);
 impl Devices {
     /// Allocates all devices of the pod's containers and writes the checkpoint. `runs`: containers that are already
     /// running.
-    pub(crate) async fn prepare(&self, pod: &Pod, runs: &dyn Fn(&str) -> bool) -> Result<(), NotGiven> {
+    pub(crate) async fn prepare(&self, pod: &Pod, runs: &dyn Fn(&str) -> bool) -> Result<(), DeviceError> {
         if !self.concerns(pod) {
             return Ok(());
         }
-        self.reserve(pod, runs).map_err(|lacks| NotGiven::Waits(lacks.0))?;
+        self.reserve(pod, runs).map_err(DeviceError::Lacks)?;
         let uid = &pod.metadata.uid;
         let unanswered = self.book.borrow().unanswered(uid);
         for given in unanswered {
             let (given, response) = self.ask(given).await?;
             if !self.book.borrow_mut().answered(&given, response) {
-                return Err(NotGiven::Waits(format!("devices of {} were released meanwhile", given.resource)));
+                return Err(DeviceError::TakenBack { resource: given.resource });
             }
         }
         // Written before any container starts, so that the devices are still the pod's after a power failure.
-        self.write().await.map_err(|error| NotGiven::Waits(format!("failed to write the device checkpoint: {error}")))
+        self.write().await.map_err(DeviceError::Checkpoint)
     }
 
     /// Calls GetPreferredAllocation and Allocate; returns the final devices and the response.
-    async fn ask(&self, given: Given) -> Result<(Given, ContainerAllocateResponse), NotGiven> {
+    async fn ask(&self, given: Given) -> Result<(Given, ContainerAllocateResponse), DeviceError> {
         if let Some(response) = self.of_rule(&given) {
             return Ok((given, response));
         }
         let resource = given.resource.as_str();
-        let client = self.client(resource).map_err(NotGiven::Waits)?;
+        let client = self.client(resource)?;
         let choice = self.book.borrow().choice(&given);
         let mut given = given.clone();
         if let Some((available_device_ids, must_include_device_ids)) = choice {
@@ -64,8 +55,8 @@ impl Devices {
             let request = PreferredAllocationRequest { container_requests: vec![request] };
             let answer: Result<PreferredAllocationResponse, _> =
                 call(&client, method!("GetPreferredAllocation"), &request, PREFER).await;
-            let answer = answer
-                .map_err(|error| not_given(&error, "device plugin GetPreferredAllocation rpc failed with err: "))?;
+            let doing = "device plugin GetPreferredAllocation rpc failed with err";
+            let answer = answer.map_err(DeviceError::from).map_err(DeviceError::during(doing))?;
             let preferred = answer.container_responses.into_iter().next().unwrap_or_default().device_ids;
             let mut book = self.book.borrow_mut();
             book.prefer(&given, &preferred);
@@ -76,18 +67,17 @@ impl Devices {
         let begun = rt::now();
         let answer: Result<AllocateResponse, _> = call(&client, method!("Allocate"), &request, ALLOCATE).await;
         metrics::took(Timed::DeviceAllocations, &[&given.resource], rt::elapsed(begun));
-        let answer = answer.map_err(|error| not_given(&error, ""))?;
-        let response = answer.container_responses.into_iter().next();
-        let nothing = || NotGiven::Refused("no containers return in allocation response".to_owned());
-        Ok((given, response.ok_or_else(nothing)?))
+        let response = answer?.container_responses.into_iter().next();
+        Ok((given, response.ok_or(DeviceError::NoContainers)?))
     }
 
     /// The client of a resource's plugin, if it is connected.
-    fn client(&self, resource: &str) -> Result<rpc::Client, String> {
+    fn client(&self, resource: &str) -> Result<rpc::Client, DeviceError> {
         let lives = self.book.borrow().options(resource).is_some_and(|(_, lives)| lives);
         let plugins = self.plugins.borrow();
         let plugin = plugins.get(resource).filter(|_| lives);
-        plugin.map(|plugin| plugin.client.clone()).ok_or_else(|| format!("the device plugin of {resource} is gone"))
+        let gone = || DeviceError::Gone { resource: resource.to_owned() };
+        plugin.map(|plugin| plugin.client.clone()).ok_or_else(gone)
     }
 
     /// The configuration for the container's devices; all other fields are empty.
@@ -95,7 +85,7 @@ impl Devices {
         &self,
         pod: &PodUid,
         container: &Container,
-    ) -> Result<v1::ContainerConfig, String> {
+    ) -> Result<v1::ContainerConfig, DeviceError> {
         let mut given: Vec<Given> = self.book.borrow().of_container(pod, &container.name).cloned().collect();
         given.sort_by(|one, other| one.resource.cmp(&other.resource));
         let mut config = v1::ContainerConfig::default();
@@ -109,9 +99,8 @@ impl Devices {
                 let client = self.client(&given.resource)?;
                 let request = PreStartContainerRequest { devices_ids: given.ids().cloned().collect() };
                 let done: Result<Empty, _> = call(&client, method!("PreStartContainer"), &request, PRE_START).await;
-                done.map_err(|error| {
-                    format!("device plugin PreStartContainer rpc failed with err: {}", ErrorChain(&error))
-                })?;
+                let doing = "device plugin PreStartContainer rpc failed with err";
+                done.map_err(DeviceError::from).map_err(DeviceError::during(doing))?;
             }
             add(&mut config, given.response.unwrap_or_default());
         }
@@ -144,15 +133,5 @@ fn add(config: &mut v1::ContainerConfig, response: ContainerAllocateResponse) {
         if !config.cdi_devices.iter().any(|known| known.name == name) {
             config.cdi_devices.push(v1::CdiDevice { name });
         }
-    }
-}
-
-/// An error status from the plugin is final; other errors are retried.
-fn not_given(error: &rpc::Error, doing: &str) -> NotGiven {
-    match error.status() {
-        Some(status) => {
-            NotGiven::Refused(format!("{doing}rpc error: code = {} desc = {}", status.code, status.message))
-        }
-        None => NotGiven::Waits(format!("{doing}{}", ErrorChain(error))),
     }
 }

@@ -12,6 +12,7 @@ mod checkpoint_file;
 #[cfg(test)]
 mod checkpoint_tests;
 mod device_files;
+mod error;
 mod numa_allocation;
 mod plugins;
 mod pod_resources;
@@ -35,8 +36,8 @@ use crate::types::time::Backoff;
 use allocations::DeviceAllocations;
 use plugins::Plugin;
 
-pub(crate) use allocate::NotGiven;
 pub(crate) use allocations::Lacks;
+pub(crate) use error::DeviceError;
 pub(crate) use pod_resources::PodResourcesServer;
 
 /// First and longest delay before a failed checkpoint write is retried.

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use super::Devices;
 use super::allocations::Registration;
+use super::error::DeviceError;
 use super::v1beta1::{DevicePluginOptions, Empty, ListAndWatchResponse, RegisterRequest, VERSION};
 use crate::platform::host::directories;
-use crate::platform::plugin_manager::Taker;
+use crate::platform::plugin_manager::{PluginInfo, Taker};
 use crate::platform::rpc::{self, Client, Reply, Request, Server, handler};
 use crate::platform::rt;
 use crate::protocol::grpc::{Code, Status};
@@ -25,7 +26,7 @@ pub(super) struct Plugin {
     pub(super) client: Client,
     socket: String,
     registration: Registration,
-    #[expect(dead_code, reason = "dropping the task cancels it")]
+    #[expect(dead_code, reason = "dropping the task ends it")]
     listener: rt::Task<()>,
 }
 
@@ -74,47 +75,54 @@ async fn answer(devices: Rc<Devices>, request: Request) -> Result<Reply, Status>
     let asked: RegisterRequest =
         decode(&request.message).map_err(|error| Status::new(Code::Internal, error.to_string()))?;
     let registered = register(&devices, &asked).await;
-    if let Err(why) = &registered {
-        log!(warn, "device plugin refused", resource = asked.resource_name, error = why);
+    if let Err(error) = &registered {
+        log!(warn, "device plugin refused", resource = asked.resource_name, error = ErrorChain(error));
     }
-    registered.map(|()| Reply::Message(encode(&Empty {}))).map_err(|why| Status::new(Code::Unknown, why))
+    let refused = |error: DeviceError| Status::new(Code::Unknown, ErrorChain(&error).to_string());
+    registered.map(|()| Reply::Message(encode(&Empty {}))).map_err(refused)
 }
 
-async fn register(devices: &Rc<Devices>, asked: &RegisterRequest) -> Result<(), String> {
+async fn register(devices: &Rc<Devices>, asked: &RegisterRequest) -> Result<(), DeviceError> {
     let RegisterRequest { version, endpoint, resource_name, .. } = asked;
     if version != VERSION {
-        return Err(format!(
-            "requested API version {version:?} is not supported by kubelet. Supported version is [{VERSION:?}]"
-        ));
+        return Err(DeviceError::Version { version: version.clone() });
     }
     let is_inside = Path::new(endpoint).components().all(|part| matches!(part, Component::Normal(_)));
     if endpoint.is_empty() || !is_inside {
-        return Err(format!("endpoint {endpoint:?}: expected the name of a socket in {}", devices.directory.display()));
+        return Err(DeviceError::Endpoint { endpoint: endpoint.clone(), directory: devices.directory.clone() });
     }
     check_name(resource_name)?;
     metrics::count(Count::DevicePluginRegistrations, &[resource_name]);
     devices.connect(resource_name, &devices.directory.join(endpoint)).await
 }
 
-fn check_name(resource: &str) -> Result<(), String> {
-    if is_extended_resource(resource) { Ok(()) } else { Err(format!("the ResourceName {resource:?} is invalid")) }
+fn check(plugin: &PluginInfo) -> Result<(), DeviceError> {
+    if !plugin.supported_versions.iter().any(|version| version == VERSION) {
+        return Err(DeviceError::Versions { versions: plugin.supported_versions.clone() });
+    }
+    check_name(&plugin.name).map_err(DeviceError::during("invalid name of device plugin socket"))
+}
+
+fn check_name(resource: &str) -> Result<(), DeviceError> {
+    let bad = || DeviceError::BadName { resource: resource.to_owned() };
+    if is_extended_resource(resource) { Ok(()) } else { Err(bad()) }
 }
 
 impl Devices {
     /// Connects to the plugin at the socket, reads its options, and starts ListAndWatch.
-    pub(super) async fn connect(self: &Rc<Self>, resource: &str, socket: &Path) -> Result<(), String> {
+    pub(super) async fn connect(self: &Rc<Self>, resource: &str, socket: &Path) -> Result<(), DeviceError> {
         if self.rules.iter().any(|rule| rule.resource == resource) {
-            return Err(format!("{resource} is defined by a rule of this node"));
+            return Err(DeviceError::ByRule { resource: resource.to_owned() });
         }
         let is_new = !self.plugins.borrow().contains_key(resource);
         if is_new && self.plugins.borrow().len() >= MOST {
-            return Err(format!("the limit of {MOST} resources is reached"));
+            return Err(DeviceError::TooMany { most: MOST });
         }
         let socket = socket.display().to_string();
         let client = Client::new(&socket);
-        let options: DevicePluginOptions = call(&client, method!("GetDevicePluginOptions"), &Empty {}, FIRST_WORD)
-            .await
-            .map_err(|error| format!("failed to get device plugin options: {}", ErrorChain(&error)))?;
+        let options = call(&client, method!("GetDevicePluginOptions"), &Empty {}, FIRST_WORD).await;
+        let options: DevicePluginOptions =
+            options.map_err(DeviceError::from).map_err(DeviceError::during("failed to get device plugin options"))?;
         let registration = self.book.borrow_mut().register(resource, options);
         log!(info, "device plugin registered", resource = resource, socket = socket);
         let listener = rt::spawn(listen(Rc::clone(self), client.clone(), resource.to_owned(), registration));
@@ -132,18 +140,9 @@ impl Devices {
             takes: Box::new(move |plugin| {
                 let devices = Rc::clone(&takes);
                 Box::pin(async move {
-                    if !plugin.supported_versions.iter().any(|version| version == VERSION) {
-                        let versions = plugin.supported_versions;
-                        return Err(format!(
-                            "plugin validation failed with err: manager version, {VERSION}, is not among plugin \
-                             supported versions {versions:?}"
-                        ));
-                    }
-                    check_name(&plugin.name).map_err(|why| {
-                        format!("plugin validation failed with err: invalid name of device plugin socket: {why}")
-                    })?;
+                    check(&plugin).map_err(DeviceError::during("plugin validation failed with err"))?;
                     let connected = devices.connect(&plugin.name, Path::new(&plugin.endpoint)).await;
-                    connected.map_err(|why| format!("plugin registration failed with err: {why}"))
+                    Ok(connected.map_err(DeviceError::during("plugin registration failed with err"))?)
                 })
             }),
             leaves: Box::new(move |plugin| leaves.disconnect(&plugin.name, &plugin.endpoint)),

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::Devices;
+use crate::kubelet::resource_managers::Allocatable;
 use crate::platform::host::directories;
 use crate::platform::rpc::{Reply, Request, Server, handler};
 use crate::platform::rt;
@@ -75,8 +76,7 @@ pub(crate) struct PodResourcesServer {
     pub(crate) pods: Box<dyn Fn() -> Vec<(PodUid, Arc<Pod>)>>,
     /// CPUs and memory of containers.
     pub(crate) placements: Rc<RefCell<Placements>>,
-    /// CPUs and memory that can be allocated.
-    pub(crate) allocatable: (CpuSet, Vec<MemoryBlock>),
+    pub(crate) allocatable: Allocatable,
 }
 
 const LIST: &str = "/v1.PodResourcesLister/List";
@@ -135,7 +135,7 @@ impl PodResourcesServer {
             }
             ALLOCATABLE => {
                 let devices = self.devices.book.borrow().healthy().flat_map(devices).collect();
-                let (cpus, blocks) = &self.allocatable;
+                let Allocatable { cpus, memory: blocks } = &self.allocatable;
                 out = encode(&AllocatableResources { devices, cpu_ids: ids(cpus), memory: memory(blocks.iter()) });
             }
             GET => {

@@ -3,15 +3,17 @@
 use serde_json::Value;
 
 use super::credentials::{Credential, PullSecrets};
+use super::pull_error::FailedPull;
 use super::service::Service;
 use super::verification::{Pulled, Verdict, recorded, verdict};
-use super::{Images, PresentImage, Wanted, image_name, pull_policy, registry_outages};
+use super::{Images, PresentImage, Wanted, image_name, pull_policy};
 use crate::platform::config::CredentialsVerification;
 use crate::platform::cri::v1::{ImageSpec, PodSandboxConfig};
 use crate::platform::host::clock;
 use crate::platform::rt;
 use crate::state::pods::Waiting;
 use crate::types::api::{EventKind, Pod, PullPolicy, Reason};
+use crate::types::error::ErrorChain;
 
 /// A requested image with everything needed to pull it.
 pub(super) struct Order<'a> {
@@ -90,7 +92,7 @@ impl<S: Service> Images<S> {
             return Err(Waiting::new(Reason::IMAGE_PULL_BACK_OFF, format!("{what}: {failure}")));
         }
         match self.pull(order).await {
-            Err(waiting) => self.present_instead(order, waiting).await,
+            Err(failed) => self.present_instead(order, failed).await,
             Ok(pulled) => Ok(pulled),
         }
     }
@@ -111,11 +113,10 @@ impl<S: Service> Images<S> {
     }
 
     /// The present image, after a pull that could not reach the registry.
-    async fn present_instead(&self, order: &Order<'_>, waiting: Waiting) -> Result<PresentImage, Waiting> {
+    async fn present_instead(&self, order: &Order<'_>, failed: FailedPull) -> Result<PresentImage, Waiting> {
+        let FailedPull { waiting, is_unreachable } = failed;
         let will_do = !self.strict && pull_policy::present_will_do(order.policy);
-        if !will_do
-            || !(waiting.reason == Reason::REGISTRY_UNAVAILABLE || registry_outages::is_unreachable(&waiting.message))
-        {
+        if !will_do || !is_unreachable {
             return Err(waiting);
         }
         match self.present(order).await? {
@@ -178,7 +179,7 @@ impl<S: Service> Images<S> {
     pub(super) async fn look(&self, order: &Order<'_>, spec: &ImageSpec) -> Result<Option<PresentImage>, Waiting> {
         match self.service.status(spec).await {
             Ok(found) => Ok(found.map(PresentImage::from)),
-            Err(error) => Err(self.inspect_error(order, &error)),
+            Err(error) => Err(self.inspect_error(order, &ErrorChain(&error).to_string())),
         }
     }
 

@@ -6,10 +6,11 @@ use std::time::Instant;
 
 use super::Images;
 use super::image_gc_policy::{InUse, Unused, not_enough, to_free};
-use super::service::Service;
+use super::service::{ImageError, Service};
 use crate::platform::cri::v1::{FilesystemUsage, Image, ImageSpec};
 use crate::platform::host::file_system::{Room, room};
 use crate::platform::rt;
+use crate::types::error::ErrorChain;
 use crate::types::metrics::{self, Count};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,12 @@ impl fmt::Display for CollectError {
             Self::InvalidCapacity => f.write_str("the runtime's file system of images has no size"),
             Self::NotEnough(message) | Self::Failed(message) => f.write_str(message),
         }
+    }
+}
+
+impl From<ImageError> for CollectError {
+    fn from(error: ImageError) -> Self {
+        Self::Failed(ErrorChain(&error).to_string())
     }
 }
 
@@ -87,18 +94,18 @@ impl<S: Service> Images<S> {
         // An invalid name has no image.
         let Ok(name) = super::image_name::with_default_tag(image) else { return Ok(None) };
         let found = self.service.status(&ImageSpec { image: name, ..ImageSpec::default() }).await;
-        found.map(|found| found.map(|image| image.id)).map_err(CollectError::Failed)
+        Ok(found?.map(|image| image.id))
     }
 
     /// All images of the runtime.
     pub(crate) async fn list(&self) -> Result<Vec<Image>, CollectError> {
-        self.service.list().await.map_err(CollectError::Failed)
+        Ok(self.service.list().await?)
     }
 
     /// Removes an image with all its names.
     pub(crate) async fn remove_one(&self, image: &Image) -> Result<(), CollectError> {
         let spec = ImageSpec { image: image.id.clone(), ..ImageSpec::default() };
-        self.service.remove(&spec).await.map_err(CollectError::Failed)?;
+        self.service.remove(&spec).await?;
         log!(info, "removed unused image", image = image.id, bytes = image.size);
         self.records.forget(&image.id).await;
         Ok(())
@@ -124,7 +131,7 @@ impl<S: Service> Images<S> {
                     freed = freed.saturating_add(image.size);
                     self.records.forget(&image.id).await;
                 }
-                Err(error) => errors.push(error),
+                Err(error) => errors.push(ErrorChain(&error).to_string()),
             }
         }
         if errors.is_empty() {
@@ -152,13 +159,13 @@ impl<S: Service> Images<S> {
         let room = rt::blocking(move || room(&path)).await.map_err(|error| {
             // The runtime may have moved its files, so it is asked again.
             *self.disks.borrow_mut() = None;
-            CollectError::Failed(format!("stat the file system of {shown}: {error}"))
+            CollectError::Failed(format!("look at the file system of {shown}: {error}"))
         })?;
         if room.capacity == 0 { Err(CollectError::InvalidCapacity) } else { Ok(room) }
     }
 
     async fn ask_disks(&self) -> Result<(PathBuf, Option<PathBuf>), CollectError> {
-        let info = self.service.image_fs_info().await.map_err(CollectError::Failed)?;
+        let info = self.service.image_fs_info().await?;
         let first = |usages: Vec<FilesystemUsage>| {
             let first = usages.into_iter().find_map(|usage| usage.fs_id);
             first.map(|id| PathBuf::from(id.mountpoint)).filter(|path| path != Path::new(""))

@@ -125,9 +125,9 @@ pub(crate) struct PullLimits {
 impl PullLimits {
     pub(crate) fn of(config: &Config) -> Self {
         Self {
-            parallel: if config.serialize_image_pulls { Some(1) } else { config.max_parallel_image_pulls },
-            rate: config.registry_pull_qps,
-            burst: config.registry_burst,
+            parallel: if config.images.serialize_pulls { Some(1) } else { config.images.max_parallel_pulls },
+            rate: config.images.registry_pull_qps,
+            burst: config.images.registry_burst,
         }
     }
 }
@@ -143,12 +143,12 @@ impl<S: Service> Images<S> {
             backoff: RefCell::default(),
             outages: RefCell::default(),
             credentials: NodeCredentials::of(config),
-            verification: config.credentials_verification.clone(),
+            verification: config.images.credentials_verification.clone(),
             records: PullRecords::new(&config.root_dir),
-            strict: config.strict_image_pull_policy,
+            strict: config.images.strict_pull_policy,
             under_way: PullsUnderWay::default(),
             archives: ImageArchives::nothing().0,
-            gc: config.image_gc,
+            gc: config.images.gc,
             book: RefCell::new(ImageBook::new(rt::now())),
             pulled: Cell::new(false),
             looked: Cell::new(false),

@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::credentials::{Credential, Owner};
 use super::ensure_image::Order;
-use super::service::Service;
-use super::{Images, PresentImage, pull_error, pull_policy, registry_outages};
+use super::pull_error::{self, FailedPull, PullError};
+use super::service::{ImageError, Service};
+use super::{Images, PresentImage, pull_policy};
 use crate::platform::config::{CredentialsVerification, go_duration};
 use crate::platform::cri::v1::ImageSpec;
 use crate::platform::rt;
@@ -24,7 +25,7 @@ enum Turn<'a> {
 
 impl<S: Service> Images<S> {
     /// Waits for a turn and pulls. A failure is recorded for the back-off.
-    pub(super) async fn pull(&self, order: &Order<'_>) -> Result<PresentImage, Waiting> {
+    pub(super) async fn pull(&self, order: &Order<'_>) -> Result<PresentImage, FailedPull> {
         let image = order.image();
         let asked = rt::now();
         self.tell_of(order, EventKind::Normal, Reason::PULLING, format!("Pulling image {image:?}"));
@@ -36,8 +37,7 @@ impl<S: Service> Images<S> {
         let begun = rt::now();
         under_way.begins(begun);
         let throttled = self.throttle.borrow_mut().as_mut().is_some_and(|throttle| !throttle.take(begun));
-        let pulled =
-            if throttled { Err("pull QPS exceeded".to_owned()) } else { self.pull_with_credentials(order).await };
+        let pulled = if throttled { Err(PullError::Throttled) } else { self.pull_with_credentials(order).await };
         drop(turn);
         let now = rt::now();
         match pulled {
@@ -100,31 +100,26 @@ impl<S: Service> Images<S> {
 
     /// Tries all credentials for the registry, or none if there are none. Returns the image reference and the
     /// credential that succeeded.
-    async fn pull_with_credentials(&self, order: &Order<'_>) -> Result<(String, Option<Credential>), String> {
+    async fn pull_with_credentials(&self, order: &Order<'_>) -> Result<(String, Option<Credential>), PullError> {
         self.tell_failed_secrets(order);
         let mut credentials: Vec<Credential> = order.secrets.find(&order.repository).into_iter().cloned().collect();
         credentials.extend(self.credentials.find(&order.repository).await);
         log!(info, "pulling image", image = order.image(), pod = order.pod.full_name(), logins = credentials.len());
         if credentials.is_empty() {
-            let image_ref = self.pull_once(order, None).await?;
+            let image_ref = self.pull_once(order, None).await.map_err(PullError::from)?;
             return Ok((image_ref, None));
         }
         if credentials.iter().any(|credential| credential.owner != Owner::Node) {
             self.intend(order).await;
         }
-        let mut errors: Vec<String> = Vec::new();
+        let mut errors: Vec<ImageError> = Vec::new();
         for credential in credentials {
             match self.pull_once(order, Some(&credential)).await {
                 Ok(image_ref) => return Ok((image_ref, Some(credential))),
-                Err(error) if errors.contains(&error) => {}
                 Err(error) => errors.push(error),
             }
         }
-        // In the format of Go's aggregate errors.
-        Err(match errors.as_slice() {
-            [error] => error.clone(),
-            errors => format!("[{}]", errors.join(", ")),
-        })
+        Err(PullError::Failed(errors))
     }
 
     /// A failed write does not prevent the pod from starting.
@@ -138,7 +133,7 @@ impl<S: Service> Images<S> {
     }
 
     /// Logs periodically that the pull continues, because runtimes report no progress.
-    async fn pull_once(&self, order: &Order<'_>, credential: Option<&Credential>) -> Result<String, String> {
+    async fn pull_once(&self, order: &Order<'_>, credential: Option<&Credential>) -> Result<String, ImageError> {
         let begun = rt::now();
         let auth = credential.map(|credential| credential.login.auth_config());
         let pull = self.service.pull(&order.spec, auth.as_ref(), order.sandbox);
@@ -177,17 +172,19 @@ impl<S: Service> Images<S> {
         self.tell(order.pod, of_pod, EventKind::Warning, reason, what);
     }
 
-    fn failed(&self, order: &Order<'_>, error: &str, now: Instant) -> Waiting {
-        let image = order.image();
-        self.tell_of(order, EventKind::Warning, Reason::FAILED, format!("Failed to pull image {image:?}: {error}"));
-        if registry_outages::is_unreachable(error) {
+    fn failed(&self, order: &Order<'_>, error: &PullError, now: Instant) -> FailedPull {
+        let (image, why) = (order.image(), error.to_string());
+        self.tell_of(order, EventKind::Warning, Reason::FAILED, format!("Failed to pull image {image:?}: {why}"));
+        let is_unreachable = error.is_unreachable();
+        if is_unreachable {
             self.outages.borrow_mut().failed(order.registry(), now);
         }
-        let waiting = pull_error::waiting(image, error);
+        let waiting = pull_error::waiting(image, &why);
         let text = format!("{}: {}", waiting.reason, waiting.message);
         let secrets = order.secrets.mark();
         self.backoff.borrow_mut().failed(&order.pod.metadata.uid, image, text, secrets, now);
-        waiting
+        let is_unreachable = is_unreachable || waiting.reason == Reason::REGISTRY_UNAVAILABLE;
+        FailedPull { waiting, is_unreachable }
     }
 
     /// Looks up the image that was just pulled.

@@ -1,7 +1,70 @@
-//! Waiting reasons for failed pulls. Pure.
+//! Pull errors, and their waiting reasons. Pure.
 
+use std::fmt;
+
+use super::registry_outages;
+use super::service::ImageError;
 use crate::state::pods::Waiting;
 use crate::types::api::Reason;
+use crate::types::error::ErrorChain;
+
+#[derive(Debug)]
+pub(super) enum PullError {
+    /// One error for each credential tried.
+    Failed(Vec<ImageError>),
+    /// `registryPullQPS` does not allow the pull now.
+    Throttled,
+}
+
+impl PullError {
+    /// Whether the registry could not be reached. Only the text of the runtime's error tells.
+    pub(super) fn is_unreachable(&self) -> bool {
+        let Self::Failed(errors) = self else { return false };
+        let told = errors.iter().filter_map(|error| match error {
+            ImageError::Runtime(_) => Some(error.to_string()),
+            ImageError::Call(_) => None,
+        });
+        registry_outages::is_unreachable(&told.collect::<Vec<_>>().join(", "))
+    }
+}
+
+impl fmt::Display for PullError {
+    /// In the format of Go's aggregate errors: each text once.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Failed(errors) = self else { return f.write_str("pull QPS exceeded") };
+        let mut texts: Vec<String> = Vec::new();
+        for text in errors.iter().map(|error| ErrorChain(error).to_string()) {
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        match texts.as_slice() {
+            [text] => f.write_str(text),
+            texts => write!(f, "[{}]", texts.join(", ")),
+        }
+    }
+}
+
+impl std::error::Error for PullError {}
+
+impl From<ImageError> for PullError {
+    fn from(error: ImageError) -> Self {
+        Self::Failed(vec![error])
+    }
+}
+
+/// The result of a failed pull.
+pub(super) struct FailedPull {
+    pub(super) waiting: Waiting,
+    /// The registry could not be reached.
+    pub(super) is_unreachable: bool,
+}
+
+impl From<Waiting> for FailedPull {
+    fn from(waiting: Waiting) -> Self {
+        Self { waiting, is_unreachable: false }
+    }
+}
 
 /// `image` is the name in the pod spec, `error` the runtime's message. Runtimes mark two kinds of errors with a
 /// prefix (k8s.io/cri-api/pkg/errors).
@@ -20,10 +83,30 @@ pub(super) fn waiting(image: &str, error: &str) -> Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::grpc::{Code, Status};
 
     #[track_caller]
     fn check(error: &str, reason: Reason, message: &str) {
         assert_eq!(waiting("a/b:1", error), Waiting::new(reason, message));
+    }
+
+    fn told(message: &str) -> ImageError {
+        ImageError::Runtime(Status::new(Code::Unknown, message))
+    }
+
+    #[test]
+    fn only_the_runtime_tells_that_a_registry_is_unreachable() {
+        let away = || told("dial tcp 192.0.2.7:443: connect: connection refused");
+        assert!(PullError::from(away()).is_unreachable());
+        assert!(PullError::Failed(vec![told("not found"), away()]).is_unreachable());
+        assert!(!PullError::Failed(vec![told("403 Forbidden"), away()]).is_unreachable());
+        assert!(!PullError::Throttled.is_unreachable());
+    }
+
+    #[test]
+    fn errors_of_several_credentials_are_aggregated() {
+        assert_eq!(PullError::Failed(vec![told("a"), told("a")]).to_string(), "a");
+        assert_eq!(PullError::Failed(vec![told("a"), told("b"), told("a")]).to_string(), "[a, b]");
     }
 
     #[test]

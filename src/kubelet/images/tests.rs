@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
 
+use super::service::ImageError;
 use super::*;
 use crate::platform::cri::v1::{AuthConfig, FilesystemIdentifier, FilesystemUsage, ImageFsInfoResponse, ImageSpec};
+use crate::protocol::grpc::{Code, Status};
 
 const IMAGE: &str = "registry.invalid/none/such:1";
 
@@ -33,11 +35,16 @@ struct Script {
     unremovable: Option<&'static str>,
 }
 
+/// An error from the runtime.
+fn refused(message: &str) -> ImageError {
+    ImageError::Runtime(Status::new(Code::Unknown, message))
+}
+
 impl Service for Rc<Script> {
-    async fn status(&self, image: &ImageSpec) -> Result<Option<Image>, String> {
+    async fn status(&self, image: &ImageSpec) -> Result<Option<Image>, ImageError> {
         self.looked.borrow_mut().push(image.image.clone());
         match self.inspect_error {
-            Some(error) => Err(error.to_owned()),
+            Some(error) => Err(refused(error)),
             None => {
                 let present = self.present.borrow();
                 let found = present.iter().find(|(name, found)| *name == image.image || found.id == image.image);
@@ -46,12 +53,17 @@ impl Service for Rc<Script> {
         }
     }
 
-    async fn pull(&self, image: &ImageSpec, auth: Option<&AuthConfig>, _: &PodSandboxConfig) -> Result<String, String> {
+    async fn pull(
+        &self,
+        image: &ImageSpec,
+        auth: Option<&AuthConfig>,
+        _: &PodSandboxConfig,
+    ) -> Result<String, ImageError> {
         self.users.borrow_mut().push(auth.map_or_else(String::new, |auth| auth.username.clone()));
         self.pulled.borrow_mut().push(image.image.clone());
         let next = self.pulls.borrow_mut().pop_front().expect("the script has no more pulls");
         let found = match next {
-            Pull::Fails(error) => return Err(error.to_owned()),
+            Pull::Fails(error) => return Err(refused(error)),
             Pull::Gives(found) => found,
             Pull::Waits(word, found) => {
                 word.recv().await.ok();
@@ -63,19 +75,19 @@ impl Service for Rc<Script> {
         Ok(id)
     }
 
-    async fn list(&self) -> Result<Vec<Image>, String> {
+    async fn list(&self) -> Result<Vec<Image>, ImageError> {
         Ok(self.present.borrow().iter().map(|(_, image)| image.clone()).collect())
     }
 
-    async fn remove(&self, image: &ImageSpec) -> Result<(), String> {
+    async fn remove(&self, image: &ImageSpec) -> Result<(), ImageError> {
         if self.unremovable.is_some_and(|id| id == image.image) {
-            return Err("read-only file system".to_owned());
+            return Err(refused("read-only file system"));
         }
         self.present.borrow_mut().retain(|(_, present)| present.id != image.image);
         Ok(())
     }
 
-    async fn image_fs_info(&self) -> Result<ImageFsInfoResponse, String> {
+    async fn image_fs_info(&self) -> Result<ImageFsInfoResponse, ImageError> {
         // The file system of the test binary is in use; a temporary directory may be on an empty one.
         let program = std::env::current_exe().unwrap();
         let mountpoint = program.parent().unwrap().display().to_string();
@@ -90,7 +102,7 @@ fn image(id: &str) -> Image {
 }
 
 fn images(script: &Rc<Script>, parallel: Option<u32>) -> Images<Rc<Script>> {
-    images_as(script, Config { max_parallel_image_pulls: parallel, ..config() })
+    images_as(script, config_with(|config| config.images.max_parallel_pulls = parallel))
 }
 
 fn images_as(script: &Rc<Script>, config: Config) -> Images<Rc<Script>> {
@@ -99,13 +111,18 @@ fn images_as(script: &Rc<Script>, config: Config) -> Images<Rc<Script>> {
 
 /// No limits, and nothing specific to this machine.
 fn config() -> Config {
-    Config {
-        serialize_image_pulls: false,
-        registry_pull_qps: 0,
-        root_dir: "/nowhere".into(),
-        credentials_verification: CredentialsVerification::Never,
-        ..Config::default()
-    }
+    let mut config = Config { root_dir: "/nowhere".into(), ..Config::default() };
+    config.images.serialize_pulls = false;
+    config.images.registry_pull_qps = 0;
+    config.images.credentials_verification = CredentialsVerification::Never;
+    config
+}
+
+/// The configuration, modified by `set`.
+fn config_with(set: impl FnOnce(&mut Config)) -> Config {
+    let mut config = config();
+    set(&mut config);
+    config
 }
 
 fn pod(uid: &str) -> Pod {
@@ -241,7 +258,13 @@ fn image_from_elsewhere_ends_the_backoff() {
 fn pull_rate_limit_fails_like_a_pull() {
     let script = Rc::new(Script::default());
     script.pulls.borrow_mut().push_back(Pull::Gives(image("sha256:1")));
-    let images = images_as(&script, Config { registry_pull_qps: 1, registry_burst: 1, ..config() });
+    let images = images_as(
+        &script,
+        config_with(|config| {
+            config.images.registry_pull_qps = 1;
+            config.images.registry_burst = 1;
+        }),
+    );
     assert!(now(&images, "a:1", PullPolicy::Always).is_ok());
     assert_eq!(now(&images, "a:1", PullPolicy::Always), waits(Reason::ERR_IMAGE_PULL, "pull QPS exceeded"));
     assert_eq!(script.pulled.borrow().len(), 1);
@@ -310,9 +333,11 @@ fn cancelled_pull_frees_its_turn_without_backoff() {
 
 #[test]
 fn serialized_pulls_run_one_at_a_time() {
-    let mut config = Config { serialize_image_pulls: true, max_parallel_image_pulls: Some(5), ..Config::default() };
+    let mut config = Config::default();
+    config.images.serialize_pulls = true;
+    config.images.max_parallel_pulls = Some(5);
     assert_eq!(PullLimits::of(&config).parallel, Some(1));
-    config.serialize_image_pulls = false;
+    config.images.serialize_pulls = false;
     assert_eq!(PullLimits::of(&config).parallel, Some(5));
 }
 
@@ -351,7 +376,7 @@ fn strict_node_fails_during_an_outage() {
     let script = Rc::new(Script::default());
     script.present.borrow_mut().push(("r.io/a:1".to_owned(), image("sha256:1")));
     script.pulls.borrow_mut().push_back(Pull::Fails(AWAY));
-    let images = images_as(&script, Config { strict_image_pull_policy: true, ..config() });
+    let images = images_as(&script, config_with(|config| config.images.strict_pull_policy = true));
     assert_eq!(now(&images, "r.io/a:1", PullPolicy::Always), waits(Reason::ERR_IMAGE_PULL, AWAY));
     let message = format!("Back-off pulling image \"r.io/a:1\": ErrImagePull: {AWAY}");
     assert_eq!(now(&images, "r.io/a:1", PullPolicy::Always), waits(Reason::IMAGE_PULL_BACK_OFF, &message));
@@ -453,7 +478,7 @@ fn full_node(ids: &[&'static str], unremovable: Option<&'static str>) -> (Rc<Scr
     let script = Rc::new(Script { unremovable, ..Script::default() });
     script.present.borrow_mut().extend(ids.iter().map(|id| (format!("r.io/{id}:1"), image(id))));
     let image_gc = ImageGc { high: 0, low: 0, ..ImageGc::default() };
-    let images = images_as(&script, Config { image_gc, ..config() });
+    let images = images_as(&script, config_with(|config| config.images.gc = image_gc));
     (script, images)
 }
 
@@ -496,7 +521,10 @@ fn only_the_requested_bytes_are_freed_and_new_images_stay() {
 fn image_pulled_with_a_secret_is_only_for_pods_with_it() {
     let root_dir = std::env::temp_dir().join(format!("coracle-images-{}", std::process::id()));
     let credentials_verification = CredentialsVerification::NeverForPreloaded;
-    let config = Config { root_dir: root_dir.clone(), credentials_verification, ..config() };
+    let config = config_with(|config| {
+        config.root_dir = root_dir.clone();
+        config.images.credentials_verification = credentials_verification;
+    });
     let script = Rc::new(Script::default());
     script.present.borrow_mut().push(("r.io/preloaded:1".to_owned(), image("sha256:0")));
     script.pulls.borrow_mut().extend([Pull::Gives(image("sha256:1")), Pull::Fails("no")]);

@@ -9,11 +9,13 @@ use crate::kubelet::kuberuntime::container_config::{ContainerInput, container_co
 use crate::kubelet::kuberuntime::cpu_placement::{lift_quota, put};
 use crate::kubelet::kuberuntime::dns::{PodDns, needs_host_dns, pod_dns};
 use crate::kubelet::kuberuntime::environment::{Environment, FileValue, Given};
+use crate::kubelet::kuberuntime::error::SandboxError;
 use crate::kubelet::kuberuntime::etc_hosts::{host_dns, make_own_files};
 use crate::kubelet::kuberuntime::grace::grace_of_kill;
 use crate::kubelet::kuberuntime::kill::{Kill, gone_is_fine};
+use crate::kubelet::kuberuntime::post_start::Started;
 use crate::kubelet::kuberuntime::previous_runs;
-use crate::kubelet::kuberuntime::record_event::{words, words_with_code};
+use crate::kubelet::kuberuntime::record_event::words;
 use crate::kubelet::kuberuntime::sandbox_config::sandbox_config;
 use crate::kubelet::kuberuntime::security_context::ImageUser;
 use crate::kubelet::kuberuntime::user_namespace::share_users;
@@ -39,20 +41,21 @@ pub(crate) struct Executed {
 /// Access to the pod's volumes and devices. Called for each start of a container, because the previous instance may
 /// have changed the content of volumes.
 pub(crate) struct VolumesFor<'a> {
-    pub(crate) mounts: &'a dyn Fn(&Container, &Environment) -> Made<Mounts>,
+    pub(crate) mounts: &'a dyn Fn(&Container, &Environment) -> Made<Result<Vec<v1::Mount>, VolumeError>>,
     /// Values of the variables that come from files, in order.
     pub(crate) file_values: &'a dyn Fn(&Container) -> Made<Vec<FileValue>>,
     /// The container configuration for the devices.
-    pub(crate) devices: &'a dyn Fn(&Container) -> Made<Result<v1::ContainerConfig, String>>,
+    pub(crate) devices: &'a dyn Fn(&Container) -> Made<Result<v1::ContainerConfig, VolumeError>>,
 }
-pub(crate) type Mounts = Result<Vec<v1::Mount>, String>;
+/// An error of setting up volumes or devices.
+pub(crate) type VolumeError = Box<dyn std::error::Error>;
 pub(crate) type Made<T> = Pin<Box<dyn Future<Output = T>>>;
 
 /// The sandbox in which containers are created.
-pub(super) struct Sandbox {
-    pub(super) id: String,
+struct Sandbox {
+    id: String,
     config: v1::PodSandboxConfig,
-    pub(super) ips: Vec<IpAddr>,
+    ips: Vec<IpAddr>,
 }
 
 impl PodRuntime {
@@ -68,7 +71,7 @@ impl PodRuntime {
         let mut executed = Executed::default();
         let mut sandbox = match self.sandbox_of(pod, observed).await {
             Ok(sandbox) => sandbox,
-            Err(failure) => return Executed { failure: Some(failure), ..executed },
+            Err(error) => return Executed { failure: Some(one_line(&error)), ..executed },
         };
         if plan.creates_sandbox() && observed.newest_sandbox().is_some() {
             let message = "Pod sandbox changed, it will be killed and re-created.";
@@ -86,12 +89,9 @@ impl PodRuntime {
                         sandbox = Some(created);
                         Ok(())
                     }
-                    Err((reason, failure)) => {
+                    Err(error) => {
                         metrics::count(Count::StartedPodsErrors, &[]);
-                        let what = match &reason {
-                            reason if *reason == Reason::FAILED_POD_SANDBOX_STATUS => "get pod sandbox status",
-                            _ => "create pod sandbox",
-                        };
+                        let ((reason, what), failure) = (error.event(), one_line(&error));
                         let message = format!("Failed to {what}: {failure}");
                         self.tell_of_pod(&pod.metadata.uid, EventKind::Warning, reason, message);
                         Err(failure)
@@ -116,9 +116,10 @@ impl PodRuntime {
                     let running = observed.containers.iter().find(|container| container.id == *id);
                     let (Some(spec), Some(running)) = (place.of(pod), running) else { continue };
                     let is_init = matches!(place, Place::Init(_));
-                    if let Err(failure) = self.resize_container(pod, spec, is_init, running).await {
+                    if let Err(error) = self.resize_container(pod, spec, is_init, running).await {
                         // Other containers are not affected.
-                        executed.failure.get_or_insert(format!("resize container {}: {failure}", spec.name));
+                        let failure = format!("resize container {}: {}", spec.name, ErrorChain(&error));
+                        executed.failure.get_or_insert(failure);
                     }
                     Ok(())
                 }
@@ -138,7 +139,7 @@ impl PodRuntime {
                 Action::StartCreated { id, place } => {
                     let Some(container) = place.of(pod) else { continue };
                     let Some(sandbox) = &sandbox else { continue };
-                    let started = Started { pod, container, id, sandbox };
+                    let started = Started { pod, container, id, sandbox_ip: sandbox.ips.first().copied() };
                     let waiting = self.start_created(&started, cancel).await.err();
                     if let Some(waiting) = &waiting {
                         self.tell_waiting(&pod.metadata.uid, &container.name, waiting);
@@ -156,18 +157,18 @@ impl PodRuntime {
     }
 
     /// The pod's existing sandbox, with its reconstructed configuration.
-    async fn sandbox_of(&self, pod: &Pod, observed: &ObservedPod) -> Result<Option<Sandbox>, String> {
+    async fn sandbox_of(&self, pod: &Pod, observed: &ObservedPod) -> Result<Option<Sandbox>, SandboxError> {
         let Some(seen) = observed.ready_sandbox() else { return Ok(None) };
         let (config, _) = self.sandbox_config(pod, seen.attempt).await?;
         Ok(Some(Sandbox { id: seen.id.clone(), config, ips: seen.ips.clone() }))
     }
 
     /// The sandbox configuration, and the DNS warnings to report when it is used.
-    async fn sandbox_config(&self, pod: &Pod, attempt: u32) -> Result<(v1::PodSandboxConfig, PodDns), String> {
+    async fn sandbox_config(&self, pod: &Pod, attempt: u32) -> Result<(v1::PodSandboxConfig, PodDns), SandboxError> {
         let host =
             if needs_host_dns(pod, &self.node) { host_dns(&self.node).await } else { Ok(v1::DnsConfig::default()) };
-        let dns = pod_dns(pod, &self.node, &host.map_err(|error| one_line(&error))?);
-        let mut config = sandbox_config(pod, attempt, &self.node, &dns.config).map_err(|error| one_line(&error))?;
+        let dns = pod_dns(pod, &self.node, &host.map_err(SandboxError::Dns)?);
+        let mut config = sandbox_config(pod, attempt, &self.node, &dns.config)?;
         if let (Some(driver), Some(cgroups), Some(linux)) =
             (self.cgroup_driver.get(), &self.node.pod_cgroups, &mut config.linux)
         {
@@ -185,26 +186,23 @@ impl PodRuntime {
         Ok((config, dns))
     }
 
-    /// The error includes the reason of its event.
-    async fn create_sandbox(&self, pod: &Pod, attempt: u32) -> Result<Sandbox, (Reason, String)> {
-        let not_made = |failure| (Reason::FAILED_CREATE_POD_SANDBOX, failure);
-        let (config, dns) = self.sandbox_config(pod, attempt).await.map_err(not_made)?;
+    async fn create_sandbox(&self, pod: &Pod, attempt: u32) -> Result<Sandbox, SandboxError> {
+        let (config, dns) = self.sandbox_config(pod, attempt).await?;
         for warning in dns.warnings {
             self.tell_of_pod(&pod.metadata.uid, EventKind::Warning, warning.reason, warning.message);
         }
         if let Some(message) = dns.of_node {
             self.tell_of_node(EventKind::Warning, Reason::CHECK_LIMITS_FOR_RESOLV_CONF, message);
         }
-        let handler = self.handler(pod).map_err(not_made)?;
+        let handler = self.handler(pod)?;
         let begun = rt::now();
         let made = self.cri.run_pod_sandbox(&config, &handler).await;
-        let id = made.map_err(|error| not_made(words_with_code(&error)))?;
+        let id = made.map_err(SandboxError::Run)?;
         metrics::took(Timed::Sandboxes, &[&handler], rt::elapsed(begun));
         let ips = if pod.spec.host_network {
             self.node.node_ips.clone()
         } else {
-            let ips = self.sandbox_ips(&id).await;
-            ips.map_err(|error| (Reason::FAILED_POD_SANDBOX_STATUS, words_with_code(&error)))?
+            self.sandbox_ips(&id).await.map_err(SandboxError::Status)?
         };
         Ok(Sandbox { id, config, ips })
     }
@@ -226,7 +224,9 @@ impl PodRuntime {
             restart_count = previous_runs::restart_count(logs.join(&container.name)).await;
         }
         let image = self.image(pod, Wanted::by(container), sandbox, cancel).await?;
-        let config_error = |message: String| Waiting::new(Reason::CREATE_CONTAINER_CONFIG_ERROR, message);
+        let config_error = |error: &(dyn std::error::Error + 'static)| {
+            Waiting::new(Reason::CREATE_CONTAINER_CONFIG_ERROR, one_line(error))
+        };
         let from_files = (volumes.file_values)(container).await;
         let environment = {
             let (objects, node) = (self.objects.borrow(), &self.node);
@@ -234,10 +234,10 @@ impl PodRuntime {
             Environment::new(container, given)
         };
         let environment = environment.map_err(|error| Waiting::new(error.reason(), one_line(&error)))?;
-        let mut mounts = (volumes.mounts)(container, &environment).await.map_err(config_error)?;
+        let mut mounts = (volumes.mounts)(container, &environment).await.map_err(|error| config_error(&*error))?;
         self.bring_mounted_images(pod, container, &mut mounts, sandbox, cancel).await?;
         let own_files = make_own_files(pod, container, &sandbox.ips, &mounts, &self.node).await;
-        mounts.extend(own_files.map_err(|error| config_error(one_line(&error)))?);
+        mounts.extend(own_files.map_err(|error| config_error(&error))?);
         let target = target(container, observed);
         let target = target.map_err(|error| Waiting::new(error.reason(), one_line(&error)))?;
         let input = ContainerInput {
@@ -257,7 +257,7 @@ impl PodRuntime {
         if let Some(resources) = config.linux.as_mut().and_then(|linux| linux.resources.as_mut()) {
             put(resources, &self.placements.borrow(), &pod.metadata.uid, &container.name);
         }
-        add_devices(&mut config, (volumes.devices)(container).await.map_err(config_error)?);
+        add_devices(&mut config, (volumes.devices)(container).await.map_err(|error| config_error(&*error))?);
         if cancel.is_cancelled() {
             return Err(Waiting::new(Reason::CONTAINER_CREATING, ""));
         }
@@ -271,7 +271,8 @@ impl PodRuntime {
             self.note_told(&id, resources);
             self.note_held(&id, CpuSet::parse(&resources.cpuset_cpus).unwrap_or_default());
         }
-        self.start_created(&Started { pod, container, id: &id, sandbox }, cancel).await
+        let started = Started { pod, container, id: &id, sandbox_ip: sandbox.ips.first().copied() };
+        self.start_created(&started, cancel).await
     }
 
     async fn image(
@@ -372,14 +373,6 @@ struct Start<'a> {
     sandbox: &'a Sandbox,
     observed: &'a ObservedPod,
     restart_count: u32,
-}
-
-/// A container that is running or about to.
-pub(super) struct Started<'a> {
-    pub(super) pod: &'a Pod,
-    pub(super) container: &'a Container,
-    pub(super) id: &'a str,
-    pub(super) sandbox: &'a Sandbox,
 }
 
 impl Place {

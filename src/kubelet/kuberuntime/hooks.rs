@@ -1,16 +1,14 @@
-//! Lifecycle hooks: exec, HTTP or sleep, after the start and before the stop of a container.
+//! Runs the `postStart` and `preStop` hooks of containers: a command, an HTTP request, a sleep.
 
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
-use crate::kubelet::kuberuntime::execute::Started;
-use crate::kubelet::kuberuntime::kill::{Kill, Turn};
-use crate::kubelet::kuberuntime::{CancelWatch, PodRuntime};
+use crate::kubelet::kuberuntime::PodRuntime;
 use crate::platform::net::{GetError, Headers, Purpose, TlsError, Url};
 use crate::platform::rt;
 use crate::protocol::grpc::Code;
-use crate::state::pods::{ObservedContainer, ObservedPod, Waiting};
+use crate::state::pods::{ObservedContainer, ObservedPod};
 use crate::types::api::{
     Container, EventKind, ExecAction, HttpGetAction, LifecycleAction, LifecycleHandler, PodUid, Reason, UriScheme,
 };
@@ -45,9 +43,6 @@ pub(super) enum HookFailure {
     Late,
 }
 
-/// Upstream has no timeout for postStart hooks; this is a practical bound.
-pub(super) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
-
 impl PodRuntime {
     /// Boxed, because few containers have hooks and otherwise every pod worker's future would have room for one.
     pub(super) fn run_hook<'a>(
@@ -69,55 +64,6 @@ impl PodRuntime {
             }
         };
         Box::pin(async move { rt::deadline(limit, run).await.unwrap_or(Err(HookFailure::Late)) })
-    }
-
-    /// Runs the postStart hook. If it fails, the container is killed and the error is its waiting reason.
-    pub(super) async fn after_start(&self, started: &Started<'_>, cancel: &CancelWatch) -> Result<(), Waiting> {
-        let Started { pod, container, id, sandbox } = *started;
-        let Some(handler) = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.as_ref()) else {
-            return Ok(());
-        };
-        let meta = &pod.metadata;
-        let name = PodName { name: &meta.name, namespace: &meta.namespace, uid: &meta.uid };
-        let ip = if pod.spec.host_network { Some(self.node.own_address()) } else { sandbox.ips.first().copied() };
-        let hook = self.run_hook(Hook { pod: name, container, id, ip, handler, limit: LONGEST });
-        // Cancelled when the pod is terminating.
-        let cancelled = async {
-            cancel.cancelled().await;
-            Ok(())
-        };
-        let message = match rt::either(cancelled, hook).await {
-            Ok(()) => return Ok(()),
-            Err(HookFailure::Failed(message)) => message,
-            Err(HookFailure::Late) => "PostStartHook not done in time".to_owned(),
-        };
-        log!(debug, "postStart hook failed", pod = meta.uid, container = container.name, error = message);
-        // As upstream, the event has no details, because the hook's output may be secret.
-        let reason = Reason::FAILED_POST_START_HOOK;
-        self.tell(&meta.uid, &container.name, EventKind::Warning, reason, "PostStartHook failed");
-        let kill = Kill {
-            pod: name,
-            name: &container.name,
-            id,
-            spec: Some(container),
-            runs: true,
-            ip,
-            grace: pod.spec.termination_grace(),
-            message: "FailedPostStartHook".to_owned(),
-            turn: Turn::default(),
-            cancel: Some(cancel),
-        };
-        if let Err(error) = self.kill_container(kill).await {
-            log!(
-                warn,
-                "failed to kill container after its postStart hook",
-                container = container.name,
-                error = ErrorChain(&error)
-            );
-        }
-        // Only the crash-loop back-off delays the restart.
-        let until = Some(rt::now());
-        Err(Waiting { until, ..Waiting::new(Reason::POST_START_HOOK_ERROR, message) })
     }
 
     async fn run_command(&self, hook: &Hook<'_>, action: &ExecAction) -> Result<(), HookFailure> {

@@ -7,6 +7,7 @@ mod container_gc;
 mod cpu_placement;
 mod dns;
 mod environment;
+mod error;
 mod etc_hosts;
 mod execute;
 #[cfg(test)]
@@ -25,6 +26,8 @@ mod observe;
 mod oom_score;
 mod pod_actions;
 mod pod_cache;
+mod pod_requests;
+mod post_start;
 mod previous_runs;
 mod record_event;
 mod remove;
@@ -58,12 +61,13 @@ use crate::types::sorted::SortedMap;
 
 pub(crate) use cancel::{Cancel, CancelWatch};
 pub(crate) use container_gc::{Garbage, remains};
+pub(crate) use cpu_placement::Misplaced;
 pub(crate) use environment::{Environment, FileValue};
-pub(crate) use execute::{Executed, Made, Mounts, VolumesFor};
+use error::SandboxError;
+pub(crate) use execute::{Executed, Made, VolumeError, VolumesFor};
 pub(crate) use known_images::KnownImage;
-pub(crate) use pod_actions::{Action, Health, Place, Plan, Situation, Wanted, compute_pod_actions};
+pub(crate) use pod_actions::{Action, Health, Place, Plan, Resize, Situation, Wanted, compute_pod_actions};
 pub(crate) use pod_cache::Process;
-pub(crate) use resize::Resize;
 
 /// The runtime with the state needed to run pods in it.
 pub(crate) struct PodRuntime {
@@ -150,15 +154,15 @@ impl PodRuntime {
 
     /// The runtime handler of the pod's RuntimeClass; empty for the default. For static pods the class name is the
     /// handler, because RuntimeClass objects need a cluster.
-    fn handler(&self, pod: &Pod) -> Result<String, String> {
+    fn handler(&self, pod: &Pod) -> Result<String, SandboxError> {
         let Some(class) = pod.spec.runtime_class_name.as_deref() else { return Ok(String::new()) };
         if !pod.is_of_cluster() {
             return Ok(class.to_owned());
         }
         match self.objects.borrow().runtime_handler(class) {
             Lookup::Found(handler) => Ok(handler.to_owned()),
-            Lookup::Missing => Err(format!("runtimeclass.node.k8s.io {class:?} not found")),
-            Lookup::Unknown(why) => Err(format!("runtimeclass.node.k8s.io {class:?}: {why}")),
+            Lookup::Missing => Err(SandboxError::NoRuntimeClass { class: class.to_owned() }),
+            Lookup::Unknown(why) => Err(SandboxError::RuntimeClassUnknown { class: class.to_owned(), why }),
         }
     }
 

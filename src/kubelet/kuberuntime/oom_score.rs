@@ -1,6 +1,6 @@
 //! OOM scores of containers. Pure.
 
-use super::resources::{List, of_containers, pod_level};
+use super::pod_requests::{List, of_containers, pod_level};
 use crate::types::api::{Container, MEMORY, Pod, PodSpec, QosClass, Quantity, qos_class};
 
 /// `oom_score_adj` of a container: the larger its memory request, the later it is killed.

@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use crate::kubelet::kuberuntime::container_gc::{Garbage, garbage};
-use crate::kubelet::kuberuntime::resize::Resize;
 use crate::state::pods::{ContainerState, ObservedContainer, ObservedPod, ObservedSandbox, ProbeKind, SandboxState};
 use crate::types::api::{AfterExit, ContainerRestartRule, RestartPolicy};
 
@@ -51,6 +50,15 @@ pub(crate) enum Health {
     Started,
     /// It failed this probe and must be killed.
     Failed(ProbeKind),
+}
+
+/// How the resources of a running container change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resize {
+    /// Through the runtime, without a restart. Containers that shrink come first.
+    InPlace { shrinks: bool },
+    /// Its resize policy requires a restart.
+    Restart,
 }
 
 /// A container's position in the spec.

@@ -41,14 +41,6 @@ pub(super) fn words(error: &cri::Error) -> String {
     }
 }
 
-/// An error of the runtime in the format of Go's gRPC.
-pub(super) fn words_with_code(error: &cri::Error) -> String {
-    match error.status() {
-        Some(status) => format!("rpc error: code = {} desc = {}", status.code, status.message),
-        None => ErrorChain(error).to_string(),
-    }
-}
-
 /// The message of the `Failed` event. For images only the reason, because the image events have the details. `None`
 /// if other events have reported it, or there is no failure.
 fn start_failure(waiting: &Waiting) -> Option<String> {

@@ -3,22 +3,14 @@
 use std::io;
 use std::path::Path;
 
-use crate::kubelet::kuberuntime::PodRuntime;
 use crate::kubelet::kuberuntime::cpu_placement::put;
+use crate::kubelet::kuberuntime::error::ResizeError;
 use crate::kubelet::kuberuntime::resources::container_resources;
+use crate::kubelet::kuberuntime::{PodRuntime, Resize};
 use crate::platform::cgroups::{CpuMax, HIERARCHY, Limit, Tree, is_weight_of, own_group};
 use crate::platform::cri::v1::LinuxContainerResources;
 use crate::state::pods::ObservedContainer;
 use crate::types::api::{CPU, Container, MEMORY, Pod, ResizeRestartPolicy};
-
-/// How a running container must be resized.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Resize {
-    /// Update the container in place. Decreases are done first.
-    InPlace { shrinks: bool },
-    /// Its resize policy requires a restart.
-    Restart,
-}
 
 /// Resources of a container as sent to the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,14 +121,13 @@ impl PodRuntime {
         container: &Container,
         is_init: bool,
         running: &ObservedContainer,
-    ) -> Result<(), String> {
+    ) -> Result<(), ResizeError> {
         let mut resources = container_resources(pod, container, is_init, &self.node);
         put(&mut resources, &self.placements.borrow(), &pod.metadata.uid, &container.name);
         if let Some(used) = running.pid.filter(|_| self.node.cgroup_v2).and_then(memory_used) {
             let limit = u64::try_from(resources.memory_limit_in_bytes).unwrap_or(0);
-            // Otherwise the kernel would kill processes to get below the limit.
             if limit > 0 && used > limit {
-                return Err(format!("attempting to set memory limit ({limit}) below current usage ({used})"));
+                return Err(ResizeError::BelowUsage { limit, used });
             }
         }
         let mut request = resources.clone();
@@ -147,7 +138,7 @@ impl PodRuntime {
             }
         }
         let updated = self.cri.update_container_resources(&running.id, &request).await;
-        updated.map_err(|error| crate::types::error::ErrorChain(&error).to_string())?;
+        updated.map_err(ResizeError::Runtime)?;
         self.note_told(&running.id, &resources);
         Ok(())
     }

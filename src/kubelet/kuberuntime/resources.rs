@@ -1,6 +1,7 @@
 //! Converts requests and limits to Linux resources. Pure.
 
 use super::oom_score::oom_score_adj;
+use super::pod_requests::{List, of_containers, pod_level, quantity};
 use crate::kubelet::node::NodeSettings;
 use crate::platform::cgroups::{cpu_quota, cpu_shares, page_size_name};
 use crate::platform::cri::v1::{HugepageLimit, LinuxContainerResources};
@@ -61,43 +62,6 @@ pub(crate) fn overhead(spec: &PodSpec, node: &NodeSettings) -> LinuxContainerRes
     }
     let overhead = |resource| Some(spec.overhead.get(resource).copied().unwrap_or_default());
     linux_resources(overhead(CPU), overhead(CPU), overhead(MEMORY), node)
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum List {
-    Requests,
-    Limits,
-}
-
-fn quantity(resources: &ResourceRequirements, list: List, resource: &str) -> Option<Quantity> {
-    match list {
-        List::Requests => resources.request(resource),
-        List::Limits => resources.limit(resource),
-    }
-}
-
-/// The maximum total of a resource over the containers at any time, without overhead; `None` if no container has it.
-///
-/// While an init container runs, the sidecars before it run too; later the main containers and all sidecars run.
-pub(crate) fn of_containers(spec: &PodSpec, list: List, resource: &str) -> Option<Quantity> {
-    let add = |one: Option<Quantity>, other: Option<Quantity>| match (one, other) {
-        (Some(one), Some(other)) => Some(one.plus(other)),
-        (one, other) => one.or(other),
-    };
-    let of = |container: &Container| quantity(&container.resources, list, resource);
-    let (mut sidecars, mut highest) = (None, None);
-    for container in &spec.init_containers {
-        let now = add(sidecars, of(container));
-        if container.is_sidecar() {
-            sidecars = now;
-        }
-        highest = highest.max(now);
-    }
-    spec.containers.iter().fold(sidecars, |sum, container| add(sum, of(container))).max(highest)
-}
-
-pub(super) fn pod_level(spec: &PodSpec) -> Option<&ResourceRequirements> {
-    spec.resources.as_deref()
 }
 
 fn linux_resources(

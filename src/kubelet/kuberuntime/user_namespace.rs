@@ -1,5 +1,9 @@
 //! Id ranges of user namespaces. Pure.
 
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
 use serde_json::Value;
 
 use crate::platform::cri::v1;
@@ -27,25 +31,21 @@ const OWNER: &str = "kubelet";
 impl UserRanges {
     /// The kubelet's ranges in `/etc/subuid` and `/etc/subgid`; without entries there, all ids above the host's own.
     /// Each pod gets `length` ids.
-    pub(super) fn new(subuid: &str, subgid: &str, length: u32) -> Result<Self, String> {
+    pub(super) fn new(subuid: &str, subgid: &str, length: u32) -> Result<Self, BadRanges> {
         let (uids, gids) = (owned(subuid), owned(subgid));
         match (uids.as_slice(), gids.as_slice()) {
             ([], []) => Ok(Self { first: length, count: (u32::MAX - length) / length, length }),
             ([users], [groups]) if users == groups => Self::checked(*users, length),
-            _ => Err(format!(
-                "the user {OWNER} needs one range of subordinate ids, the same in /etc/subuid and /etc/subgid"
-            )),
+            _ => Err(BadRanges::NotOne),
         }
     }
 
-    fn checked((first, all): (u32, u32), length: u32) -> Result<Self, String> {
+    fn checked((first, all): (u32, u32), length: u32) -> Result<Self, BadRanges> {
         let fits = first >= LEAST && first % length == 0 && all % length == 0 && all > 0;
         if fits && first.checked_add(all - 1).is_some() {
             return Ok(Self { first, count: all / length, length });
         }
-        Err(format!(
-            "the subordinate ids of {OWNER}, {all} from {first} on, must be multiples of {length}, above {LEAST}"
-        ))
+        Err(BadRanges::NotMultiples { first, all, length })
     }
 
     /// The lowest unused range.
@@ -53,6 +53,72 @@ impl UserRanges {
         let length = self.length;
         let mut all = (0..self.count).map(|index| UserRange { first: self.first + index * length, length });
         all.find(|range| !used.iter().any(|used| range.meets(*used)))
+    }
+}
+
+/// Why the files of subordinate ids are invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BadRanges {
+    NotMultiples {
+        first: u32,
+        all: u32,
+        length: u32,
+    },
+    /// There is not exactly one range, or it differs between users and groups.
+    NotOne,
+}
+
+/// Why a pod has no range.
+#[derive(Debug)]
+pub(super) enum UserRangeError {
+    /// All ranges are in use.
+    Full,
+    Io {
+        doing: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    Ranges(BadRanges),
+}
+
+impl UserRangeError {
+    /// For `map_err`.
+    pub(super) fn io<'a>(doing: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Self + use<'a> {
+        move |source| Self::Io { doing, path: path.to_owned(), source }
+    }
+}
+
+impl fmt::Display for BadRanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotMultiples { first, all, length } => write!(
+                f,
+                "the subordinate ids of {OWNER}, {all} from {first} on, must be multiples of {length}, above {LEAST}"
+            ),
+            Self::NotOne => write!(
+                f,
+                "the user {OWNER} needs one range of subordinate ids, the same in /etc/subuid and /etc/subgid"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for UserRangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full => f.write_str("could not find an empty slot to allocate a user namespace"),
+            Self::Io { doing, path, .. } => write!(f, "{doing} {}", path.display()),
+            Self::Ranges(bad) => bad.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for UserRangeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            Self::Full | Self::Ranges(_) => None,
+        }
     }
 }
 
@@ -115,15 +181,6 @@ pub(super) fn share_users(sandbox: &v1::PodSandboxConfig, config: &mut v1::Conta
         mount.uid_mappings.clone_from(&users.uids);
         mount.gid_mappings.clone_from(&users.gids);
     }
-}
-
-/// The error for a runtime without user namespaces. `handler` is the runtime handler of the pod.
-pub(super) fn unsupported(handler: &str) -> String {
-    let who = match handler {
-        "" => "runtime does".to_owned(),
-        handler => format!("RuntimeClass handler {handler:?} does"),
-    };
-    format!("can't set `spec.hostUsers: false`, {who} not support user namespaces")
 }
 
 #[cfg(test)]
@@ -207,12 +264,5 @@ mod tests {
         assert_eq!((&config.mounts[0].uid_mappings, &config.mounts[0].gid_mappings), (&users.uids, &users.gids));
         let own = config.linux.unwrap().security_context.unwrap().namespace_options.unwrap();
         assert_eq!(own.userns_options, Some(users));
-    }
-
-    #[test]
-    fn runtime_without_user_namespaces_is_named() {
-        let message = "can't set `spec.hostUsers: false`, runtime does not support user namespaces";
-        assert_eq!(unsupported(""), message);
-        assert!(unsupported("kata").contains("RuntimeClass handler \"kata\" does not support"));
     }
 }

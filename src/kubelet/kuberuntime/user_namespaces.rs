@@ -6,7 +6,8 @@ use std::io;
 use std::path::Path;
 
 use crate::kubelet::kuberuntime::PodRuntime;
-use crate::kubelet::kuberuntime::user_namespace::{UserRange, UserRanges, unsupported};
+use crate::kubelet::kuberuntime::error::SandboxError;
+use crate::kubelet::kuberuntime::user_namespace::{BadRanges, UserRange, UserRangeError, UserRanges};
 use crate::platform::cri::v1;
 use crate::platform::host::{directories, file};
 use crate::platform::rt;
@@ -18,13 +19,13 @@ const MOST_BYTES: usize = 4096;
 
 impl PodRuntime {
     /// The user namespace of a pod; `None` for a pod in the host's.
-    pub(super) async fn users_of(&self, pod: &Pod) -> Result<Option<v1::UserNamespace>, String> {
+    pub(super) async fn users_of(&self, pod: &Pod) -> Result<Option<v1::UserNamespace>, SandboxError> {
         if pod.spec.host_users != Some(false) {
             return Ok(None);
         }
         let handler = self.handler(pod)?;
         if !self.user_namespaces.borrow().contains(&handler) {
-            return Err(unsupported(&handler));
+            return Err(SandboxError::NoUserNamespaces { handler });
         }
         let (pods, uid) = (self.dirs.pods().to_owned(), pod.metadata.uid.to_string());
         let length = self.node.user_ids_per_pod;
@@ -32,26 +33,27 @@ impl PodRuntime {
         let turn = self.user_ranges.acquire().await;
         let range = rt::blocking(move || own_or_new(&pods, &uid, || subordinate_ids(length))).await;
         drop(turn);
-        range.map(|range| Some(range.namespace())).map_err(|why| format!("create user namespace: {why}"))
+        range.map(|range| Some(range.namespace())).map_err(SandboxError::UserRange)
     }
 }
 
 fn own_or_new(
     pods: &Path,
     uid: &str,
-    ranges: impl FnOnce() -> Result<UserRanges, String>,
-) -> Result<UserRange, String> {
+    ranges: impl FnOnce() -> Result<UserRanges, BadRanges>,
+) -> Result<UserRange, UserRangeError> {
     let own = pods.join(uid).join(FILE);
     match file::read_head(&own, MOST_BYTES) {
         Ok(text) => match UserRange::read(&text) {
             Some(range) => return Ok(range),
-            None => directories::set_aside(&own).map_err(|error| error.to_string())?,
+            None => directories::set_aside(&own).map_err(UserRangeError::io("set aside", &own))?,
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(UserRangeError::io("read", &own)(error)),
     }
-    let range = ranges()?.free(&used(pods)).ok_or("could not find an empty slot to allocate a user namespace")?;
-    file::replace(&own, range.written().as_bytes()).map_err(|error| format!("write {}: {error}", own.display()))?;
+    let ranges = ranges().map_err(UserRangeError::Ranges)?;
+    let range = ranges.free(&used(pods)).ok_or(UserRangeError::Full)?;
+    file::replace(&own, range.written().as_bytes()).map_err(UserRangeError::io("write", &own))?;
     Ok(range)
 }
 
@@ -62,7 +64,7 @@ fn used(pods: &Path) -> Vec<UserRange> {
     files.filter_map(|text| UserRange::read(&text)).collect()
 }
 
-fn subordinate_ids(length: u32) -> Result<UserRanges, String> {
+fn subordinate_ids(length: u32) -> Result<UserRanges, BadRanges> {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     UserRanges::new(&text("/etc/subuid"), &text("/etc/subgid"), length)
 }
@@ -89,14 +91,14 @@ mod tests {
         for uid in ["a", "b"] {
             fs::create_dir_all(scratch.0.join(uid)).unwrap();
         }
-        assert_eq!(give("a"), Ok(65_536));
-        assert_eq!(give("b"), Ok(131_072));
-        assert_eq!(give("a"), Ok(65_536));
-        assert!(give("c").unwrap_err().contains("could not find an empty slot"));
+        assert_eq!(give("a").unwrap(), 65_536);
+        assert_eq!(give("b").unwrap(), 131_072);
+        assert_eq!(give("a").unwrap(), 65_536);
+        assert!(matches!(give("c"), Err(UserRangeError::Full)));
         fs::remove_dir_all(scratch.0.join("a")).unwrap();
-        assert_eq!(give("c"), Ok(65_536));
+        assert_eq!(give("c").unwrap(), 65_536);
         // A truncated file counts as no range; its content is lost.
         fs::write(scratch.0.join("b/userns"), "{").unwrap();
-        assert_eq!(give("b"), Ok(131_072));
+        assert_eq!(give("b").unwrap(), 131_072);
     }
 }

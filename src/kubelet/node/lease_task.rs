@@ -24,7 +24,7 @@ pub(super) async fn run(client: Client, node: String, duration: Duration, news: 
     let mut history = History::default();
     let mut fails = false;
     loop {
-        client.admitted(Rank::Lease).await;
+        client.gate().admitted(Rank::Lease).await;
         let seen = news.changed.changes();
         let uid = news.uid();
         let openings = client.gate().openings();
@@ -66,7 +66,7 @@ pub(super) async fn run(client: Client, node: String, duration: Duration, news: 
             LeaseOutcome::Exists | LeaseOutcome::Refused | LeaseOutcome::Unreached => retry.next_wait(),
         };
         // After a pause in the traffic the lease is renewed first.
-        let opened = client.opened_since(openings, Rank::Lease);
+        let opened = client.gate().opened_since(openings, Rank::Lease);
         rt::either(rt::sleep(jitter(wait, JITTER, rt::random())), opened).await;
     }
 }

@@ -95,31 +95,31 @@ impl NodeSettings {
 
     /// Derives the settings from the configuration and the machine's facts.
     pub(crate) fn new(config: &Config, facts: &Facts) -> Self {
-        let pod_cgroups = (facts.cgroup_v2 && config.cgroups_per_qos)
-            .then(|| PodCgroups { driver: config.cgroup_driver, root: config.cgroup_root.clone() });
-        let per_core = config.pods_per_core.map(|pods| pods.saturating_mul(facts.cpus.max(1)));
+        let pod_cgroups = (facts.cgroup_v2 && config.cgroups.per_qos)
+            .then(|| PodCgroups { driver: config.cgroups.driver, root: config.cgroups.root.clone() });
+        let per_core = config.pods.per_core.map(|pods| pods.saturating_mul(facts.cpus.max(1)));
         let guarded = config.eviction.kept(facts.memory_bytes, facts.storage_bytes);
         Self {
-            node_name: config.node_name.clone(),
-            node_ips: node_ips(&config.node_ips, &facts.addresses),
+            node_name: config.node.name.clone(),
+            node_ips: node_ips(&config.node.ips, &facts.addresses),
             root_dir: config.root_dir.clone(),
-            pod_logs_dir: config.pod_logs_dir.clone(),
-            cluster_dns: config.cluster_dns.clone(),
-            cluster_domain: config.cluster_domain.clone(),
-            resolv_conf: config.resolv_conf.clone(),
-            cpu_cfs_quota: config.cpu_cfs_quota,
-            cpu_cfs_quota_period: config.cpu_cfs_quota_period,
+            pod_logs_dir: config.logs.pods_dir.clone(),
+            cluster_dns: config.dns.cluster_dns.clone(),
+            cluster_domain: config.dns.cluster_domain.clone(),
+            resolv_conf: config.dns.resolv_conf.clone(),
+            cpu_cfs_quota: config.cgroups.cpu_cfs_quota,
+            cpu_cfs_quota_period: config.cgroups.cpu_cfs_quota_period,
             memory_capacity: facts.memory_bytes,
-            allocatable: facts.allocatable(&[&config.system_reserved, &config.kube_reserved, &guarded]),
-            max_pods: config.max_pods.min(per_core.unwrap_or(u32::MAX)),
-            user_ids_per_pod: config.user_ids_per_pod,
+            allocatable: facts.allocatable(&[&config.reserved.system, &config.reserved.kube, &guarded]),
+            max_pods: config.pods.max_pods.min(per_core.unwrap_or(u32::MAX)),
+            user_ids_per_pod: config.pods.user_ids_per_pod,
             huge_page_sizes: facts.limited_huge_pages(),
             cgroup_v2: facts.cgroup_v2,
             swap_limits: facts.swap_limits,
-            shared_swap: (config.swap == SwapBehavior::LimitedSwap).then_some(facts.swap_bytes),
+            shared_swap: (config.cgroups.swap == SwapBehavior::LimitedSwap).then_some(facts.swap_bytes),
             pod_cgroups,
-            single_process_oom_kill: config.single_process_oom_kill.unwrap_or(!facts.cgroup_v2),
-            seccomp_default: config.seccomp_default,
+            single_process_oom_kill: config.cgroups.single_process_oom_kill.unwrap_or(!facts.cgroup_v2),
+            seccomp_default: config.pods.seccomp_default,
             seccomp_root: config.root_dir.join("seccomp"),
             masked_paths: facts.thermal_paths.clone(),
         }

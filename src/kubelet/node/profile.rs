@@ -57,10 +57,10 @@ const LINUX: &str = "linux";
 
 impl NodeProfile {
     pub(crate) fn new(config: &Config, facts: &Facts, machine: &Machine, settings: &NodeSettings) -> Self {
-        let reporting = &config.reporting;
+        let reporting = &config.cluster.reporting;
         let mut annotations = Map::new();
         annotations.insert(ATTACHED_BY_CONTROLLER, "true".to_owned());
-        let given: Vec<String> = specified(&config.node_ips).map(ToString::to_string).collect();
+        let given: Vec<String> = specified(&config.node.ips).map(ToString::to_string).collect();
         if reporting.external_cloud && !given.is_empty() {
             annotations.insert(PROVIDED_IP, given.join(","));
         }
@@ -76,7 +76,7 @@ impl NodeProfile {
         Self {
             metadata: ObjectMeta {
                 name: settings.node_name.clone(),
-                labels: labels(&settings.node_name, machine.architecture, &config.node_labels),
+                labels: labels(&settings.node_name, machine.architecture, &config.node.labels),
                 annotations,
                 ..ObjectMeta::default()
             },
@@ -87,7 +87,7 @@ impl NodeProfile {
             endpoints: NodeDaemonEndpoints {
                 kubelet_endpoint: DaemonEndpoint { port: config.identity.server.address.port().into() },
             },
-            ips: config.node_ips.clone(),
+            ips: config.node.ips.clone(),
             external_cloud: reporting.external_cloud,
             needs_storage,
             keeps_extended: false,
@@ -173,7 +173,8 @@ pub(super) mod tests {
 
     /// The profile of a single-CPU node, modified by `change`.
     pub(in crate::kubelet::node) fn profile(change: impl FnOnce(&mut Config, &mut Facts)) -> NodeProfile {
-        let mut config = Config { node_name: "n".to_owned(), ..Config::default() };
+        let mut config = Config::default();
+        "n".clone_into(&mut config.node.name);
         let mut facts = Facts { cpus: 1, memory_bytes: 1 << 30, storage_bytes: 1 << 30, ..Facts::default() };
         change(&mut config, &mut facts);
         let machine = Machine { architecture: "arm", boot_id: "boot".to_owned(), ..Machine::default() };
@@ -183,7 +184,7 @@ pub(super) mod tests {
     #[test]
     fn configured_labels_override_the_defaults() {
         let profile = profile(|config, _| {
-            config.node_labels = [("a", "b"), (HOSTNAME, "mine")].map(|(k, v)| (k, v.to_owned())).into_iter().collect();
+            config.node.labels = [("a", "b"), (HOSTNAME, "mine")].map(|(k, v)| (k, v.to_owned())).into_iter().collect();
         });
         let labels: Vec<(&str, &str)> = profile.metadata.labels.iter().map(|(k, v)| (k, v.as_str())).collect();
         let expected = [
@@ -207,7 +208,7 @@ pub(super) mod tests {
     fn taints_are_in_order_configured_unschedulable_cloud() {
         let profile = profile(|config, _| {
             let own = Taint { key: "own".to_owned(), effect: "NoExecute".into(), ..Taint::default() };
-            let reporting = &mut config.reporting;
+            let reporting = &mut config.cluster.reporting;
             reporting.taints = vec![own];
             reporting.unschedulable = true;
             reporting.external_cloud = true;
@@ -228,8 +229,8 @@ pub(super) mod tests {
     fn provided_ip_is_annotated_for_clouds() {
         let ip = |cloud: bool, ips: &[&str]| {
             let profile = profile(|config, _| {
-                config.node_ips = ips.iter().map(|ip| ip.parse().unwrap()).collect();
-                config.reporting.external_cloud = cloud;
+                config.node.ips = ips.iter().map(|ip| ip.parse().unwrap()).collect();
+                config.cluster.reporting.external_cloud = cloud;
             });
             profile.metadata.annotations.get(PROVIDED_IP).cloned()
         };

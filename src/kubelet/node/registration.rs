@@ -63,7 +63,7 @@ impl NodeRegistration {
                 // Lets tasks that wait for the first contact with the cluster continue.
                 self.news.set_away();
             }
-            self.client.admitted(Rank::Node).await;
+            self.client.gate().admitted(Rank::Node).await;
             let seen = self.news.changed.changes();
             while let Ok(change) = changes.try_recv() {
                 self.take_in(&mut own, change);

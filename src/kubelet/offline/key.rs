@@ -1,165 +1,96 @@
-//! The key for secrets and tokens: a systemd credential, an existing file, or a new file.
+//! Encrypts records with the node's key: `ChaCha20-Poly1305`, which is fast without hardware support.
+//!
+//! Each encryption has a random 96-bit nonce from the kernel: flash wears out before a nonce is likely to repeat. The
+//! record's name is authenticated too, so that no record can take the place of another.
 
-use std::io;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::fmt;
 
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::hmac;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-use super::seal::{Key, SHORTEST, Seal};
-use crate::platform::host::file::{read_all, replace};
+use crate::types::api::Bytes;
 
-/// Where to look for a key, and what to do without one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeyPlaces {
-    /// `$CREDENTIALS_DIRECTORY`, with the credentials that systemd passes to this service.
-    pub(crate) credentials: Option<PathBuf>,
-    /// Created if it does not exist. `None`: only the credential is used.
-    pub(crate) file: Option<PathBuf>,
-    /// Without a key, store secrets in plain text and create no key.
-    pub(crate) plain: bool,
-}
+pub(super) struct Key(Box<LessSafeKey>);
 
-const CREDENTIAL: &str = "coracle-store-key";
-const LARGEST: u64 = 64 << 10;
+/// Minimum size of key material in bytes.
+pub(super) const SHORTEST: usize = 32;
+/// Context of the key derivation; another record format would use another one.
+const PURPOSE: &[u8] = b"coracle offline store, format 1";
 
-impl KeyPlaces {
-    /// The first key found, else a new one in the file; and the description for `coracle status`. An invalid key is
-    /// reported and never replaced. Blocks.
-    pub(super) fn seal(&self) -> (Seal, String) {
-        let credential = self.credentials.as_ref().map(|folder| (folder.join(CREDENTIAL), false));
-        for (path, is_checked) in credential.into_iter().chain(self.file.iter().map(|path| (path.clone(), true))) {
-            match read(&path, is_checked) {
-                Ok(Some(key)) => return (Seal::Key(key), format!("sealed with {}", path.display())),
-                Ok(None) => {}
-                Err(KeyFault::Unread(fault)) => {
-                    let shown = format!("kept in memory until {} can be read: {fault}", path.display());
-                    return (Seal::Unread(self.clone()), shown);
-                }
-                Err(KeyFault::Unusable(fault)) => {
-                    return (Seal::Memory, format!("kept in memory only: {}: {fault}", path.display()));
-                }
-            }
+impl Key {
+    /// Derives a key from the bytes of a file or a credential. `None` if they are too few.
+    pub(super) fn derive(material: &[u8]) -> Option<Self> {
+        if material.len() < SHORTEST {
+            return None;
         }
-        match &self.file {
-            _ if self.plain => (Seal::Plain, "in plain".to_owned()),
-            None => (Seal::Memory, "kept in memory only: no key file is configured".to_owned()),
-            Some(path) => match make(path) {
-                Ok(key) => (Seal::Key(key), format!("sealed with {}", path.display())),
-                Err(fault) => {
-                    let shown = format!("kept in memory: failed to make {}: {fault}", path.display());
-                    (Seal::Unread(self.clone()), shown)
-                }
-            },
-        }
+        let secret = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, PURPOSE), material);
+        UnboundKey::new(&CHACHA20_POLY1305, secret.as_ref()).ok().map(|key| Self(Box::new(LessSafeKey::new(key))))
+    }
+
+    /// Nonce, content, tag in base64; `None` if the kernel returns no random bytes.
+    pub(super) fn seal(&self, name: &str, content: &[u8]) -> Option<String> {
+        let mut nonce = [0; NONCE_LEN];
+        SystemRandom::new().fill(&mut nonce).ok()?;
+        let mut text = content.to_vec();
+        let sealing = Nonce::assume_unique_for_key(nonce);
+        self.0.seal_in_place_append_tag(sealing, Aad::from(name), &mut text).ok()?;
+        Some(Bytes([&nonce[..], &text].concat()).to_base64())
+    }
+
+    /// Decrypts the content; `None` if it was encrypted with another key or for another record.
+    pub(super) fn open(&self, name: &str, sealed: &[u8]) -> Option<Vec<u8>> {
+        let Bytes(sealed) = Bytes::from_base64(std::str::from_utf8(sealed).ok()?)?;
+        let (nonce, text) = sealed.split_first_chunk::<NONCE_LEN>()?;
+        let mut text = text.to_vec();
+        let opening = Nonce::assume_unique_for_key(*nonce);
+        let length = self.0.open_in_place(opening, Aad::from(name), &mut text).ok()?.len();
+        text.truncate(length);
+        Some(text)
     }
 }
 
-/// Creates a key and syncs it before its first use. A power failure leaves a complete file or none.
-fn make(path: &Path) -> Result<Key, String> {
-    let mut bytes = [0; SHORTEST];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| "failed to get random bytes".to_owned())?;
-    replace(path, &bytes).map_err(|error| error.to_string())?;
-    log!(info, "created key for offline store", file = path.display());
-    Key::derive(&bytes).ok_or_else(|| "too short".to_owned())
-}
-
-/// Why an existing file gives no key.
-enum KeyFault {
-    /// A read error, which may be temporary.
-    Unread(io::Error),
-    /// Its content or mode is invalid; one line.
-    Unusable(String),
-}
-
-fn read(path: &Path, is_checked: bool) -> Result<Option<Key>, KeyFault> {
-    let mode = match path.metadata() {
-        Ok(metadata) => metadata.permissions().mode(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(KeyFault::Unread(error)),
-    };
-    if is_checked && mode & 0o077 != 0 {
-        return Err(KeyFault::Unusable(format!("expected mode 0600, found {:04o}", mode & 0o7777)));
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key")
     }
-    let bytes = read_all(path, LARGEST).map_err(KeyFault::Unread)?;
-    let unusable = || KeyFault::Unusable(format!("expected {SHORTEST} bytes or more, found {}", bytes.len()));
-    Key::derive(&bytes).map(Some).ok_or_else(unusable)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
-    #[test]
-    fn credential_is_used_before_the_file() {
-        let folder = std::env::temp_dir().join(format!("coracle-store-key-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let key = folder.join("key");
-        let mut places = KeyPlaces { credentials: Some(folder.clone()), file: None, plain: false };
-        let mut said = Vec::new();
-        let mut look = |places: &KeyPlaces| {
-            let (seal, shown) = places.seal();
-            let kind = match seal {
-                Seal::Key(_) => "key",
-                Seal::Plain => "plain",
-                Seal::Memory => "memory",
-                Seal::Unread(_) => "unread",
-            };
-            said.push(format!("{kind}: {}", shown.replace(&folder.display().to_string(), "")));
-        };
-        look(&places);
-        places = KeyPlaces { file: Some(key.clone()), plain: true, ..places };
-        look(&places);
-        fs::write(&key, [7; SHORTEST]).unwrap();
-        fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).unwrap();
-        look(&places);
-        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
-        look(&places);
-        fs::write(folder.join(CREDENTIAL), "short").unwrap();
-        look(&places);
-        fs::write(folder.join(CREDENTIAL), [8; SHORTEST]).unwrap();
-        look(&places);
-        fs::remove_dir_all(&folder).unwrap();
-        let expected = [
-            "memory: kept in memory only: no key file is configured",
-            "plain: in plain",
-            "memory: kept in memory only: /key: expected mode 0600, found 0640",
-            "key: sealed with /key",
-            "memory: kept in memory only: /coracle-store-key: expected 32 bytes or more, found 5",
-            "key: sealed with /coracle-store-key",
-        ];
-        assert_eq!(said, expected);
+    fn key(material: u8) -> Key {
+        Key::derive(&[material; SHORTEST]).unwrap()
     }
 
     #[test]
-    fn missing_key_is_created_once_for_this_user_only() {
-        let folder = std::env::temp_dir().join(format!("coracle-store-key-made-{}", std::process::id()));
-        let file = folder.join("coracle/store-key");
-        let places = KeyPlaces { credentials: None, file: Some(file.clone()), plain: false };
-        let sealed = match places.seal() {
-            (Seal::Key(key), _) => key.seal("secret/a", b"hidden").unwrap(),
-            (_, shown) => panic!("{shown}"),
-        };
-        let made = fs::read(&file).unwrap();
-        assert_eq!((made.len(), fs::metadata(&file).unwrap().permissions().mode() & 0o777), (SHORTEST, 0o600));
-        let (again, _) = places.seal();
-        assert_eq!(again.open("secret/a", sealed.as_bytes()).as_deref(), Some(&b"hidden"[..]));
-        assert_eq!(fs::read(&file).unwrap(), made);
-        fs::remove_dir_all(&folder).unwrap();
+    fn content_is_opened_only_with_its_key_and_name() {
+        let sealed = key(1).seal("secret/ns/a", b"hidden").unwrap();
+        assert_eq!(key(1).open("secret/ns/a", sealed.as_bytes()).as_deref(), Some(&b"hidden"[..]));
+        assert_eq!(key(2).open("secret/ns/a", sealed.as_bytes()), None);
+        assert_eq!(key(1).open("secret/ns/b", sealed.as_bytes()), None);
+        assert!(Key::derive(&[1; SHORTEST - 1]).is_none());
     }
 
     #[test]
-    fn invalid_key_is_never_replaced() {
-        let folder = std::env::temp_dir().join(format!("coracle-store-key-kept-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("store-key");
-        fs::write(&file, "short").unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-        let (seal, _) = KeyPlaces { credentials: None, file: Some(file.clone()), plain: false }.seal();
-        assert!(matches!(seal, Seal::Memory));
-        assert_eq!(fs::read(&file).unwrap(), b"short");
-        fs::remove_dir_all(&folder).unwrap();
+    fn equal_contents_have_different_ciphertexts() {
+        let (one, other) = (key(1).seal("a", b"hidden").unwrap(), key(1).seal("a", b"hidden").unwrap());
+        assert_ne!(one, other);
+        let Bytes(bytes) = Bytes::from_base64(&one).unwrap();
+        assert!(bytes.windows(3).all(|part| part != b"hid" && part != b"den"));
+    }
+
+    #[test]
+    fn flipped_bit_is_detected() {
+        let Bytes(sealed) = Bytes::from_base64(&key(1).seal("a", b"hidden").unwrap()).unwrap();
+        for bit in 0..sealed.len() * 8 {
+            let mut bad = sealed.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(key(1).open("a", Bytes(bad).to_base64().as_bytes()), None, "bit {bit}");
+        }
+        for strange in ["", "AAAA", "not base64"] {
+            assert_eq!(key(1).open("a", strange.as_bytes()), None);
+        }
     }
 }

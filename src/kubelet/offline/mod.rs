@@ -30,9 +30,9 @@ use crate::types::time::Backoff;
 
 use files::Folder;
 use journal::{Batch, Committed, Faults, Journal};
-pub(crate) use key::KeyPlaces;
 use names::Cluster;
 pub(crate) use names::{used_part, without_managed_fields};
+pub(crate) use seal::KeyPlaces;
 use seal::Seal;
 
 /// Directory of the store, below the root directory.

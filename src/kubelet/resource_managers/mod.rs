@@ -49,6 +49,13 @@ use state_files::{CPU_STATE, MEMORY_STATE};
 /// Exclusive CPUs by container name.
 pub(crate) type OwnCpus = SortedMap<String, CpuSet>;
 
+/// CPUs and memory that can be allocated exclusively.
+#[derive(Clone, Debug)]
+pub(crate) struct Allocatable {
+    pub(crate) cpus: CpuSet,
+    pub(crate) memory: Vec<MemoryBlock>,
+}
+
 #[derive(Debug)]
 pub(crate) struct ResourceManagers {
     /// `None`: no exclusive CPUs.
@@ -124,7 +131,7 @@ impl ResourceManagers {
             }
             return Ok(managers);
         };
-        let kept = [&config.system_reserved, &config.kube_reserved].map(|list| list.get(CPU).copied());
+        let kept = [&config.reserved.system, &config.reserved.kube].map(|list| list.get(CPU).copied());
         let kept = kept.into_iter().flatten().fold(Quantity::ZERO, Quantity::plus);
         let count = usize::try_from(kept.value()).unwrap_or(0);
         let cpus = CpuManager::new(topology, &config.managers.reserved_cpus, count, options)?;
@@ -189,9 +196,9 @@ impl ResourceManagers {
     }
 
     /// All CPUs and memory that can be exclusive.
-    pub(crate) fn allocatable(&self) -> (CpuSet, Vec<MemoryBlock>) {
+    pub(crate) fn allocatable(&self) -> Allocatable {
         let cpus = self.cpus.as_ref().map(CpuManager::allocatable);
-        (cpus.unwrap_or_default(), self.memory.allocatable())
+        Allocatable { cpus: cpus.unwrap_or_default(), memory: self.memory.allocatable() }
     }
 
     pub(crate) fn placements(&self) -> Rc<RefCell<Placements>> {

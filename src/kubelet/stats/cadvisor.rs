@@ -1,53 +1,10 @@
 //! The response of `/metrics/cadvisor`, with cadvisor's names and labels. Pure.
 
 use super::cadvisor_families::{DISK, FAMILIES, NETWORK};
-use super::procfs::{Interface, MemInfo};
-use super::snapshot::{Figures, Found, Look, NodeSnapshot, PodSnapshot, Processes};
+use super::cadvisor_owners::{Owner, owners};
+use super::snapshot::{Look, NodeSnapshot};
 use crate::kubelet::node::Machine;
-use crate::platform::cgroups::{CpuStat, MemoryStat, Usage};
 use crate::types::metrics::{Exposition, Kind, Labels, Number};
-
-/// The source of a sample: the machine, a cgroup, a pod or a container.
-pub(super) struct Owner<'a> {
-    labels: Labels,
-    pub(super) figures: &'a Figures,
-    pub(super) started_at: Option<i64>,
-    pub(super) processes: Option<Processes>,
-    layer: Option<Found>,
-    interfaces: &'a [Interface],
-    /// Only for the whole machine, whose root cgroup has few files.
-    machine: Option<&'a MemInfo>,
-}
-
-impl Owner<'_> {
-    pub(super) fn usage(&self) -> Option<&Usage> {
-        self.figures.group_usage.as_deref()
-    }
-
-    /// Only for cgroups with a CPU quota.
-    pub(super) fn cfs(&self) -> Option<&CpuStat> {
-        let usage = self.usage()?;
-        usage.cpu_max?.0.at()?;
-        usage.cpu.as_ref()
-    }
-
-    pub(super) fn memory(&self, of_group: fn(&MemoryStat) -> u64, of_machine: fn(&MemInfo) -> u64) -> Option<u64> {
-        let stat = self.usage().and_then(|usage| usage.memory.as_ref());
-        stat.map(of_group).or_else(|| self.machine.map(of_machine))
-    }
-
-    /// 0 without a limit.
-    pub(super) fn memory_limit(&self) -> Option<u64> {
-        match self.machine {
-            Some(machine) => Some(machine.total),
-            None => Some(self.usage()?.memory_max?.at().unwrap_or(0)),
-        }
-    }
-
-    fn millis(&self) -> Option<i64> {
-        Some(self.figures.at.div_euclid(1_000_000))
-    }
-}
 
 /// The page for a full look.
 pub(super) fn cadvisor(look: &Look, machine: &Machine) -> Vec<u8> {
@@ -164,80 +121,6 @@ fn of_machine(out: &mut Exposition, node: &NodeSnapshot, machine: &Machine) {
     let error = "1 if there was an error while getting machine metrics, 0 otherwise.";
     out.family("machine_scrape_error", Kind::Gauge, error);
     out.sample(&Labels::default(), Number::Whole(0));
-}
-
-/// The machine first, then the cgroups above the pods, the pods and their containers.
-fn owners(look: &Look) -> Vec<Owner<'_>> {
-    let group = |figures, interfaces, machine| Owner {
-        labels: labels(figures, ["", "", "", "", ""]),
-        figures,
-        started_at: Some(look.node.booted_at),
-        processes: None,
-        layer: None,
-        interfaces,
-        machine,
-    };
-    let node = &look.node;
-    let mut owners = vec![group(&node.figures, &node.interfaces, Some(&node.memory))];
-    let groups = std::iter::once(&node.pods).chain(&node.classes);
-    owners
-        .extend(groups.filter(|figures| figures.group != node.figures.group).map(|figures| group(figures, &[], None)));
-    look.pods.iter().for_each(|pod| of_pod(pod, &mut owners));
-    // Owners without any data are left out.
-    owners.retain(|owner| owner.figures.at != 0);
-    owners
-}
-
-fn of_pod<'a>(pod: &'a PodSnapshot, owners: &mut Vec<Owner<'a>>) {
-    owners.push(Owner {
-        labels: labels(&pod.figures, ["", "", "", &pod.namespace, &pod.name]),
-        figures: &pod.figures,
-        started_at: pod.started_at,
-        processes: None,
-        layer: None,
-        interfaces: &pod.interfaces,
-        machine: None,
-    });
-    owners.extend(pod.containers.iter().map(|container| Owner {
-        labels: labels(
-            &container.figures,
-            [&container.name, &container.image, &container.id, &pod.namespace, &pod.name],
-        ),
-        figures: &container.figures,
-        started_at: Some(container.started_at),
-        processes: container.processes,
-        layer: container.layer,
-        interfaces: &[],
-        machine: None,
-    }));
-}
-
-fn labels(figures: &Figures, [container, image, name, namespace, pod]: [&str; 5]) -> Labels {
-    Labels::of(&[
-        ("container", container),
-        ("id", &figures.group),
-        ("image", image),
-        ("name", name),
-        ("namespace", namespace),
-        ("pod", pod),
-    ])
-}
-
-pub(super) fn whole(number: u64) -> Option<Number> {
-    Some(Number::Whole(number))
-}
-
-pub(super) fn micros(micros: u64) -> Option<Number> {
-    Some(Number::Micros(micros))
-}
-
-pub(super) fn millis(millis: u64) -> Number {
-    Number::Micros(millis.saturating_mul(1000))
-}
-
-/// Converts a v2 weight to v1 shares like upstream's runc.
-pub(super) fn shares(weight: u64) -> u64 {
-    2 + weight.saturating_sub(1).saturating_mul(262_142) / 9999
 }
 
 const SCRAPE_ERROR: &str = "1 if there was an error while getting container metrics, 0 otherwise";

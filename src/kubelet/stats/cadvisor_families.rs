@@ -1,6 +1,6 @@
 //! cadvisor's metric families: names, help texts and values. Pure.
 
-use super::cadvisor::{Owner, micros, millis, shares, whole};
+use super::cadvisor_owners::Owner;
 use super::procfs::{DiskIo, Interface};
 use super::snapshot::FileSystem;
 use crate::types::metrics::{Kind, Number};
@@ -421,3 +421,20 @@ pub(super) const NETWORK: [NetworkFamily; 8] = [
         value: |one| one.sent.packets,
     },
 ];
+
+fn whole(number: u64) -> Option<Number> {
+    Some(Number::Whole(number))
+}
+
+fn micros(micros: u64) -> Option<Number> {
+    Some(Number::Micros(micros))
+}
+
+fn millis(millis: u64) -> Number {
+    Number::Micros(millis.saturating_mul(1000))
+}
+
+/// Converts a v2 weight to v1 shares like upstream's runc.
+fn shares(weight: u64) -> u64 {
+    2 + weight.saturating_sub(1).saturating_mul(262_142) / 9999
+}

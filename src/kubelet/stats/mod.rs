@@ -17,6 +17,7 @@
 
 mod cadvisor;
 mod cadvisor_families;
+mod cadvisor_owners;
 mod collect;
 mod cri_stats;
 mod disk_usage_cache;
@@ -102,13 +103,17 @@ pub(crate) enum Question {
 /// before the server's timeout.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// The sources of the statistics.
+pub(crate) struct Dependencies {
+    pub(crate) dirs: PodDirs,
+    pub(crate) cri: RuntimeService,
+    pub(crate) images: ImageService,
+    pub(crate) csi: Rc<Csi>,
+}
+
 impl Stats {
-    pub(crate) fn new(
-        settings: &NodeSettings,
-        dirs: PodDirs,
-        (cri, images): (RuntimeService, ImageService),
-        csi: Rc<Csi>,
-    ) -> Self {
+    pub(crate) fn new(settings: &NodeSettings, dependencies: Dependencies) -> Self {
+        let Dependencies { dirs, cri, images, csi } = dependencies;
         let settings = Settings {
             node_name: settings.node_name.clone(),
             root_dir: settings.root_dir.clone(),

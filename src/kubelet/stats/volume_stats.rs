@@ -17,6 +17,7 @@ use crate::platform::host::clock;
 use crate::platform::host::file_system::file_system;
 use crate::platform::host::mounts::mounted_at;
 use crate::platform::rt;
+use crate::types::error::ErrorChain;
 
 /// One inquiry per volume. A request starts it, at most once a minute.
 pub(super) struct VolumeStatsCache {
@@ -30,7 +31,7 @@ struct Inquiry {
     of: ForeignVolume,
     began: Instant,
     told: Rc<Told>,
-    /// Closed when the inquiry has ended.
+    /// Closed when the walk has ended.
     ended: Receiver<()>,
     task: rt::Task<()>,
 }
@@ -158,7 +159,13 @@ async fn by_driver(csi: &Csi, driver: &str, handle: &str, place: &Path) -> Optio
     match csi.usage(driver, handle, place).await {
         Ok(usage) => usage,
         Err(error) => {
-            log!(debug, "failed to get volume statistics", driver = driver, volume = handle, error = error);
+            log!(
+                debug,
+                "failed to get volume statistics",
+                driver = driver,
+                volume = handle,
+                error = ErrorChain(&error)
+            );
             None
         }
     }

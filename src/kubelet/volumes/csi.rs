@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::SetUp;
-use crate::kubelet::csi::{CsiVolume, Phase, handle_of_inline};
+use super::fs_group::{changes_on_root_mismatch, fs_group};
+use crate::kubelet::csi::{CsiVolume, Missing, handle_of_inline};
 use crate::state::objects::{
     CsiDriver, CsiSource, GroupPolicy, Lookup, ObjectKey, ObjectKind, PersistentVolume, TokenKey,
 };
@@ -86,14 +87,11 @@ struct Named<'a> {
     publish_secret: Option<&'a ObjectKey>,
 }
 
-/// What is missing, and the phase that needs it.
-type Missing = (Phase, String);
-
 fn finished(pod: &Pod, mut volume: CsiVolume, named: Named<'_>, one_node_writes: bool, with: SetUp<'_>) -> Csi {
     let driver = with.objects.csi_driver(&volume.driver);
     volume.missing = fill(pod, &mut volume, named, &driver, with).err();
     let driver = if let Lookup::Found(driver) = driver { Some(driver) } else { None };
-    volume.group = super::plan::group(&pod.spec);
+    volume.group = fs_group(&pod.spec);
     let place = if volume.is_block { PodDirs::volume_device } else { PodDirs::volume };
     volume.place = place(with.dirs, &pod.metadata.uid, CSI, &volume.name);
     let policy = driver.map_or(GroupPolicy::ReadWriteOnceWithFsType, |driver| driver.group_policy);
@@ -103,7 +101,7 @@ fn finished(pod: &Pod, mut volume: CsiVolume, named: Named<'_>, one_node_writes:
         GroupPolicy::ReadWriteOnceWithFsType => !volume.fs_type.is_empty() && one_node_writes,
     };
     let gives_to_group = gives_to_group && volume.group.is_some() && !volume.read_only && !volume.is_block;
-    let on_mismatch = super::plan::gives_on_mismatch(&pod.spec);
+    let on_mismatch = changes_on_root_mismatch(&pod.spec);
     let is = |claim: fn(&CsiDriver) -> bool| driver.is_some_and(claim);
     let is_republished = is(|driver| driver.requires_republish);
     let may_be_refused = is(|driver| driver.allocatable_period.is_some());
@@ -121,11 +119,11 @@ fn fill(
     let driver = match driver {
         Lookup::Found(driver) => Some(*driver),
         Lookup::Missing => None,
-        Lookup::Unknown(why) => return missing(format!("failed to get CSIDriver {}: {why}", volume.driver)),
+        Lookup::Unknown(why) => return Err(Missing::DriverUnknown { driver: volume.driver.clone(), why: why.clone() }),
     };
     check_mode(volume, driver)?;
     if let Some(source) = named.source.filter(|_| driver.is_none_or(|driver| driver.attach_required)) {
-        volume.attachment = Some(attached(pod, source, with).map_err(|why| (Phase::WaitForAttach, why))?);
+        volume.attachment = Some(attached(pod, source, with)?);
     }
     volume.stage_secrets = secrets("NodeStageSecretRef", named.stage_secret, with)?;
     volume.publish_secrets = secrets("NodePublishSecretRef", named.publish_secret, with)?;
@@ -140,44 +138,44 @@ fn fill(
     Ok(())
 }
 
-fn missing<T>(why: String) -> Result<T, Missing> {
-    Err((Phase::SetUp, why))
-}
-
 /// The publish context of the attachment. A volume that may be being detached is not set up.
-fn attached(pod: &Pod, source: &CsiSource, with: SetUp<'_>) -> Result<SortedMap<String, String>, String> {
+fn attached(pod: &Pod, source: &CsiSource, with: SetUp<'_>) -> Result<SortedMap<String, String>, Missing> {
     if !with.objects.is_attached(source) {
-        return Err("volume not attached according to node status".to_owned());
+        return Err(Missing::NotAttached);
     }
     match with.objects.attachment(pod, source) {
         Lookup::Found(attachment) => Ok(attachment.context.clone()),
-        Lookup::Missing => Err("no existing VolumeAttachment found".to_owned()),
-        Lookup::Unknown(why) => Err(why),
+        Lookup::Missing => Err(Missing::NoAttachment),
+        Lookup::Unknown(why) => Err(Missing::AttachmentUnknown { why }),
     }
 }
 
 /// Whether the driver supports this volume lifecycle mode.
 fn check_mode(volume: &CsiVolume, driver: Option<&CsiDriver>) -> Result<(), Missing> {
     let mode = if volume.is_ephemeral { EPHEMERAL } else { "Persistent" };
-    let why = match driver {
+    let supported = match driver {
         None if !volume.is_ephemeral => return Ok(()),
-        None => "no CSIDriver object".to_owned(),
+        None => None,
         Some(driver) if driver.lifecycle_modes.iter().any(|known| known == mode) => return Ok(()),
-        Some(driver) => format!("only supports {:?}", driver.lifecycle_modes),
+        Some(driver) => Some(driver.lifecycle_modes.clone()),
     };
-    missing(format!("volume mode {mode:?} not supported by driver {} ({why})", volume.driver))
+    Err(Missing::Mode { mode, driver: volume.driver.clone(), supported })
 }
 
-fn secrets(field: &str, key: Option<&ObjectKey>, with: SetUp<'_>) -> Result<SortedMap<String, String>, Missing> {
+fn secrets(
+    field: &'static str,
+    key: Option<&ObjectKey>,
+    with: SetUp<'_>,
+) -> Result<SortedMap<String, String>, Missing> {
     let Some(key) = key else { return Ok(SortedMap::new()) };
-    let failed = |why: &str| {
-        let ObjectKey { namespace, name, .. } = key;
-        missing(format!("fetching {field} {namespace}/{name} failed: {why}"))
+    let failed = |unknown| {
+        let (namespace, name) = (key.namespace.clone(), key.name.clone());
+        Err(Missing::Secret { field, namespace, name, unknown })
     };
     match with.objects.secret(key) {
         Lookup::Found(secret) => Ok(secret.texts()),
-        Lookup::Missing => failed(&format!("secrets {:?} not found", key.name)),
-        Lookup::Unknown(why) => failed(&why),
+        Lookup::Missing => failed(None),
+        Lookup::Unknown(why) => failed(Some(why)),
     }
 }
 
@@ -200,8 +198,8 @@ fn tokens(pod: &Pod, driver: &CsiDriver, with: SetUp<'_>) -> Result<Option<Strin
         let expires = Time::from_unix_nanos(with.objects.token_end(key.clone()).saturating_mul(1_000_000_000));
         let token = match with.objects.token(key) {
             Lookup::Found(token) => token,
-            Lookup::Missing => return missing("failed to fetch token: the server has none".to_owned()),
-            Lookup::Unknown(why) => return missing(format!("failed to fetch token: {why}")),
+            Lookup::Missing => return Err(Missing::NoToken),
+            Lookup::Unknown(why) => return Err(Missing::TokenUnknown { why }),
         };
         tokens.insert(request.0.clone(), json!({"expirationTimestamp": expires.to_string(), "token": token}));
     }

@@ -2,11 +2,13 @@
 //!
 //! A malformed line before the wanted variable is an error.
 
+use super::error::EnvFileError;
+
 /// The value of `key`; `None` if the file does not set it.
-pub(super) fn value(text: &str, key: &str) -> Result<Option<String>, String> {
+pub(super) fn value(text: &str, key: &str) -> Result<Option<String>, EnvFileError> {
     let mut lines = text.lines().enumerate();
     while let Some((number, line)) = lines.next() {
-        let wrong = |what: &str| Err(format!("line {}: {what}", number + 1));
+        let wrong = |problem| Err(EnvFileError::Line(number + 1, problem));
         let line = line.trim_start_matches(BLANKS);
         if line.is_empty() || line.starts_with('#') {
             continue;
@@ -56,7 +58,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: Result<Option<&str>, &str>) {
-        let found = value(text, "KEY");
+        let found = value(text, "KEY").map_err(|error| error.to_string());
         assert_eq!(found.as_ref().map(Option::as_deref).map_err(String::as_str), expected, "{text:?}");
     }
 

@@ -4,9 +4,10 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::kubelet::csi::{Phase, Unmounted};
+use crate::kubelet::csi::{CsiError, Phase, Unmounted};
 use crate::state::objects::ObjectKind;
 use crate::types::api::{FieldProblem, Reason};
+use crate::types::sorted::SortedSet;
 
 #[derive(Debug)]
 pub(crate) enum Error {
@@ -37,12 +38,12 @@ pub(crate) enum Error {
         volume: String,
         problem: Problem,
     },
-    /// A CSI driver failed; one line.
+    /// A CSI driver has failed.
     Csi {
         phase: Phase,
         volume: String,
         is_block: bool,
-        why: String,
+        source: CsiError,
     },
     /// A CSI volume could not be unpublished or unstaged.
     Unmount(Unmounted),
@@ -54,7 +55,7 @@ pub(crate) enum MountProblem {
     /// A subpath has `..`.
     BackSteps { path: String },
     /// Variables in a subpath have no value.
-    MissingValues { names: String },
+    MissingValues { names: SortedSet<String> },
     /// The runtime does not support recursive read-only mounts.
     RecursiveReadOnly { volume: String },
 }
@@ -163,7 +164,7 @@ impl fmt::Display for Error {
             Self::NoSuchVolume { volume, container } => {
                 write!(f, "cannot find volume {volume:?} to mount into container {container:?}")
             }
-            Self::Csi { phase, volume, is_block, why } => {
+            Self::Csi { phase, volume, is_block, .. } => {
                 let doing = match (phase, is_block) {
                     (Phase::WaitForAttach, false) => "MountVolume.WaitForAttach",
                     (Phase::WaitForAttach, true) => "MapVolume.WaitForAttach",
@@ -172,15 +173,16 @@ impl fmt::Display for Error {
                     (Phase::SetUp, false) => "MountVolume.SetUp",
                     (Phase::SetUp, true) => "MapVolume.MapPodDevice",
                 };
-                write!(f, "{doing} failed for volume {volume:?} : {why}")
+                // Upstream's message, including the space before the colon.
+                write!(f, "{doing} failed for volume {volume:?} ")
             }
             Self::NoSuchDevice { volume, container } => {
                 write!(f, "cannot find volume {volume:?} to pass into container {container:?}")
             }
-            Self::Unmount(Unmounted { volume, why }) => {
-                write!(f, "UnmountVolume.TearDown failed for volume {}: {why}", volume.display())
+            Self::Unmount(Unmounted { volume, .. }) => {
+                write!(f, "UnmountVolume.TearDown failed for volume {}", volume.display())
             }
-            // Upstream's message, including the space before the colon.
+            // As for Csi.
             Self::SetUp { volume, .. } => write!(f, "MountVolume.SetUp failed for volume {volume:?} "),
             Self::SubPath { volume, container, .. } => {
                 write!(f, "failed to prepare subPath for volumeMount {volume:?} of container {container:?}")
@@ -194,11 +196,8 @@ impl std::error::Error for Error {
         match self {
             Self::Io { source, .. } | Self::SubPath { source, .. } => Some(source),
             Self::SetUp { problem, .. } => Some(problem),
-            Self::Csi { .. }
-            | Self::Mount(_)
-            | Self::NoSuchDevice { .. }
-            | Self::NoSuchVolume { .. }
-            | Self::Unmount(_) => None,
+            Self::Csi { source, .. } | Self::Unmount(Unmounted { error: source, .. }) => Some(source),
+            Self::Mount(_) | Self::NoSuchDevice { .. } | Self::NoSuchVolume { .. } => None,
         }
     }
 }
@@ -210,7 +209,10 @@ impl fmt::Display for MountProblem {
                 write!(f, "error SubPath `{path}` must not be an absolute path")
             }
             Self::BackSteps { path } => write!(f, "unable to provision SubPath `{path}`: must not contain '..'"),
-            Self::MissingValues { names } => write!(f, "missing value for {names}"),
+            Self::MissingValues { names } => {
+                let names = names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+                write!(f, "missing value for {names}")
+            }
             Self::RecursiveReadOnly { volume } => write!(
                 f,
                 "failed to resolve recursive read-only mode: volume {volume:?} requested recursive read-only mode, \
@@ -271,6 +273,36 @@ impl fmt::Display for FilesProblem {
 }
 
 impl std::error::Error for FilesProblem {}
+
+/// Why an environment variable cannot be read from a file in a volume.
+#[derive(Debug)]
+pub(crate) enum EnvFileError {
+    /// The line number and the problem.
+    Line(usize, &'static str),
+    NoVolume {
+        volume: String,
+    },
+    Read(io::Error),
+}
+
+impl fmt::Display for EnvFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(number, problem) => write!(f, "line {number}: {problem}"),
+            Self::NoVolume { volume } => write!(f, "cannot find the volume {volume:?} referenced by FileKeyRef"),
+            Self::Read(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for EnvFileError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Line(..) | Self::NoVolume { .. } => None,
+            Self::Read(error) => error.source(),
+        }
+    }
+}
 
 impl std::error::Error for Problem {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

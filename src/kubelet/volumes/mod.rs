@@ -7,6 +7,7 @@ mod csi;
 mod empty_dir;
 mod env_file;
 mod error;
+mod fs_group;
 mod host_path;
 mod local;
 mod mounts;
@@ -20,11 +21,10 @@ mod teardown;
 #[cfg(test)]
 mod tests;
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use crate::kubelet::csi::{Csi, CsiVolume, Ends, OwnershipIsDue, Phase, Unattached};
+use crate::kubelet::csi::{Csi, CsiError, CsiVolume, Ends, OwnershipIsDue, Phase, SetUpError, Unattached};
 use crate::kubelet::node::NodeSettings;
 use crate::platform::cri::v1::{Device, Mount};
 use crate::platform::host::directories;
@@ -32,7 +32,8 @@ use crate::platform::rt;
 use crate::state::objects::Objects;
 use crate::state::pods::PodDirs;
 use crate::types::api::{Container, EnvVarSource, FileKeySelector, HostPathType, Pod, PodUid};
-use error::Problem;
+use crate::types::sorted::SortedSet;
+use error::{EnvFileError, Problem};
 use mounts::{Given, Place};
 use plan::{Files, Plan, Planned, Source};
 
@@ -105,8 +106,8 @@ pub(crate) fn of_drivers(pod: &Pod, with: SetUp<'_>, meant: &dyn Fn(&str) -> boo
 fn unattached(plan: &Plan) -> Vec<Unattached> {
     let unattached = |planned: &Planned| {
         let Source::Csi(csi) = &planned.source else { return None };
-        let (phase, _) = csi.volume.missing.as_ref()?;
-        (*phase == Phase::WaitForAttach).then(|| Unattached {
+        let missing = csi.volume.missing.as_ref()?;
+        (missing.phase() == Phase::WaitForAttach).then(|| Unattached {
             name: planned.name.clone(),
             driver: csi.volume.driver.clone(),
             handle: csi.volume.handle.clone(),
@@ -118,21 +119,24 @@ fn unattached(plan: &Plan) -> Vec<Unattached> {
 
 async fn publish(csi: &Csi, pod: &PodUid, planned: &csi::Csi, ends: &mut Ends) -> Result<(), Error> {
     let volume = &planned.volume;
-    let failed = |(phase, why)| failed(volume, phase, why);
-    let is_due = csi.set_up(volume, ends).await.map_err(failed)?;
+    let is_due = csi.set_up(volume, ends).await.map_err(|failure| failed(volume, failure))?;
     if let Some(group) = volume.group.filter(|_| planned.gives_to_group && is_due == OwnershipIsDue(true)) {
         let target = volume.target();
         let on_mismatch = planned.on_mismatch;
         let given = rt::slow_for(pod.as_str(), move || ownership::give(&target, group, on_mismatch)).await;
-        let why = |error: io::Error| format!("applyFSGroup failed for vol {}: {error}", volume.handle);
-        given.map_err(|error| failed((Phase::SetUp, why(error))))?;
+        let failure = |source| SetUpError {
+            phase: Phase::SetUp,
+            error: CsiError::FsGroup { handle: volume.handle.clone(), source },
+        };
+        given.map_err(|error| failed(volume, failure(error)))?;
         csi.given_to_group(&volume.target());
     }
     Ok(())
 }
 
-fn failed(volume: &CsiVolume, phase: Phase, why: String) -> Error {
-    Error::Csi { phase, volume: volume.name.clone(), is_block: volume.is_block, why }
+fn failed(volume: &CsiVolume, failure: SetUpError) -> Error {
+    let SetUpError { phase, error: source } = failure;
+    Error::Csi { phase, volume: volume.name.clone(), is_block: volume.is_block, source }
 }
 
 /// Updates the files of ConfigMap, Secret, projected and downward API volumes. Stops when the pod `ends`. Returns the
@@ -174,7 +178,8 @@ pub(crate) fn refresh(
                     Ok(())
                 };
                 let published = rt::either(ended, csi.publish_anew(volume)).await;
-                kept.extend(published.map_err(|why| failed(volume, Phase::SetUp, why)).err());
+                let failure = |error| failed(volume, SetUpError { phase: Phase::SetUp, error });
+                kept.extend(published.map_err(failure).err());
             }
         }
         Ok(kept)
@@ -186,7 +191,7 @@ pub(crate) fn refresh(
 pub(crate) struct FileValue {
     pub(crate) file: String,
     /// `None` if the file does not set it; or why it cannot be read.
-    pub(crate) value: Result<Option<String>, String>,
+    pub(crate) value: Result<Option<String>, EnvFileError>,
 }
 
 impl PodVolumes {
@@ -195,7 +200,7 @@ impl PodVolumes {
     pub(crate) fn container_mounts(
         &self,
         container: &Container,
-        expand: &dyn Fn(&str) -> Result<String, String>,
+        expand: &dyn Fn(&str) -> Result<String, SortedSet<String>>,
         recursive_read_only: bool,
     ) -> impl Future<Output = Result<Vec<Mount>, Error>> + use<> {
         let given = Given { places: &self.places, subpaths: &self.subpaths, recursive_read_only, expand };
@@ -260,11 +265,11 @@ impl Planned {
 
 fn file_value(root: Option<PathBuf>, key: &FileKeySelector) -> FileValue {
     let Some(root) = root else {
-        let why = format!("cannot find the volume {:?} referenced by FileKeyRef", key.volume_name);
-        return FileValue { file: key.path.clone(), value: Err(why) };
+        let error = EnvFileError::NoVolume { volume: key.volume_name.clone() };
+        return FileValue { file: key.path.clone(), value: Err(error) };
     };
     let file = root.join(&key.path).display().to_string();
-    let text = sub_path::read(&root, Path::new(&key.path), LARGEST_ENV_FILE).map_err(|error| error.to_string());
+    let text = sub_path::read(&root, Path::new(&key.path), LARGEST_ENV_FILE).map_err(EnvFileError::Read);
     FileValue { file, value: text.and_then(|text| env_file::value(&text, &key.key)) }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use super::error::{Error, MountProblem};
 use crate::platform::cri::v1::{self, ImageSpec, Mount};
 use crate::types::api::{self, Container, RecursiveReadOnlyMode, VolumeMount};
+use crate::types::sorted::SortedSet;
 
 /// A volume after its set-up.
 #[derive(Debug, PartialEq)]
@@ -36,7 +37,7 @@ pub(super) struct Given<'a> {
     /// The runtime supports recursive read-only mounts.
     pub(super) recursive_read_only: bool,
     /// Replaces the variables in a path, or returns the names of those without a value.
-    pub(super) expand: &'a dyn Fn(&str) -> Result<String, String>,
+    pub(super) expand: &'a dyn Fn(&str) -> Result<String, SortedSet<String>>,
 }
 
 /// The mounts of `container`, and the subpaths to bind before.
@@ -93,7 +94,10 @@ pub(super) fn container_devices(container: &Container, places: &[Place]) -> Resu
     devices.collect()
 }
 
-fn sub_path(mount: &VolumeMount, expand: &dyn Fn(&str) -> Result<String, String>) -> Result<String, MountProblem> {
+fn sub_path(
+    mount: &VolumeMount,
+    expand: &dyn Fn(&str) -> Result<String, SortedSet<String>>,
+) -> Result<String, MountProblem> {
     let path = if mount.sub_path_expr.is_empty() {
         mount.sub_path.clone()
     } else {
@@ -144,7 +148,7 @@ mod tests {
         let expand = |text: &str| match text {
             "logs/$(NAME)" => Ok("logs/web".to_owned()),
             "$(UP)" => Ok("a/../..".to_owned()),
-            _ => Err("A, B".to_owned()),
+            _ => Err(["A", "B"].map(str::to_owned).into_iter().collect()),
         };
         let subpaths = Path::new("/subpaths");
         container_mounts(&container, &Given { places: &places, subpaths, recursive_read_only: able, expand: &expand })

@@ -5,13 +5,14 @@ use std::path::{Component, PathBuf};
 use super::SetUp;
 use super::csi::{self, Csi};
 use super::error::{Error, FilesProblem, Problem};
+use super::fs_group::{changes_on_root_mismatch, fs_group};
 use super::nested::nested_mount_points;
 use super::payload::{Payload, payload};
 use crate::state::objects::{Lookup, PersistentSource, PersistentVolume, Topic};
 use crate::state::pods::volume_paths::{CONFIG_MAP, DOWNWARD_API, EMPTY_DIR, LOCAL, NFS, PROJECTED, SECRET};
 use crate::types::api::{
-    Container, EmptyDirVolumeSource, FsGroupChangePolicy, HUGE_PAGES_PREFIX, HostPathType, MEMORY, NfsVolumeSource,
-    Pod, PodSpec, Quantity, StorageMedium, Volume, VolumeSource, pod_limits,
+    Container, EmptyDirVolumeSource, HUGE_PAGES_PREFIX, HostPathType, MEMORY, NfsVolumeSource, Pod, PodSpec, Quantity,
+    StorageMedium, Volume, VolumeSource, pod_limits,
 };
 
 /// The directories of a pod and its volumes, in the order of their creation.
@@ -276,8 +277,8 @@ fn claimed(pod: &Pod, volume: &Volume, with: SetUp<'_>) -> Result<Source, Proble
             Ok(Source::Device { path: without_backsteps(path)?, read_only })
         }
         PersistentSource::Local { path, fs_type } => {
-            let (from, fs_type) = (without_backsteps(path)?, if fs_type.is_empty() { "ext4" } else { fs_type });
-            Ok(Source::Local(local(pod, bound, (from, fs_type), read_only, with)))
+            let fs_type = if fs_type.is_empty() { "ext4" } else { fs_type };
+            Ok(Source::Local(local(pod, bound, without_backsteps(path)?, fs_type, read_only, with)))
         }
         PersistentSource::HostPath(_) if bound.is_block => Err(no_device("hostPath")),
         PersistentSource::HostPath(source) => host_path(&source.path, source.kind, read_only),
@@ -299,13 +300,7 @@ fn without_backsteps(path: &str) -> Result<PathBuf, Problem> {
     Ok(place)
 }
 
-fn local(
-    pod: &Pod,
-    bound: &PersistentVolume,
-    (from, fs_type): (PathBuf, &str),
-    read_only: bool,
-    with: SetUp<'_>,
-) -> Local {
+fn local(pod: &Pod, bound: &PersistentVolume, from: PathBuf, fs_type: &str, read_only: bool, with: SetUp<'_>) -> Local {
     let (dirs, uid) = (with.dirs, &pod.metadata.uid);
     Local {
         from,
@@ -315,8 +310,8 @@ fn local(
         fs_type: fs_type.to_owned(),
         options: bound.mount_options.clone(),
         read_only,
-        group: group(&pod.spec),
-        on_mismatch: gives_on_mismatch(&pod.spec),
+        group: fs_group(&pod.spec),
+        on_mismatch: changes_on_root_mismatch(&pod.spec),
     }
 }
 
@@ -332,7 +327,7 @@ fn directory(pod: &Pod, volume: &str, plugin: &str, marker: &str, medium: Medium
         path: with.dirs.volume(uid, plugin, volume),
         marker: with.dirs.plugin(uid, EMPTY_DIR, marker),
         medium,
-        group: group(&pod.spec),
+        group: fs_group(&pod.spec),
     }
 }
 
@@ -340,16 +335,6 @@ fn directory(pod: &Pod, volume: &str, plugin: &str, marker: &str, medium: Medium
 fn nfs_device(source: &NfsVolumeSource) -> String {
     let NfsVolumeSource { server, path, .. } = source;
     if server.parse::<std::net::Ipv6Addr>().is_ok() { format!("[{server}]:{path}") } else { format!("{server}:{path}") }
-}
-
-pub(super) fn group(spec: &PodSpec) -> Option<u32> {
-    spec.security_context.as_ref()?.fs_group.and_then(|group| u32::try_from(group).ok())
-}
-
-/// `fsGroupChangePolicy: OnRootMismatch`.
-pub(super) fn gives_on_mismatch(spec: &PodSpec) -> bool {
-    let policy = spec.security_context.as_ref().and_then(|context| context.fs_group_change_policy);
-    policy == Some(FsGroupChangePolicy::OnRootMismatch)
 }
 
 fn medium(spec: &PodSpec, source: &EmptyDirVolumeSource, memory: u64) -> Result<Medium, Problem> {

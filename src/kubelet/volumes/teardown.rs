@@ -9,7 +9,7 @@ use crate::kubelet::csi::Csi;
 use crate::platform::host::mounts::unmount_below;
 use crate::platform::host::remove_tree::remove_tree;
 use crate::platform::rt;
-use crate::state::pods::PodDirs;
+use crate::state::pods::{ObservedPod, PodDirs};
 use crate::types::api::PodUid;
 
 /// Unmounts the volumes of a terminated pod and deletes its emptyDirs; termination messages and logs stay.
@@ -25,13 +25,9 @@ pub(crate) async fn tear_down(dirs: &PodDirs, uid: &PodUid, csi: &Csi) -> Result
 }
 
 /// Removes everything of a pod: mounts, directories, logs.
-pub(crate) async fn remove(
-    dirs: &PodDirs,
-    (namespace, name): (&str, &str),
-    uid: &PodUid,
-    csi: &Csi,
-) -> Result<(), Error> {
-    let (pod, logs) = (dirs.pod(uid), dirs.logs(namespace, name, uid));
+pub(crate) async fn remove(dirs: &PodDirs, observed: &ObservedPod, csi: &Csi) -> Result<(), Error> {
+    let uid = &observed.uid;
+    let (pod, logs) = (dirs.pod(uid), dirs.logs(&observed.namespace, &observed.name, uid));
     give_back(&pod, uid.as_str(), csi).await?;
     rt::slow_for(uid.as_str(), move || {
         remove_pod(&pod)?;

@@ -11,6 +11,7 @@ use crate::platform::host::mounts::{is_mount_point, unmount_below};
 use crate::platform::host::remove_tree::remove_tree;
 use crate::platform::rt::block_on;
 use crate::state::objects::SourceObject;
+use crate::state::pods::ObservedPod;
 use crate::types::api::{PodUid, decode};
 use crate::types::error::ErrorChain;
 
@@ -279,7 +280,7 @@ fn tear_down_keeps_termination_messages_and_host_paths() {
     // A pod that is needed after all is set up again.
     mounts_now(&pod, &dirs).unwrap();
     for _ in 0..2 {
-        block_on(remove(&dirs, ("ns", "web"), &uid("u1"), &no_drivers())).unwrap();
+        block_on(remove(&dirs, &ObservedPod::new(uid("u1"), "ns", "web"), &no_drivers())).unwrap();
         assert!(!dirs.pod(&uid("u1")).exists() && !dirs.logs("ns", "web", &uid("u1")).exists());
     }
     assert_eq!(fs::read_to_string(host.join("sub/file")).unwrap(), "x");

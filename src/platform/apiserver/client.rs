@@ -13,7 +13,6 @@ use super::access::Access;
 use super::connect::{Socket, connect};
 use super::exchange::{Exchange, Link, Ongoing, ended};
 use super::gate::{Gate, Pass};
-use super::gate_waiters;
 use super::gzip;
 use super::history;
 use super::reconnect::{Comeback, spread};
@@ -150,7 +149,7 @@ impl Client {
 
     async fn pass(&self, request: &Request) -> Result<Pass, ApiError> {
         if request.waits {
-            self.admitted(request.rank).await;
+            self.gate().admitted(request.rank).await;
         } else if !self.gate().admits_now(request.rank) {
             return Err(ApiError::Unreachable("the API server is not asked now: see sync in coracle.yaml".into()));
         }
@@ -408,7 +407,7 @@ fn unreachable(access: &Access, why: &dyn fmt::Display) -> ApiError {
 async fn run(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exchange>>, way: Rc<Way>) {
     let gate = Rc::clone(&way.gate);
     let shut = async {
-        gate_waiters::shut(&gate).await;
+        gate.shut().await;
         true
     };
     let lived = async {
@@ -431,7 +430,7 @@ async fn live_open(connector: Weak<Connector<Exchange>>, attempt: Rc<Attempt<Exc
         Ok((access, socket)) => {
             let silent = |cause| unreachable(&access, &ended(&cause));
             let comeback = way.comes_back();
-            let lives = live(&connector, &attempt, caller(&access), (socket.clone(), socket), CONNECT, silent);
+            let lives = live(&connector, &attempt, caller(&access), socket, CONNECT, silent);
             let comes_back = async {
                 if let Some(comeback) = comeback {
                     comeback.run(&way.traffic).await;

@@ -3,8 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::client::Client;
-use super::gate::{Gate, Opening, Rank};
+use super::gate::{Gate, Rank};
 use super::traffic::Traffic;
 use crate::platform::rt;
 
@@ -15,35 +14,49 @@ pub(super) struct Turn {
     pub(super) number: u64,
 }
 
-impl Client {
+impl Gate {
     /// Waits until requests of this rank are admitted: what is asked then is true then.
-    pub(crate) async fn admitted(&self, rank: Rank) {
-        if !self.gate().admits(rank) {
-            let _waits = self.gate().waits(rank);
-            let admits = |gate: &Gate| gate.admits(rank);
-            until(self.gate(), admits).await;
+    pub(crate) async fn admitted(self: &Rc<Self>, rank: Rank) {
+        if !self.admits(rank) {
+            let _waits = self.waits(rank);
+            self.until(|gate| gate.admits(rank)).await;
         }
     }
 
     /// Waits until none of this rank are admitted any more.
     pub(crate) async fn shut_out(&self, rank: Rank) {
-        until(self.gate(), |gate| !gate.admits(rank)).await;
+        self.until(|gate| !gate.admits(rank)).await;
+    }
+
+    /// Waits until no connection may be held.
+    pub(super) async fn shut(&self) {
+        self.until(Self::is_shut).await;
     }
 
     /// Waits until the gate has been opened since, and admits this rank.
     pub(crate) async fn opened_since(&self, openings: u64, rank: Rank) {
-        until(self.gate(), |gate| gate.openings() > openings && gate.admits(rank)).await;
+        self.until(|gate| gate.openings() > openings && gate.admits(rank)).await;
     }
 
     /// Waits until what is followed may be asked for, which in the exchange `done` it was.
     pub(super) async fn turn(&self, done: u64, rank: Rank) -> Turn {
-        let turn = |gate: &Gate| Turn { is_round: !gate.is_open(), number: gate.openings() };
-        until(self.gate(), |gate| {
+        let turn = |gate: &Self| Turn { is_round: !gate.is_open(), number: gate.openings() };
+        self.until(|gate| {
             let Turn { is_round, number } = turn(gate);
             gate.admits(rank) && !(is_round && number == done)
         })
         .await;
-        turn(self.gate())
+        turn(self)
+    }
+
+    async fn until(&self, holds: impl Fn(&Self) -> bool) {
+        loop {
+            let seen = self.changed.changes();
+            if holds(self) {
+                return;
+            }
+            self.changed.beyond(seen).await;
+        }
     }
 }
 
@@ -64,25 +77,3 @@ pub(crate) async fn settle(gate: &Gate, traffic: &Traffic) {
 const SETTLES: Duration = Duration::from_millis(250);
 /// A server from which nothing has come for so long has nothing more to say.
 const STALLS: Duration = Duration::from_secs(30);
-
-/// Waits until no connection may be held.
-pub(super) async fn shut(gate: &Gate) {
-    until(gate, Gate::is_shut).await;
-}
-
-async fn until(gate: &Gate, holds: impl Fn(&Gate) -> bool) {
-    loop {
-        let seen = gate.changed.changes();
-        if holds(gate) {
-            return;
-        }
-        gate.changed.beyond(seen).await;
-    }
-}
-
-impl Gate {
-    /// A gate that nobody shuts.
-    pub(super) fn none() -> Rc<Self> {
-        Self::new(Opening::Open(Rank::Event), None)
-    }
-}

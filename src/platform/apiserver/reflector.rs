@@ -26,7 +26,7 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
         if std::mem::replace(&mut history, client.histories().changes()) != history {
             reflection.begin_anew();
         }
-        let turn = client.turn(done_in, rank).await;
+        let turn = client.gate().turn(done_in, rank).await;
         let openings = client.gate().openings();
         let begun = rt::now();
         let ask = reflection.ask(turn.is_round, rt::random());
@@ -34,7 +34,7 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
         let done = match ask {
             Ask::List(request) => list(&client, &request, &mut reflection, &listener).await,
             Ask::Watch { request, limit } => {
-                let mut ended = pin!(rt::either(client.histories().beyond(history), client.shut_out(rank)));
+                let mut ended = pin!(rt::either(client.histories().beyond(history), client.gate().shut_out(rank)));
                 let end = begun + limit;
                 watch(&client, &request, end, ended.as_mut(), &mut reflection, &listener, turn.is_round).await
             }
@@ -64,7 +64,7 @@ pub(crate) async fn reflect(client: Client, collection: Collection, listener: Se
         };
         if !wait.is_zero() {
             // What failed before the gate was opened says nothing of what is asked then.
-            let opened = client.opened_since(openings, rank);
+            let opened = client.gate().opened_since(openings, rank);
             // Nor does it of a server that has begun another history, of which everything is to be heard.
             let woken = rt::either(opened, client.histories().beyond(history));
             rt::either(rt::sleep(crate::types::time::jitter(wait, 1.0, rt::random())), woken).await;

@@ -25,6 +25,11 @@ impl fmt::Display for Problem {
     }
 }
 
+/// A fault of settings that exclude each other.
+pub(super) fn conflict(path: &str, fault: String) -> Problem {
+    Problem { path: path.to_owned(), fault }
+}
+
 /// Whether `document` is a configuration; the first thing that is wrong if not.
 pub(super) fn check_document(document: &Value) -> Result<(), Problem> {
     check_document_of(document, "KubeletConfiguration", &["kubelet.config.k8s.io/v1beta1"], KUBELET_CONFIGURATION)

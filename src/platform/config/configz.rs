@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::cgroups::CgroupDriver;
 use super::duration;
-use super::effective::CgroupDriver;
 use super::schema::{Field, KUBELET_CONFIGURATION, Kind};
 
 /// What files and flags have said, kept to be shown.

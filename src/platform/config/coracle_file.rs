@@ -21,7 +21,7 @@ pub(crate) struct CoracleFile {
     pub(crate) devices: Vec<DeviceRule>,
 }
 
-/// When the API server is asked and told, and what that may cost.
+/// When the API server is asked and told, and what that may cost: `sync` of Coracle's own file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SyncSettings {
     pub(crate) mode: SyncMode,

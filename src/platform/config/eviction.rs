@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::check::Problem;
+use super::check::{Problem, conflict};
 use super::duration;
-use super::effective::conflict;
 use super::fields::Fields;
 use crate::types::api::{EPHEMERAL_STORAGE, Format, MEMORY, Quantity, ResourceList};
 
@@ -44,17 +43,19 @@ pub(crate) struct Threshold {
     pub(crate) min_reclaim: Option<Amount>,
 }
 
-/// What the configuration says of eviction.
+/// Eviction: `evictionHard`, `evictionSoft`, `evictionSoftGracePeriod`, `evictionMinimumReclaim`,
+/// `mergeDefaultEvictionSettings`, `evictionMaxPodGracePeriod`, `evictionPressureTransitionPeriod` and
+/// `localStorageCapacityIsolation`; `--evict-static-pods`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Eviction {
     pub(crate) thresholds: Vec<Threshold>,
-    /// Pods that are ended for a soft threshold are given no more than this to stop.
+    /// The longest grace period of a pod that a soft threshold evicts.
     pub(crate) max_pod_grace: Duration,
-    /// A condition of the node stays for so long after it was last seen.
+    /// How long a pressure condition stays after it was last observed.
     pub(crate) transition: Duration,
-    /// Limits on what pods write to the node's disk are kept.
+    /// Limits on local storage are enforced.
     pub(crate) local_storage: bool,
-    /// Static pods may be ended and refused, too.
+    /// Static pods may be evicted and refused, too.
     pub(crate) static_pods: bool,
 }
 

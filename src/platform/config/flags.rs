@@ -8,59 +8,19 @@ use serde_json::{Map, Value};
 use super::check::{asks_nothing, check_value, field, go_bool, wanted};
 use super::did_you_mean::nearest;
 use super::flag_table::{FLAGS, Meaning, Own};
+use super::flag_values::FlagValues;
 use super::managers;
 use super::node_labels;
 use super::schema::{Kind, Standing};
 use super::static_pod_url;
 use super::taints;
-use crate::types::api::Map as Labels;
-
-/// What a command line says.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Given {
-    pub(super) help: bool,
-    pub(super) version: bool,
-    pub(super) config: Option<PathBuf>,
-    pub(super) config_dir: Option<PathBuf>,
-    pub(super) coracle_config: Option<PathBuf>,
-    pub(super) hostname_override: Option<String>,
-    pub(super) node_ips: Vec<IpAddr>,
-    pub(super) node_labels: Labels<String>,
-    pub(super) page_address: Option<IpAddr>,
-    /// 0: no page.
-    pub(super) page_port: u16,
-    pub(super) root_dir: Option<PathBuf>,
-    pub(super) cert_dir: Option<PathBuf>,
-    pub(super) local_socket: Option<PathBuf>,
-    pub(super) lock_file: Option<PathBuf>,
-    pub(super) watchdog_device: Option<PathBuf>,
-    pub(super) offline_key_file: Option<PathBuf>,
-    pub(super) offline_plain_secrets: bool,
-    pub(super) credential_provider_bin_dir: Option<PathBuf>,
-    pub(super) credential_provider_config: Option<PathBuf>,
-    pub(super) image_archives: Option<PathBuf>,
-    pub(super) manifest_public_key: Option<PathBuf>,
-    pub(super) manifest_url_ca_file: Option<PathBuf>,
-    pub(super) strict_image_pull_policy: bool,
-    pub(super) leave_kernel_parameters: bool,
-    pub(super) evict_static_pods: bool,
-    pub(super) external_cloud: bool,
-    pub(super) unschedulable: bool,
-    pub(super) kubeconfig: Option<PathBuf>,
-    pub(super) bootstrap_kubeconfig: Option<PathBuf>,
-    /// The fields that flags set, in the form of a configuration document.
-    pub(super) fields: Map<String, Value>,
-    /// The flags that are without effect for now.
-    pub(super) not_yet: Vec<String>,
-    pub(super) warnings: Vec<String>,
-}
 
 /// A command line that cannot stand: one line that names the flag and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BadFlag(pub(super) String);
 
-pub(super) fn parse(arguments: &[String]) -> Result<Given, BadFlag> {
-    let mut given = Given::default();
+pub(super) fn parse(arguments: &[String]) -> Result<FlagValues, BadFlag> {
+    let mut given = FlagValues::default();
     let mut rest = arguments.iter().map(String::as_str).peekable();
     while let Some(argument) = rest.next() {
         let (flag, inline) = split(argument)?;
@@ -135,7 +95,7 @@ fn kind_of(name: &str) -> Result<&'static Kind, BadFlag> {
     }
 }
 
-impl Given {
+impl FlagValues {
     fn take(&mut self, flag: &str, text: &str) -> Result<(), BadFlag> {
         let kind = kind_of(flag)?;
         let value = value(kind, text);

@@ -1,17 +1,18 @@
 //! Who the node is to a cluster: its certificates, and who may ask its own server. Pure.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::check::Problem;
-use super::effective::conflict;
+use super::check::{Problem, conflict};
 use super::fields::Fields;
-use super::flags::Given;
+use super::flag_values::FlagValues;
 use super::server::{self, ServerSettings};
 
-/// The settings of credentials.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Credentials of the node: `rotateCertificates`, `serverTLSBootstrap`, `tlsCertFile`, `tlsPrivateKeyFile`,
+/// `authentication.x509` and the fields of [`ServerSettings`]; `--cert-dir` and `--bootstrap-kubeconfig`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// Credentials that are good for asking for better ones.
+    pub(crate) cert_dir: PathBuf,
+    /// Credentials for requesting the first client certificate.
     pub(crate) bootstrap_kubeconfig: Option<PathBuf>,
     /// The client certificate is replaced before it expires.
     pub(crate) rotate_certificates: bool,
@@ -35,7 +36,20 @@ pub(crate) enum ServingIdentity {
     },
 }
 
-pub(super) fn read(fields: &Fields<'_>, given: &Given) -> Result<Identity, Problem> {
+impl Default for Identity {
+    fn default() -> Self {
+        Self {
+            cert_dir: PathBuf::from("/var/lib/kubelet/pki"),
+            bootstrap_kubeconfig: None,
+            rotate_certificates: false,
+            serving: ServingIdentity::default(),
+            client_ca_file: None,
+            server: ServerSettings::default(),
+        }
+    }
+}
+
+pub(super) fn read(fields: &Fields<'_>, given: &FlagValues, root_dir: &Path) -> Result<Identity, Problem> {
     let path = |name: &str| fields.text(name).map(PathBuf::from);
     let serving = match (path("tlsCertFile"), path("tlsPrivateKeyFile")) {
         (Some(certificate), Some(key)) => ServingIdentity::Files { certificate, key },
@@ -45,6 +59,7 @@ pub(super) fn read(fields: &Fields<'_>, given: &Given) -> Result<Identity, Probl
         (None, Some(_)) => return Err(conflict("tlsPrivateKeyFile", "expected tlsCertFile beside it".to_owned())),
     };
     Ok(Identity {
+        cert_dir: given.cert_dir.clone().unwrap_or_else(|| root_dir.join("pki")),
         bootstrap_kubeconfig: given.bootstrap_kubeconfig.clone(),
         rotate_certificates: fields.bool("rotateCertificates") == Some(true),
         serving,

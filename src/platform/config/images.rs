@@ -1,35 +1,153 @@
-//! Which images are trusted, and which go. Pure.
+//! How images are pulled, which are trusted, and when they are removed. Pure.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// `imagePullCredentialsVerificationPolicy`.
+use serde_json::Value;
+
+use super::check::{Problem, conflict};
+use super::credential_providers::CredentialProvider;
+use super::fields::Fields;
+use super::flag_values::FlagValues;
+
+/// Images: `serializeImagePulls`, `maxParallelImagePulls`, `registryPullQPS`, `registryBurst`,
+/// `imagePullCredentialsVerificationPolicy`, `preloadedImagesVerificationAllowlist` and the fields of [`ImageGc`];
+/// `--image-credential-provider-config`, `--image-credential-provider-bin-dir`, `--image-archives` and
+/// `--strict-image-pull-policy`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ImageSettings {
+    pub(crate) serialize_pulls: bool,
+    /// `None`: no bound, unless pulls are serialized.
+    pub(crate) max_parallel_pulls: Option<u32>,
+    /// Pulls per second; 0 means no limit.
+    pub(crate) registry_pull_qps: u32,
+    pub(crate) registry_burst: u32,
+    /// `Always` fails while the registry is unreachable, even if the image is present.
+    pub(crate) strict_pull_policy: bool,
+    pub(crate) credential_providers: Vec<CredentialProvider>,
+    /// The directory of the providers' programs.
+    pub(crate) credential_provider_bin_dir: PathBuf,
+    pub(crate) credentials_verification: CredentialsVerification,
+    pub(crate) gc: ImageGc,
+    /// A directory of archives whose images are imported into the runtime.
+    pub(crate) archives: PathBuf,
+}
+
+/// `imagePullCredentialsVerificationPolicy`: which present images a pod may use without credentials that have pulled them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum CredentialsVerification {
-    /// Whatever is present may be used.
+    /// All present images.
     Never,
-    /// What this kubelet has not pulled itself may be used.
+    /// Images that this kubelet has not pulled itself.
     #[default]
     NeverForPreloaded,
-    /// Images of these names may be used; `registry.example.com/team/*` is all that begins so.
+    /// Images of these names; `registry.example.com/team/*` is every name with that prefix.
     NeverFor(Vec<String>),
     Always,
 }
 
-/// When unused images are removed.
+/// When unused images are removed: `imageGCHighThresholdPercent`, `imageGCLowThresholdPercent`, `imageMinimumGCAge` and
+/// `imageMaximumGCAge`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ImageGc {
-    /// In percent of the file system: from here on it is made room.
+    /// In percent of the file system: above it, images are removed.
     pub(crate) high: u8,
-    /// In percent: until no more than this is used.
+    /// In percent: images are removed until usage is below it.
     pub(crate) low: u8,
-    /// Nothing younger is removed to make room.
+    /// Younger images are not removed to free space.
     pub(crate) min_age: Duration,
-    /// What was not used for longer is removed; zero: nothing for its age alone.
+    /// Images unused for longer are removed; zero: no image is removed for its age.
     pub(crate) max_age: Duration,
+}
+
+impl Default for ImageSettings {
+    fn default() -> Self {
+        Self {
+            serialize_pulls: true,
+            max_parallel_pulls: None,
+            registry_pull_qps: 5,
+            registry_burst: 10,
+            strict_pull_policy: false,
+            credential_providers: Vec::new(),
+            credential_provider_bin_dir: PathBuf::new(),
+            credentials_verification: CredentialsVerification::default(),
+            gc: ImageGc::default(),
+            archives: PathBuf::from("/var/lib/kubelet/coracle/images"),
+        }
+    }
 }
 
 impl Default for ImageGc {
     fn default() -> Self {
         Self { high: 85, low: 80, min_age: Duration::from_secs(120), max_age: Duration::ZERO }
     }
+}
+
+/// The fields and flags; the caller adds `credential_providers`, which have a file of their own.
+pub(super) fn read(fields: &Fields<'_>, given: &FlagValues, root_dir: &Path) -> Result<ImageSettings, Problem> {
+    let mut images = ImageSettings {
+        strict_pull_policy: given.strict_image_pull_policy,
+        credential_provider_bin_dir: given.credential_provider_bin_dir.clone().unwrap_or_default(),
+        archives: given.image_archives.clone().unwrap_or_else(|| root_dir.join("coracle/images")),
+        max_parallel_pulls: fields.count("maxParallelImagePulls"),
+        ..ImageSettings::default()
+    };
+    let parallel = images.max_parallel_pulls.filter(|pulls| *pulls > 1);
+    images.serialize_pulls = fields.bool("serializeImagePulls").unwrap_or(parallel.is_none());
+    fields.replace("registryPullQPS", Fields::count, &mut images.registry_pull_qps);
+    fields.replace("registryBurst", Fields::positive, &mut images.registry_burst);
+    if let Some(pulls) = parallel.filter(|_| images.serialize_pulls) {
+        let fault = format!("expected false beside maxParallelImagePulls {pulls}, found true");
+        return Err(conflict("serializeImagePulls", fault));
+    }
+    images.gc = image_gc(fields)?;
+    images.credentials_verification = credentials_verification(fields)?;
+    Ok(images)
+}
+
+fn image_gc(fields: &Fields<'_>) -> Result<ImageGc, Problem> {
+    let percent = |path: &str| fields.int(path).and_then(|percent| u8::try_from(percent).ok());
+    let mut gc = ImageGc::default();
+    gc.high = percent("imageGCHighThresholdPercent").unwrap_or(gc.high);
+    gc.low = percent("imageGCLowThresholdPercent").unwrap_or(gc.low);
+    fields.replace("imageMinimumGCAge", Fields::duration, &mut gc.min_age);
+    fields.replace("imageMaximumGCAge", Fields::duration, &mut gc.max_age);
+    if gc.low >= gc.high {
+        let fault = format!("expected less than imageGCHighThresholdPercent {}, found {}", gc.high, gc.low);
+        return Err(conflict("imageGCLowThresholdPercent", fault));
+    }
+    if !gc.max_age.is_zero() && gc.max_age <= gc.min_age {
+        return Err(conflict("imageMaximumGCAge", "expected more than imageMinimumGCAge".to_owned()));
+    }
+    Ok(gc)
+}
+
+fn credentials_verification(fields: &Fields<'_>) -> Result<CredentialsVerification, Problem> {
+    let allowlist = fields.at("preloadedImagesVerificationAllowlist").and_then(Value::as_array);
+    let allowlist: Vec<String> =
+        allowlist.into_iter().flatten().filter_map(|item| item.as_str().map(str::to_owned)).collect();
+    let policy = fields.text("imagePullCredentialsVerificationPolicy").unwrap_or("NeverVerifyPreloadedImages");
+    if !allowlist.is_empty() && policy != "NeverVerifyAllowlistedImages" {
+        let fault = "expected imagePullCredentialsVerificationPolicy NeverVerifyAllowlistedImages beside it".to_owned();
+        return Err(conflict("preloadedImagesVerificationAllowlist", fault));
+    }
+    if let Some((index, pattern)) = allowlist.iter().enumerate().find(|(_, pattern)| !is_image_pattern(pattern)) {
+        let fault =
+            format!("expected the name of an image without tag and digest, or its beginning and /*, found {pattern:?}");
+        return Err(conflict(&format!("preloadedImagesVerificationAllowlist[{index}]"), fault));
+    }
+    Ok(match policy {
+        "NeverVerify" => CredentialsVerification::Never,
+        "NeverVerifyAllowlistedImages" => CredentialsVerification::NeverFor(allowlist),
+        "AlwaysVerify" => CredentialsVerification::Always,
+        _ => CredentialsVerification::NeverForPreloaded,
+    })
+}
+
+/// `registry.example.com/team/app`, or a prefix of it and `/*`.
+fn is_image_pattern(pattern: &str) -> bool {
+    let name = pattern.strip_suffix("/*").unwrap_or(pattern);
+    let last = name.rsplit('/').next().unwrap_or_default();
+    let is_registry = !name.contains('/') && name.len() < pattern.len();
+    !name.is_empty() && !name.contains(['*', '@', ' ']) && !name.ends_with('/') && (is_registry || !last.contains(':'))
 }

@@ -2,13 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use super::check::{Problem, go_bool};
-use super::effective::{Config, conflict};
+use super::check::{Problem, conflict, go_bool};
 use super::fields::Fields;
+use super::reserved::Reservations;
 use crate::types::api::{CPU, Format, HUGE_PAGES_PREFIX, MEMORY, Quantity};
 use crate::types::cpu_set::CpuSet;
 
-/// The managers of the node's resources.
+/// Resource managers: `cpuManagerPolicy`, `cpuManagerPolicyOptions`, `topologyManagerPolicy`, `topologyManagerScope`,
+/// `topologyManagerPolicyOptions`, `memoryManagerPolicy`, `reservedMemory` and `reservedSystemCPUs`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Managers {
     /// `None`: no container has processors for itself.
@@ -60,37 +61,39 @@ const OPTIONS: &str = "cpuManagerPolicyOptions";
 const RESERVED: &str = "reservedSystemCPUs";
 pub(super) const RESERVED_MEMORY: &str = "reservedMemory";
 
-impl Config {
-    pub(super) fn take_managers(&mut self, fields: &Fields<'_>) -> Result<(), Problem> {
-        let is_set = |name: &str| fields.text(&format!("{OPTIONS}.{name}")).and_then(go_bool) == Some(true);
-        if fields.text("cpuManagerPolicy") == Some("static") {
-            self.managers.static_cpus = Some(CpuOptions {
-                full_cores: is_set("full-pcpus-only"),
-                strict_reservation: is_set("strict-cpu-reservation"),
-                across_nodes: is_set("distribute-cpus-across-numa"),
-            });
-        } else if fields.at(OPTIONS).and_then(|options| options.as_object()).is_some_and(|options| !options.is_empty())
-        {
-            return Err(conflict(OPTIONS, "expected cpuManagerPolicy static beside it".to_owned()));
-        }
-        self.managers.topology = topology(fields)?;
-        self.managers.static_memory = fields.text("memoryManagerPolicy") == Some("Static");
-        self.managers.reserved_memory = reserved_memory(fields)?;
-        let Some(reserved) = fields.text(RESERVED).and_then(CpuSet::parse) else { return Ok(()) };
-        for (group, path) in
-            [(&self.system_reserved_cgroup, "systemReservedCgroup"), (&self.kube_reserved_cgroup, "kubeReservedCgroup")]
-        {
-            if !group.is_empty() {
-                return Err(conflict(RESERVED, format!("expected no {path} beside it")));
-            }
-        }
-        // As many processors are the system's, whatever else is said of them.
-        let count = i64::try_from(reserved.len()).unwrap_or(i64::MAX);
-        self.system_reserved.insert(CPU, Quantity::new(count, Format::DecimalSi));
-        self.kube_reserved.remove(CPU);
-        self.managers.reserved_cpus = reserved;
-        Ok(())
+/// CPUs that are reserved by number replace the CPUs in `reserved`.
+pub(super) fn read(fields: &Fields<'_>, reserved: &mut Reservations) -> Result<Managers, Problem> {
+    let is_set = |name: &str| fields.text(&format!("{OPTIONS}.{name}")).and_then(go_bool) == Some(true);
+    let is_static = fields.text("cpuManagerPolicy") == Some("static");
+    let options = fields.at(OPTIONS).and_then(Value::as_object);
+    if !is_static && options.is_some_and(|options| !options.is_empty()) {
+        return Err(conflict(OPTIONS, "expected cpuManagerPolicy static beside it".to_owned()));
     }
+    let static_cpus = is_static.then(|| CpuOptions {
+        full_cores: is_set("full-pcpus-only"),
+        strict_reservation: is_set("strict-cpu-reservation"),
+        across_nodes: is_set("distribute-cpus-across-numa"),
+    });
+    Ok(Managers {
+        static_cpus,
+        topology: topology(fields)?,
+        static_memory: fields.text("memoryManagerPolicy") == Some("Static"),
+        reserved_memory: reserved_memory(fields)?,
+        reserved_cpus: reserved_cpus(fields, reserved)?,
+    })
+}
+
+fn reserved_cpus(fields: &Fields<'_>, reserved: &mut Reservations) -> Result<CpuSet, Problem> {
+    let Some(cpus) = fields.text(RESERVED).and_then(CpuSet::parse) else { return Ok(CpuSet::default()) };
+    for (path, group) in reserved.groups() {
+        if !group.is_empty() {
+            return Err(conflict(RESERVED, format!("expected no {path} beside it")));
+        }
+    }
+    let count = i64::try_from(cpus.len()).unwrap_or(i64::MAX);
+    reserved.system.insert(CPU, Quantity::new(count, Format::DecimalSi));
+    reserved.kube.remove(CPU);
+    Ok(cpus)
 }
 
 fn reserved_memory(fields: &Fields<'_>) -> Result<Vec<(u32, String, u64)>, Problem> {

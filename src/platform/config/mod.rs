@@ -3,46 +3,58 @@
 //! A flag that has a field in `KubeletConfiguration` is laid over the files as one more document, so that every value
 //! goes one way: read, held against the schema, merged, made into a [`Config`].
 
+mod cgroups;
 mod check;
+mod cluster;
 mod configz;
 mod coracle_file;
 mod credential_providers;
 mod device_rules;
 mod did_you_mean;
+mod dns;
 mod duration;
 mod effective;
 mod eviction;
 mod fields;
 mod file;
 mod flag_table;
+mod flag_values;
 mod flags;
+mod health;
 mod identity;
 mod images;
+mod logs;
 mod managers;
 mod node_labels;
 mod node_name;
+mod offline;
+mod pods;
+mod process;
 mod reporting;
+mod reserved;
+mod runtime;
 mod schema;
 mod server;
 mod shutdown;
 mod static_pod_url;
+mod static_pods;
 mod taints;
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use check::Problem;
 use coracle_file::CoracleFile;
+
+pub(crate) use cgroups::{CgroupDriver, SwapBehavior};
+pub(crate) use configz::ConfiguredFields;
 pub(crate) use coracle_file::{SyncMode, SyncWindows, TimeWindow};
 pub(crate) use credential_providers::CredentialProvider;
 pub(crate) use device_rules::DeviceRule;
-pub(crate) use duration::{go_duration, parse_duration};
-pub(crate) use effective::{CgroupDriver, Config, Enforced, KernelParameters, SwapBehavior};
-pub(crate) use images::{CredentialsVerification, ImageGc};
-
-pub(crate) use configz::ConfiguredFields;
 pub(crate) use did_you_mean::nearest;
-pub(crate) use effective::LOCAL_SOCKET;
+pub(crate) use duration::{go_duration, parse_duration};
+pub(crate) use effective::Config;
 #[cfg(test)]
 pub(crate) use eviction::Amount;
 pub(crate) use eviction::{Eviction, Signal, Threshold};
@@ -51,12 +63,13 @@ pub(crate) use flags::is_flag;
 #[cfg(test)]
 pub(crate) use identity::Identity;
 pub(crate) use identity::ServingIdentity;
+pub(crate) use images::{CredentialsVerification, ImageGc};
 pub(crate) use managers::{CpuOptions, TopologyManager, TopologyPolicy};
+pub(crate) use process::{KernelParameters, LOCAL_SOCKET};
 pub(crate) use reporting::Reporting;
+pub(crate) use reserved::Enforced;
 pub(crate) use server::{Authorization, ServerSettings, TlsSettings};
 pub(crate) use shutdown::ShutdownPhase;
-
-use check::Problem;
 
 use crate::types::api::yaml::ParseError;
 
@@ -97,30 +110,31 @@ pub(crate) fn load(arguments: &[String]) -> Result<Request, Error> {
         return Err(Error::Flag(format!("--bootstrap-kubeconfig: {beside}")));
     }
     let node_name = node_name(given.hostname_override.as_deref(), &mut warnings)?;
-    let mut config = Config::new(given, &fields, node_name).map_err(Error::Conflict)?;
-    config.credential_providers = providers;
-    config.reporting.fit(&sync, fields.contains_key("nodeStatusReportFrequency"));
-    config.sync = sync;
+    let mut config = Config::new(&given, &fields, node_name).map_err(Error::Conflict)?;
+    config.images.credential_providers = providers;
+    config.cluster.reporting.fit(&sync, fields.contains_key("nodeStatusReportFrequency"));
+    config.cluster.sync = sync;
     config.devices = devices;
     config.given = ConfiguredFields::new(&fields);
-    for provider in &config.credential_providers {
+    for provider in &config.images.credential_providers {
         // Images that need no credentials, or have others, go on without it; and it may come later.
-        let program = config.credential_provider_bin_dir.join(&provider.name);
+        let program = config.images.credential_provider_bin_dir.join(&provider.name);
         if !program.is_file() {
             warnings.0.push(format!("credential provider {} is missing: {}", provider.name, program.display()));
         }
     }
     // Pods mount parts of the first, and the runtime writes to the second: both have to mean the same to others.
-    let kubeconfigs = config.kubeconfig.iter_mut().chain(&mut config.identity.bootstrap_kubeconfig);
-    let places = [&mut config.root_dir, &mut config.pod_logs_dir, &mut config.cert_dir, &mut config.image_archives];
-    let places = places.into_iter().chain(&mut config.offline_key_file);
+    let kubeconfigs = config.cluster.kubeconfig.iter_mut().chain(&mut config.identity.bootstrap_kubeconfig);
+    let places =
+        [&mut config.root_dir, &mut config.logs.pods_dir, &mut config.identity.cert_dir, &mut config.images.archives];
+    let places = places.into_iter().chain(&mut config.offline.key_file);
     for path in places.chain(kubeconfigs) {
         *path = std::path::absolute(&*path).map_err(|source| Error::Read { path: path.clone(), source })?;
     }
     Ok(Request::Run(Box::new(config), warnings))
 }
 
-fn credential_providers(given: &flags::Given) -> Result<Vec<CredentialProvider>, Error> {
+fn credential_providers(given: &flag_values::FlagValues) -> Result<Vec<CredentialProvider>, Error> {
     match (&given.credential_provider_config, &given.credential_provider_bin_dir) {
         (Some(path), Some(_)) => credential_providers::read(path),
         (None, None) => Ok(Vec::new()),

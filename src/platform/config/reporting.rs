@@ -5,11 +5,13 @@ use std::time::Duration;
 use super::check::Problem;
 use super::coracle_file::{SyncMode, SyncSettings};
 use super::fields::Fields;
-use super::flags::Given;
+use super::flag_values::FlagValues;
 use super::taints;
 use crate::types::api::Taint;
 
-/// The settings of the node's own object, of its lease and of the events.
+/// The Node object, its lease and its events: `registerNode`, `registerWithTaints`, `providerID`,
+/// `nodeStatusReportFrequency`, `nodeStatusMaxImages`, `nodeLeaseDurationSeconds`, `eventRecordQPS` and `eventBurst`;
+/// `--register-schedulable` and `--cloud-provider`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Reporting {
     /// The node makes its own object where there is none.
@@ -68,7 +70,7 @@ const RENEWALS: u32 = 4;
 /// node is there.
 const POLLS: u32 = 4;
 
-pub(super) fn read(fields: &Fields<'_>, given: &Given) -> Result<Reporting, Problem> {
+pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> Result<Reporting, Problem> {
     let mut reporting = Reporting {
         unschedulable: given.unschedulable,
         external_cloud: given.external_cloud,

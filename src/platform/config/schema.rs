@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use super::taints::EFFECTS;
-
 /// What a value must be.
 #[derive(Debug)]
 pub(super) enum Kind {
@@ -86,6 +84,8 @@ const PORT: Kind = Kind::Int(0, 65535);
 const PERCENT: Kind = Kind::Int(0, 100);
 const TEXTS: Kind = Kind::List(&Kind::Text);
 const TEXT_MAP: Kind = Kind::Map(&Kind::Text);
+
+pub(super) const TAINT_EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// The file of `--coracle-config`.
 pub(super) const CORACLE_FILE: &[Field] =
@@ -315,7 +315,7 @@ const RESERVED_MEMORY: &[Field] = &[used("numaNode", COUNT), used("limits", Kind
 const TAINT: &[Field] = &[
     used("key", Kind::Text),
     used("value", Kind::Text),
-    used("effect", Kind::Word(&EFFECTS)),
+    used("effect", Kind::Word(&TAINT_EFFECTS)),
     used("timeAdded", Kind::Text),
 ];
 

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::fields::Fields;
 
-/// The settings of the server of the kubelet's API.
+/// The server of the kubelet's API: `enableServer`, `address`, `port`, `readOnlyPort`, `tlsMinVersion`, `tlsCipherSuites`,
+/// `tlsCurvePreferences`, `authentication`, `authorization`, `enableSystemLogHandler` and `enableDebuggingHandlers`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerSettings {
     pub(crate) enabled: bool,

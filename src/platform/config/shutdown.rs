@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::check::Problem;
-use super::effective::conflict;
+use super::check::{Problem, conflict};
 use super::fields::Fields;
 use crate::types::api::SYSTEM_CRITICAL_PRIORITY;
 
-/// Pods from this priority on, up to that of the next phase, and how long they have.
+/// Pods from this priority on, up to that of the next phase, and how long they have: `shutdownGracePeriod`,
+/// `shutdownGracePeriodCriticalPods` and `shutdownGracePeriodByPodPriority`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ShutdownPhase {
     pub(crate) priority: i32,

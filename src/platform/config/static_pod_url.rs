@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::check::Problem;
-use super::effective::conflict;
+use super::check::{Problem, conflict};
 use super::fields::Fields;
-use super::flags::Given;
+use super::flag_values::FlagValues;
 
 /// Where manifests come from, and who vouches for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +28,7 @@ const URL: &str = "staticPodURL";
 const HEADERS: &str = "staticPodURLHeader";
 const EVERY: Duration = Duration::from_secs(20);
 
-pub(super) fn read(fields: &Fields<'_>, given: &Given) -> Result<Option<PodUrl>, Problem> {
+pub(super) fn read(fields: &Fields<'_>, given: &FlagValues) -> Result<Option<PodUrl>, Problem> {
     let Some(url) = fields.text(URL) else {
         let alone = [
             ("--manifest-url-ca-file", &given.manifest_url_ca_file),

@@ -2,16 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use super::check::Problem;
-use super::effective::conflict;
+use super::check::{Problem, conflict};
 use super::fields::Fields;
+use super::schema::TAINT_EFFECTS;
 use crate::types::api::Taint;
 use crate::types::api::validation::names::{is_label_value, is_qualified_name};
 
 /// As the files name the field.
 pub(super) const PATH: &str = "registerWithTaints";
-
-pub(super) const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// `key=value:effect,key:effect` in the form of a file; what a fault is, the check of the fields finds.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
@@ -27,7 +25,7 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
 const WANTED: &str = "taints such as key=value:NoSchedule or key:NoExecute";
 
 fn is_taint(key: &str, value: &str, effect: &str) -> bool {
-    is_qualified_name(key) && is_label_value(value) && EFFECTS.contains(&effect)
+    is_qualified_name(key) && is_label_value(value) && TAINT_EFFECTS.contains(&effect)
 }
 
 /// The taints of the files and flags.

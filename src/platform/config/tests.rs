@@ -73,7 +73,16 @@ fn file_loaded(fields: &str) -> (Config, Vec<String>) {
 }
 
 fn defaults() -> Config {
-    Config { node_name: "n".to_owned(), ..Config::default() }
+    let mut config = Config::default();
+    "n".clone_into(&mut config.node.name);
+    config
+}
+
+/// The defaults, but for what `set` changes.
+fn defaults_with(set: impl FnOnce(&mut Config)) -> Config {
+    let mut config = defaults();
+    set(&mut config);
+    config
 }
 
 /// Only these thresholds, all of them hard.
@@ -98,7 +107,11 @@ fn nothing_said_means_the_defaults() {
 
 #[test]
 fn flags_are_written_with_a_space_or_an_equals_sign_and_underscores_count_as_dashes() {
-    let expected = Config { max_pods: 7, fail_swap_on: false, verbosity: 4, ..defaults() };
+    let expected = defaults_with(|config| {
+        config.pods.max_pods = 7;
+        config.process.fail_swap_on = false;
+        config.process.verbosity = 4;
+    });
     for line in [
         vec!["--max-pods", "7", "--fail-swap-on=false", "--v", "4"],
         vec!["--max_pods=7", "--fail-swap-on=F", "-v=4"],
@@ -123,46 +136,45 @@ fn every_setting_in_force_reaches_the_configuration() {
            "crashLoopBackOff":{"maxContainerRestartPeriod":"20s"},"seccompDefault":true,"allowedUnsafeSysctls":["net.*"],
            "containerRuntimeEndpoint":"unix:///a","imageServiceEndpoint":"/b""#,
     );
-    let expected = Config {
-        static_pod_path: Some("/m".into()),
-        pod_logs_dir: "/l".into(),
-        sync_frequency: Duration::from_secs(30),
-        file_check_frequency: Duration::from_secs(5),
-        registry_pull_qps: 0,
-        registry_burst: 3,
-        healthz: Some("[::1]:1".parse().unwrap()),
-        oom_score_adj: -5,
-        cluster_domain: "c".to_owned(),
-        cluster_dns: vec!["1.1.1.1".parse().unwrap(), "::2".parse().unwrap()],
-        cgroup_root: "/r".to_owned(),
-        cgroups_per_qos: false,
-        enforced: Enforced::default(),
-        cgroup_driver: CgroupDriver::Systemd,
-        single_process_oom_kill: Some(true),
-        runtime_request_timeout: Duration::from_secs(3),
-        max_pods: 4,
-        pod_pids_limit: Some(100),
-        resolv_conf: None,
-        cpu_cfs_quota: false,
-        cpu_cfs_quota_period: Duration::from_millis(10),
-        serialize_image_pulls: false,
-        max_parallel_image_pulls: Some(3),
-        fail_swap_on: false,
-        verbosity: 5,
-        max_container_restart_period: Duration::from_secs(20),
-        seccomp_default: true,
-        allowed_unsafe_sysctls: vec!["net.*".to_owned()],
-        runtime_endpoint: "/a".into(),
-        image_endpoint: "/b".into(),
-        eviction: hard_eviction(&[
+    let expected = defaults_with(|config| {
+        config.static_pods.path = Some("/m".into());
+        config.logs.pods_dir = "/l".into();
+        config.pods.sync_frequency = Duration::from_secs(30);
+        config.static_pods.check_frequency = Duration::from_secs(5);
+        config.images.registry_pull_qps = 0;
+        config.images.registry_burst = 3;
+        config.health.healthz = Some("[::1]:1".parse().unwrap());
+        config.process.oom_score_adj = -5;
+        config.dns.cluster_domain = "c".to_owned();
+        config.dns.cluster_dns = vec!["1.1.1.1".parse().unwrap(), "::2".parse().unwrap()];
+        config.cgroups.root = "/r".to_owned();
+        config.cgroups.per_qos = false;
+        config.reserved.enforced = Enforced::default();
+        config.cgroups.driver = CgroupDriver::Systemd;
+        config.cgroups.single_process_oom_kill = Some(true);
+        config.runtime.request_timeout = Duration::from_secs(3);
+        config.pods.max_pods = 4;
+        config.pods.pids_limit = Some(100);
+        config.dns.resolv_conf = None;
+        config.cgroups.cpu_cfs_quota = false;
+        config.cgroups.cpu_cfs_quota_period = Duration::from_millis(10);
+        config.images.serialize_pulls = false;
+        config.images.max_parallel_pulls = Some(3);
+        config.process.fail_swap_on = false;
+        config.process.verbosity = 5;
+        config.pods.max_container_restart_period = Duration::from_secs(20);
+        config.pods.seccomp_default = true;
+        config.pods.allowed_unsafe_sysctls = vec!["net.*".to_owned()];
+        config.runtime.endpoint = "/a".into();
+        config.runtime.image_endpoint = "/b".into();
+        config.eviction = hard_eviction(&[
             (Signal::MemoryAvailable, "100Mi"),
             (Signal::NodeFsAvailable, "10%"),
             (Signal::NodeFsInodesFree, "5%"),
             (Signal::ImageFsAvailable, "15%"),
             (Signal::ImageFsInodesFree, "5%"),
-        ]),
-        ..defaults()
-    };
+        ]);
+    });
     assert_eq!((config, warnings), (expected, vec![]));
 }
 
@@ -189,10 +201,10 @@ fn what_the_node_tells_of_itself_is_set_by_files_and_flags() {
         event_burst: 7,
         ..Reporting::default()
     };
-    assert_eq!((config, warnings), (Config { reporting, ..defaults() }, vec![]));
+    assert_eq!((config, warnings), (defaults_with(|config| config.cluster.reporting = reporting), vec![]));
     let (config, warnings) = loaded(&["--cloud-provider=external", "--register-schedulable=false"]);
     let reporting = Reporting { external_cloud: true, unschedulable: true, ..Reporting::default() };
-    assert_eq!((config, warnings), (Config { reporting, ..defaults() }, vec![]));
+    assert_eq!((config, warnings), (defaults_with(|config| config.cluster.reporting = reporting), vec![]));
 }
 
 #[test]
@@ -203,14 +215,13 @@ fn bounds_of_logs_and_of_a_shutdown_are_in_force() {
            "shutdownGracePeriodCriticalPods":"10s""#,
     );
     let phase = |priority, seconds| ShutdownPhase { priority, grace: Duration::from_secs(seconds) };
-    let expected = Config {
-        container_log_max_bytes: 1 << 20,
-        container_log_max_files: 3,
-        container_log_max_workers: 2,
-        container_log_monitor_interval: Duration::from_secs(5),
-        shutdown_phases: vec![phase(0, 20), phase(2_000_000_000, 10)],
-        ..defaults()
-    };
+    let expected = defaults_with(|config| {
+        config.logs.max_bytes = 1 << 20;
+        config.logs.max_files = 3;
+        config.logs.max_workers = 2;
+        config.logs.monitor_interval = Duration::from_secs(5);
+        config.shutdown_phases = vec![phase(0, 20), phase(2_000_000_000, 10)];
+    });
     assert_eq!((config, warnings), (expected, vec![]));
 }
 
@@ -230,16 +241,22 @@ fn a_period_is_at_least_a_second() {
            "nodeStatusReportFrequency":"1ns""#,
     );
     let second = Duration::from_secs(1);
-    let periods = [config.sync_frequency, config.file_check_frequency, config.runtime_request_timeout];
+    let periods = [config.pods.sync_frequency, config.static_pods.check_frequency, config.runtime.request_timeout];
     assert_eq!(periods, [second; 3]);
-    assert_eq!(config.reporting.status_period, second);
+    assert_eq!(config.cluster.reporting.status_period, second);
     assert!(warnings.is_empty());
 }
 
 #[test]
 fn healthz_port_zero_is_off_and_an_empty_manifest_path_is_none() {
     let (config, _) = file_loaded(r#""healthzPort":0,"staticPodPath":"""#);
-    assert_eq!(config, Config { healthz: None, static_pod_path: None, ..defaults() });
+    assert_eq!(
+        config,
+        defaults_with(|config| {
+            config.health.healthz = None;
+            config.static_pods.path = None;
+        })
+    );
 }
 
 #[test]
@@ -254,11 +271,20 @@ fn drop_ins_are_merged_in_the_order_of_their_paths_and_flags_win() {
     dir.write("d/30.yaml", "not read");
     let drop_ins = dir.0.join("d");
     let line = ["--config", &base, "--config-dir", drop_ins.to_str().unwrap()];
-    let expected = Config { max_pods: 20, cluster_dns: vec![[2, 2, 2, 2].into()], verbosity: 2, ..defaults() };
+    let expected = defaults_with(|config| {
+        config.pods.max_pods = 20;
+        config.dns.cluster_dns = vec![[2, 2, 2, 2].into()];
+        config.process.verbosity = 2;
+    });
     assert_eq!(loaded(&line).0, expected);
     let line = [&line[..], &["--max-pods=3", "--cluster-dns=3.3.3.3", "--cluster-dns=4.4.4.4"]].concat();
     let cluster_dns = vec![[3, 3, 3, 3].into(), [4, 4, 4, 4].into()];
-    assert_eq!(loaded(&line).0, Config { max_pods: 3, cluster_dns, ..expected });
+    let expected = defaults_with(|config| {
+        config.pods.max_pods = 3;
+        config.dns.cluster_dns = cluster_dns;
+        config.process.verbosity = 2;
+    });
+    assert_eq!(loaded(&line).0, expected);
 }
 
 #[test]
@@ -267,8 +293,8 @@ fn relative_paths_belong_to_the_directory_of_their_file() {
     let base = dir.write("config.yaml", &document(r#""staticPodPath":"manifests","podLogsDir":"logs""#));
     dir.write("d/x.conf", &document(r#""podLogsDir":"logs""#));
     let (config, _) = loaded(&["--config", &base, "--config-dir", dir.0.join("d").to_str().unwrap()]);
-    assert_eq!(config.static_pod_path, Some(dir.0.join("manifests")));
-    assert_eq!(config.pod_logs_dir, dir.0.join("d/logs"));
+    assert_eq!(config.static_pods.path, Some(dir.0.join("manifests")));
+    assert_eq!(config.logs.pods_dir, dir.0.join("d/logs"));
 }
 
 #[test]
@@ -276,7 +302,7 @@ fn places_given_by_flags_are_made_absolute() {
     let here = std::env::current_dir().unwrap();
     let (config, _) = loaded(&["--root-dir=state"]);
     assert_eq!(config.root_dir, here.join("state"));
-    assert_eq!(config.cert_dir, here.join("state/pki"));
+    assert_eq!(config.identity.cert_dir, here.join("state/pki"));
 }
 
 #[test]
@@ -310,16 +336,16 @@ fn labels_of_the_node_and_the_number_of_its_pods_come_from_flags() {
     let (config, warnings) =
         loaded(&["--node-labels=a=b,c=d", "--node-labels", "c=e", "--pods-per-core=3", "--max-pods=7"]);
     assert!(warnings.is_empty(), "{warnings:?}");
-    let labels: Vec<(&str, &str)> = config.node_labels.iter().map(|(key, value)| (key, value.as_str())).collect();
-    assert_eq!((labels, config.pods_per_core, config.max_pods), (vec![("a", "b"), ("c", "e")], Some(3), 7));
-    assert_eq!(loaded(&["--pods-per-core=0"]).0.pods_per_core, None);
+    let labels: Vec<(&str, &str)> = config.node.labels.iter().map(|(key, value)| (key, value.as_str())).collect();
+    assert_eq!((labels, config.pods.per_core, config.pods.max_pods), (vec![("a", "b"), ("c", "e")], Some(3), 7));
+    assert_eq!(loaded(&["--pods-per-core=0"]).0.pods.per_core, None);
     let bad = refused(&["--node-labels=a"]);
     assert_eq!(bad, "--node-labels: expected labels such as key=value,other=value, found \"a\"");
 }
 
 #[test]
 fn pods_with_users_of_their_own_have_whole_ranges_of_them() {
-    assert_eq!(file_loaded(r#""userNamespaces":{"idsPerPod":131072}"#).0.user_ids_per_pod, 131_072);
+    assert_eq!(file_loaded(r#""userNamespaces":{"idsPerPod":131072}"#).0.pods.user_ids_per_pod, 131_072);
     let dir = TempDir::new();
     let file = dir.write("config.yaml", &document(r#""userNamespaces":{"idsPerPod":65537}"#));
     let fault = "userNamespaces.idsPerPod: expected a multiple of 65536, found 65537";
@@ -328,9 +354,9 @@ fn pods_with_users_of_their_own_have_whole_ranges_of_them() {
 
 #[test]
 fn parameters_of_the_kernel_are_set_unless_it_is_to_be_only_looked_at_or_left() {
-    assert_eq!(loaded(&[]).0.kernel_parameters, KernelParameters::Set);
-    assert_eq!(loaded(&["--leave-kernel-parameters"]).0.kernel_parameters, KernelParameters::Leave);
-    assert_eq!(loaded(&["--protect-kernel-defaults=false"]).0.kernel_parameters, KernelParameters::Set);
+    assert_eq!(loaded(&[]).0.process.kernel_parameters, KernelParameters::Set);
+    assert_eq!(loaded(&["--leave-kernel-parameters"]).0.process.kernel_parameters, KernelParameters::Leave);
+    assert_eq!(loaded(&["--protect-kernel-defaults=false"]).0.process.kernel_parameters, KernelParameters::Set);
     let (config, warnings) = file_loaded(r#""protectKernelDefaults":true"#);
-    assert_eq!((config.kernel_parameters, warnings.len()), (KernelParameters::Check, 0));
+    assert_eq!((config.process.kernel_parameters, warnings.len()), (KernelParameters::Check, 0));
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use nix::errno::Errno;
 
-use crate::platform::net::tls::TlsError;
+use crate::platform::net::stream_error::TlsError;
 use crate::protocol::http1::Malformed;
 
 /// No connection came about.

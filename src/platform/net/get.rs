@@ -4,7 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use crate::platform::net::error::BodyError;
-use crate::platform::net::stream::{Stream, StreamError};
+use crate::platform::net::stream::Stream;
+use crate::platform::net::stream_error::StreamError;
 use crate::platform::net::tls::HANDSHAKE;
 use crate::platform::net::{Dialer, GetError, Headers, TlsError, Url};
 use crate::platform::rt::{self, TcpStream};

@@ -1,21 +1,13 @@
 //! A connection to a server: bare, or with TLS on it.
 
-use std::io;
-
-use crate::platform::net::tls::{TlsError, TlsStream};
+use crate::platform::net::stream_error::{StreamError, reading, writing};
+use crate::platform::net::tls::TlsStream;
 use crate::platform::rt::{AsyncReadExt, AsyncWriteExt, TcpStream};
 
 #[derive(Debug)]
 pub(super) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream>),
-}
-
-/// What went wrong, and in which of the two layers.
-#[derive(Debug)]
-pub(super) enum StreamError {
-    Io { what: &'static str, cause: io::Error },
-    Tls(TlsError),
 }
 
 impl Stream {
@@ -47,12 +39,4 @@ impl Stream {
             Self::Tls(tls) => &tls.tcp,
         }
     }
-}
-
-pub(super) fn reading(cause: io::Error) -> StreamError {
-    StreamError::Io { what: "read", cause }
-}
-
-pub(super) fn writing(cause: io::Error) -> StreamError {
-    StreamError::Io { what: "write", cause }
 }

@@ -4,7 +4,6 @@
 //! no sessions: each connection is one request.
 
 use std::cell::OnceCell;
-use std::fmt;
 use std::io;
 use std::net::Ipv4Addr;
 use std::rc::Rc;
@@ -16,10 +15,10 @@ use rustls::client::{ClientConfig, ClientConnection, Resumption};
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::time_provider::TimeProvider;
-use rustls::{AlertDescription, DigitallySignedStruct, SignatureScheme};
+use rustls::{DigitallySignedStruct, SignatureScheme};
 
 use crate::platform::host::clock;
-use crate::platform::net::stream::{StreamError, reading, writing};
+use crate::platform::net::stream_error::{StreamError, TlsError, reading, writing};
 use crate::platform::rt::{self, AsyncReadExt, AsyncWriteExt, TcpStream};
 
 /// What all connections share. Clones are the same one.
@@ -31,19 +30,6 @@ pub(super) struct Tls(Rc<OnceCell<Arc<ClientConfig>>>);
 pub(super) struct TlsStream {
     pub(super) tcp: TcpStream,
     tls: ClientConnection,
-}
-
-#[derive(Debug)]
-pub(crate) enum TlsError {
-    /// The other side speaks HTTP, in the open.
-    Http,
-    /// It speaks something else.
-    NotTls,
-    /// It refused.
-    Alert(AlertDescription),
-    /// No handshake for so long as nobody waits for one.
-    HandshakeTimeout,
-    Other(rustls::Error),
 }
 
 /// The longest handshake (kubelet: `SetTransportDefaults`).
@@ -179,66 +165,6 @@ fn check_first_record(bytes: &[u8]) -> Result<(), TlsError> {
         _ if bytes.starts_with(b"HTTP/") => Err(TlsError::Http),
         _ => Err(TlsError::NotTls),
     }
-}
-
-impl From<TlsError> for StreamError {
-    fn from(error: TlsError) -> Self {
-        Self::Tls(error)
-    }
-}
-
-impl From<rustls::Error> for StreamError {
-    fn from(error: rustls::Error) -> Self {
-        Self::Tls(match error {
-            rustls::Error::AlertReceived(alert) => TlsError::Alert(alert),
-            error => TlsError::Other(error),
-        })
-    }
-}
-
-/// In the words of the upstream kubelet, which users know from events.
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Http => f.write_str("http: server gave HTTP response to HTTPS client"),
-            Self::NotTls => f.write_str("tls: first record does not look like a TLS handshake"),
-            Self::Alert(alert) => write!(f, "remote error: tls: {}", alert_text(*alert)),
-            Self::HandshakeTimeout => f.write_str("net/http: TLS handshake timeout"),
-            Self::Other(error) => write!(f, "tls: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for TlsError {}
-
-/// The texts of Go's `crypto/tls` where they are not the alert's own name.
-fn alert_text(alert: AlertDescription) -> String {
-    let text = match alert {
-        AlertDescription::BadRecordMac => "bad record MAC",
-        AlertDescription::CertificateExpired => "expired certificate",
-        AlertDescription::CertificateRevoked => "revoked certificate",
-        AlertDescription::CertificateUnknown => "unknown certificate",
-        AlertDescription::DecodeError => "error decoding message",
-        AlertDescription::DecryptError => "error decrypting message",
-        AlertDescription::InsufficientSecurity => "insufficient security level",
-        AlertDescription::ProtocolVersion => "protocol version not supported",
-        AlertDescription::UnknownCA => "unknown certificate authority",
-        AlertDescription::UnrecognisedName => "unrecognized name",
-        alert => return words_of(&format!("{alert:?}")),
-    };
-    text.to_owned()
-}
-
-/// `HandshakeFailure` as `handshake failure`.
-fn words_of(name: &str) -> String {
-    let mut words = String::new();
-    for letter in name.chars() {
-        if letter.is_ascii_uppercase() && !words.is_empty() {
-            words.push(' ');
-        }
-        words.push(letter.to_ascii_lowercase());
-    }
-    words
 }
 
 /// Whoever answers is believed: a pod's certificate is made by nobody that the node knows (kubelet: `InsecureSkipVerify`).

@@ -1,5 +1,8 @@
 //! Plugins that show themselves by a socket in a directory (pluginregistration v1): devices' now, volumes' later.
 
+mod error;
+
+use std::error::Error;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -16,6 +19,8 @@ use crate::protocol::protobuf::{Message, decode, encode, message};
 use crate::types::error::ErrorChain;
 use crate::types::sorted::SortedMap;
 use crate::types::time::Backoff;
+
+use error::{CallError, TakeError};
 
 message! {
     struct InfoRequest {}
@@ -46,7 +51,7 @@ pub(crate) struct Taker {
     pub(crate) leaves: Box<dyn Fn(&PluginInfo)>,
 }
 
-type Takes = Box<dyn Fn(PluginInfo) -> Pin<Box<dyn Future<Output = Result<(), String>>>>>;
+type Takes = Box<dyn Fn(PluginInfo) -> Pin<Box<dyn Future<Output = Result<(), Box<dyn Error>>>>>>;
 
 /// Directories in the directory that are looked into, one in the other.
 const DEPTH: usize = 4;
@@ -147,9 +152,9 @@ async fn see_to(path: PathBuf, takers: Rc<Vec<Taker>>) {
     let info = loop {
         match take(&shown, &takers).await {
             Ok(info) => break info,
-            Err(Refused { why, is_final }) => {
-                log!(warn, "plugin not registered", socket = shown, error = why);
-                if is_final {
+            Err(error) => {
+                log!(warn, "plugin not registered", socket = shown, error = ErrorChain(&error));
+                if !error.is_retryable() {
                     return;
                 }
             }
@@ -176,43 +181,42 @@ impl Drop for Held {
     }
 }
 
-struct Refused {
-    why: String,
-    /// The same would be said again.
-    is_final: bool,
-}
-
-async fn take(socket: &str, takers: &[Taker]) -> Result<PluginInfo, Refused> {
-    let failed = |why| Refused { why, is_final: false };
+async fn take(socket: &str, takers: &[Taker]) -> Result<PluginInfo, TakeError> {
     let client = Client::new(socket);
-    let mut info: PluginInfo = call(&client, "/pluginregistration.Registration/GetInfo", &InfoRequest {})
-        .await
-        .map_err(|why| failed(format!("failed to get plugin info: {why}")))?;
+    let info = call(&client, "/pluginregistration.Registration/GetInfo", &InfoRequest {}).await;
+    let mut info: PluginInfo = info.map_err(TakeError::GetInfo)?;
     if info.endpoint.is_empty() {
         socket.clone_into(&mut info.endpoint);
     }
     let taker = takers.iter().find(|taker| taker.kind == info.kind);
-    let (taken, is_final) = match taker {
-        Some(taker) => ((taker.takes)(info.clone()).await, false),
-        None => (Err(format!("no handler registered for plugin type: {} at socket {socket}", info.kind)), true),
+    let taken = match taker {
+        Some(taker) => (taker.takes)(info.clone()).await.map_err(TakeError::Refused),
+        None => Err(TakeError::NoHandler { kind: info.kind.clone(), socket: socket.to_owned() }),
     };
-    let error = taken.err().map_or_else(String::new, |why| format!("RegisterPlugin error -- {why}"));
-    let status = RegistrationStatus { plugin_registered: error.is_empty(), error: error.clone() };
+    let status = RegistrationStatus {
+        plugin_registered: taken.is_ok(),
+        error: match &taken {
+            Ok(()) => String::new(),
+            Err(error) => format!("RegisterPlugin error -- {}", ErrorChain(error)),
+        },
+    };
     let told: Result<RegistrationStatusResponse, _> =
         call(&client, "/pluginregistration.Registration/NotifyRegistrationStatus", &status).await;
-    if !error.is_empty() {
-        return Err(Refused { why: error, is_final });
-    }
-    if let Err(why) = told {
+    taken?;
+    if let Err(error) = told {
         taker.into_iter().for_each(|taker| (taker.leaves)(&info));
-        return Err(failed(format!("failed to send registration status: {why}")));
+        return Err(TakeError::Notify(error));
     }
     Ok(info)
 }
 
-async fn call<M: Message + Default>(client: &Client, path: &'static str, request: &dyn Message) -> Result<M, String> {
-    let answer = client.unary(path, encode(request), ANSWER).await.map_err(|error| ErrorChain(&error).to_string())?;
-    decode(&answer).map_err(|error| error.to_string())
+async fn call<M: Message + Default>(
+    client: &Client,
+    path: &'static str,
+    request: &dyn Message,
+) -> Result<M, CallError> {
+    let answer = client.unary(path, encode(request), ANSWER).await.map_err(CallError::Rpc)?;
+    decode(&answer).map_err(CallError::Answer)
 }
 
 #[cfg(test)]

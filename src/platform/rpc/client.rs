@@ -147,7 +147,7 @@ async fn run(
     match connected.unwrap_or_else(|rt::Elapsed| Err(io::ErrorKind::TimedOut.into())) {
         Ok(stream) => {
             let unreachable = |cause| connect_error(&endpoint, cause);
-            live(&connector, &attempt, Caller::to_local(), (stream.clone(), stream), CONNECT, unreachable).await;
+            live(&connector, &attempt, Caller::to_local(), stream, CONNECT, unreachable).await;
         }
         Err(cause) => {
             if let Some(connector) = connector.upgrade() {

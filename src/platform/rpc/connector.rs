@@ -186,11 +186,12 @@ pub(crate) async fn live<X: Exchange>(
     connector: &Weak<Connector<X>>,
     attempt: &Attempt<X>,
     caller: X::Caller,
-    (mut reader, mut writer): (impl AsyncRead + Unpin + 'static, impl AsyncWrite + Unpin + 'static),
+    socket: impl AsyncRead + AsyncWrite + Clone + Unpin + 'static,
     patience: Duration,
     unreachable: impl FnOnce(io::Error) -> X::Error,
 ) {
     let link = Rc::new(Link::new(caller, rt::now()));
+    let (mut reader, mut writer) = (socket.clone(), socket);
     let mut driven = pin!(drive(&mut reader, &mut writer, &*link));
     let ready = async {
         link.ready().await;

@@ -11,10 +11,12 @@ mod client;
 mod connector;
 mod drive;
 mod error;
+mod handler;
 mod link;
 mod once;
 mod serve;
 mod server;
+mod server_limits;
 mod signal;
 mod socket_watch;
 #[cfg(test)]
@@ -23,10 +25,12 @@ mod tests;
 pub use client::{Client, Streaming, Watch};
 pub(crate) use connector::{Attempt, Connector, live};
 pub use error::Error;
+pub use handler::{Handler, Reply, Request, Wire, handler};
 pub(crate) use link::{Exchange, Link, Ongoing};
 pub(crate) use once::call_once;
 pub use serve::serve_connection;
-pub use server::{Handler, Reply, Request, Server, ServerLimits, Wire, handler};
+pub use server::Server;
+pub use server_limits::ServerLimits;
 pub(crate) use signal::Signal;
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
 use super::drive::{End, drive};
-use super::server::{Handler, Reply, Request, ServerLimits, Wire};
+use super::handler::{Handler, Reply, Request, Wire};
+use super::server_limits::ServerLimits;
 use super::signal::Signal;
 use crate::platform::rt::{self, Task, UnixStream};
 use crate::protocol::grpc::{self, Code, Status};

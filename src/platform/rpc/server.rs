@@ -1,113 +1,18 @@
-//! The server: a Unix socket, and what its user answers with.
+//! The server: a Unix socket, and the connections of its clients.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::fmt;
-use std::future::Future;
 use std::io;
 use std::path::Path;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::handler::Handler;
 use super::serve::Connection;
+use super::server_limits::ServerLimits;
 use crate::platform::rt::{self, Task, UnixListener, UnixStream};
-use crate::protocol::grpc::Status;
 use crate::types::time::Backoff;
-
-/// A call that came in.
-#[derive(Debug)]
-pub struct Request {
-    /// The path, as `/runtime.v1.RuntimeService/Version`.
-    pub method: String,
-    pub message: Vec<u8>,
-    /// How long the caller waits, if it said so.
-    pub timeout: Option<Duration>,
-    pub wire: Wire,
-}
-
-/// What a call is answered with; an error is a `Status` instead.
-#[derive(Debug)]
-pub enum Reply {
-    Message(Vec<u8>),
-    /// Each message as it comes. The call ends well when the channel is closed, and with the first error.
-    Stream(async_channel::Receiver<Result<Vec<u8>, Status>>),
-}
-
-/// Answers the calls. A call that its caller gives up is dropped at its next await.
-pub type Handler = Rc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Result<Reply, Status>>>>>;
-
-/// Makes a [`Handler`] of an async function.
-pub fn handler<F>(answer: impl Fn(Request) -> F + 'static) -> Handler
-where
-    F: Future<Output = Result<Reply, Status>> + 'static,
-{
-    Rc::new(move |request| Box::pin(answer(request)))
-}
-
-/// The connection that a call came on, for a server that has to treat its clients badly.
-#[derive(Clone)]
-pub struct Wire {
-    stream: UnixStream,
-    left: Rc<Cell<usize>>,
-}
-
-impl Wire {
-    pub(super) fn new(stream: UnixStream) -> Self {
-        Self { stream, left: Rc::new(Cell::new(usize::MAX)) }
-    }
-
-    /// Closes the connection when `len` more bytes have left.
-    pub fn cut_after(&self, len: usize) {
-        self.left.set(len);
-    }
-
-    /// The socket itself. What is written to it comes between the bytes of the protocol.
-    pub fn stream(&self) -> UnixStream {
-        self.stream.clone()
-    }
-
-    pub(super) fn left(&self) -> usize {
-        self.left.get()
-    }
-
-    pub(super) fn written(&self, len: usize) {
-        if self.left.get() != usize::MAX {
-            self.left.set(self.left.get().saturating_sub(len));
-        }
-    }
-}
-
-impl fmt::Debug for Wire {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Wire")
-    }
-}
-
-/// How much clients may make a server keep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServerLimits {
-    /// Bytes of one request message.
-    pub message: u32,
-    /// Bytes of all unanswered requests on one connection.
-    pub connection: usize,
-    pub connections: usize,
-}
-
-impl Default for ServerLimits {
-    /// For sockets that plugins and monitors of this node call: their requests are a few hundred bytes.
-    fn default() -> Self {
-        Self { message: 64 * 1024, connection: 256 * 1024, connections: 32 }
-    }
-}
-
-impl ServerLimits {
-    /// For servers that play a container runtime: the message limit of most gRPC servers.
-    pub const fn large() -> Self {
-        Self { message: 4 * 1024 * 1024, connection: usize::MAX, connections: 100 }
-    }
-}
 
 /// A socket that is listened on.
 #[derive(Debug)]

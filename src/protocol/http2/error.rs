@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::frame::StreamId;
+use super::stream_id::StreamId;
 
 /// RFC 9113 section 7.
 #[derive(Clone, Copy, PartialEq, Eq)]

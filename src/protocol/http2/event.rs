@@ -1,7 +1,7 @@
 //! What a peer's frames mean to the one who uses the connection. Pure.
 
 use super::error::ErrorCode;
-use super::frame::StreamId;
+use super::stream_id::StreamId;
 use crate::protocol::hpack::Field;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,6 +16,7 @@ mod frame;
 mod limits;
 mod settings;
 mod stream;
+mod stream_id;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -23,4 +24,4 @@ mod window;
 pub use connection::{Connection, GoingAway};
 pub use error::{Error, ErrorCode};
 pub use event::{Ending, Event};
-pub use frame::StreamId;
+pub use stream_id::StreamId;

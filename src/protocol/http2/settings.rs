@@ -1,8 +1,9 @@
 //! SETTINGS: what the peer announces, and what this side does (RFC 9113 section 6.5). Pure.
 
 use super::error::{self, Error};
-use super::frame::{Flags, Kind, StreamId, write_frame};
+use super::frame::{Flags, Kind, write_frame};
 use super::limits;
+use super::stream_id::StreamId;
 use super::window::SendWindow;
 
 /// One announced value that matters here.

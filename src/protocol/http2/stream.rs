@@ -17,7 +17,7 @@
 //! for it is known by its number alone.
 
 use super::fields;
-use super::frame::StreamId;
+use super::stream_id::StreamId;
 use super::window::{ReceiveWindow, SendWindow};
 use crate::protocol::hpack::Field;
 

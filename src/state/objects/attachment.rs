@@ -1,5 +1,7 @@
 //! VolumeAttachments. Pure.
 
+use std::fmt;
+
 use serde_json::Value;
 
 use crate::protocol::sha256::sha256;
@@ -12,15 +14,39 @@ pub(crate) struct Attachment {
     pub(crate) context: SortedMap<String, String>,
 }
 
+/// Why a volume is not attached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NotAttached {
+    /// The attachment is being deleted.
+    Deleted,
+    /// The attach error, with the attacher's message.
+    Failed {
+        message: String,
+    },
+    NotYet,
+}
+
+impl fmt::Display for NotAttached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Deleted => f.write_str("volume attachment is being deleted"),
+            Self::Failed { message } => f.write_str(message),
+            Self::NotYet => f.write_str("volume is not attached"),
+        }
+    }
+}
+
+impl std::error::Error for NotAttached {}
+
 impl Attachment {
-    /// Fails with the reason if the volume is not attached, as upstream where upstream has a message.
-    pub(crate) fn read(object: &Value) -> Result<Self, String> {
+    pub(crate) fn read(object: &Value) -> Result<Self, NotAttached> {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str);
         if text("/metadata/deletionTimestamp").is_some() {
-            return Err("volume attachment is being deleted".to_owned());
+            return Err(NotAttached::Deleted);
         }
         if object.pointer("/status/attached") != Some(&Value::Bool(true)) {
-            return Err(text("/status/attachError/message").unwrap_or("volume is not attached").to_owned());
+            let failed = |message: &str| NotAttached::Failed { message: message.to_owned() };
+            return Err(text("/status/attachError/message").map_or(NotAttached::NotYet, failed));
         }
         let told = object.pointer("/status/attachmentMetadata").and_then(Value::as_object).into_iter().flatten();
         let context = told.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
@@ -57,10 +83,10 @@ mod tests {
         let told = [("disk".to_owned(), "sdb".to_owned())].into_iter().collect();
         assert_eq!(read(json!({"status": {"attached": true, "attachmentMetadata": {"disk": "sdb"}}})), Ok(told));
         let deleted = json!({"metadata": {"deletionTimestamp": "now"}, "status": {"attached": true}});
-        assert_eq!(read(deleted), Err("volume attachment is being deleted".to_owned()));
+        assert_eq!(read(deleted), Err(NotAttached::Deleted));
         let failed = json!({"status": {"attached": false, "attachError": {"message": "no room"}}});
-        assert_eq!(read(failed), Err("no room".to_owned()));
-        assert!(read(json!({})).is_err());
+        assert_eq!(read(failed), Err(NotAttached::Failed { message: "no room".to_owned() }));
+        assert_eq!(read(json!({})), Err(NotAttached::NotYet));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use crate::types::api::{ClusterTrustBundleProjection, Pod, Time, Volume, VolumeSource};
 use crate::types::sorted::{SortedMap, SortedSet};
 
-pub(crate) use attachment::{Attachment, attachment_name, is_out_of_room, unique_name};
+pub(crate) use attachment::{Attachment, NotAttached, attachment_name, is_out_of_room, unique_name};
 pub(crate) use claim_expansion::{
     ExpansionDue, Target, begun_patch, capacity, done_patch, failed_patch, growth_due, size_in_bytes,
 };

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::state::pods::event_spam_filter::SpamFilter;
-use crate::state::pods::{NodeEvent, PodEvent};
+use crate::state::pods::{EventObject, NodeEvent, PodEvent};
 use crate::types::api::{
     Event, EventKind, EventSource, ObjectKind, ObjectMeta, ObjectReference, Pod, PodUid, Reason, Time, V1,
 };
@@ -93,15 +93,6 @@ pub(crate) struct Told {
     kind: EventKind,
     reason: Reason,
     message: String,
-}
-
-/// The object that an event is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EventObject {
-    pub(crate) kind: ObjectKind,
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-    pub(crate) uid: PodUid,
 }
 
 /// Limits for all events and for those of one object, so that a noisy object displaces only its own.
@@ -562,7 +553,7 @@ mod tests {
         for pod in 0..MOST + 7 {
             alone.note(1, told(&pod.to_string(), "a"));
         }
-        assert_eq!((alone.ring.lost(), alone.ring.unsent("n")), (0, None), "there is no API server");
+        assert_eq!((alone.ring.lost(), alone.ring.unsent("n")), (0, None), "there is nobody to be told");
     }
 
     #[test]

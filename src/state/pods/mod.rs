@@ -2,6 +2,7 @@
 
 mod cpu_placements;
 mod device_allocation;
+mod event_object;
 mod event_ring;
 mod event_spam_filter;
 #[cfg(test)]
@@ -22,7 +23,8 @@ mod waiting_reason;
 
 pub(crate) use cpu_placements::{Assigned, MemoryBlock, PlacedMemory, Placements};
 pub(crate) use device_allocation::AllocatedDevices;
-pub(crate) use event_ring::{EventObject, EventRing, Sent, Told, Unsent, UnsentWhat};
+pub(crate) use event_object::EventObject;
+pub(crate) use event_ring::{EventRing, Sent, Told, Unsent, UnsentWhat};
 pub(crate) use observed::{
     ContainerState, Exit, ObservedContainer, ObservedPod, ObservedSandbox, ObservedUser, SandboxState,
 };

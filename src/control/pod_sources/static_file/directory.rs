@@ -4,6 +4,7 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use super::files::{Content, DirectoryId, Listing, Stamp};
@@ -43,7 +44,7 @@ fn list_directory(path: &Path, metadata: &Metadata) -> io::Result<Listing> {
         match fs::metadata(entry.path()) {
             Ok(metadata) if metadata.is_file() => drop(files.insert(name, Ok(stamp(&metadata)))),
             Ok(_) => {}
-            Err(error) => drop(files.insert(name, Err(error.to_string()))),
+            Err(error) => drop(files.insert(name, Err(Arc::new(error)))),
         }
     }
     Ok(Listing { directory: id(metadata), single: false, files })
@@ -80,7 +81,7 @@ pub(super) fn read(path: &Path, node_name: &str) -> Content {
     let (stamp, text) = match read_text(path) {
         Ok(read) => read,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Content::Gone,
-        Err(error) => return Content::Unreadable(error.to_string()),
+        Err(error) => return Content::Unreadable(Arc::new(error)),
     };
     let seen = clock::timestamp().to_string();
     let path = path.to_string_lossy();

@@ -13,6 +13,7 @@
 //! For ConfigMaps and Secrets the same holds as for pods.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -95,7 +96,7 @@ pub(super) struct Listing {
     /// The source is one file, and the directory is the one that it stands in.
     pub(super) single: bool,
     /// A file that is there and cannot be looked at has no stamp.
-    pub(super) files: SortedMap<OsString, Result<Stamp, String>>,
+    pub(super) files: SortedMap<OsString, Result<Stamp, Arc<io::Error>>>,
 }
 
 /// What has happened to a file of the directory.
@@ -128,7 +129,7 @@ pub(super) struct Look {
 pub(super) enum Content {
     /// It is not there any more.
     Gone,
-    Unreadable(String),
+    Unreadable(Arc<io::Error>),
     /// The stamp is from before the first byte was read.
     Read(Stamp, Result<Vec<ManifestObject>, ParseError>),
 }
@@ -233,7 +234,7 @@ impl Files {
     fn look_at(
         &mut self,
         name: &OsStr,
-        stamp: &Result<Stamp, String>,
+        stamp: &Result<Stamp, Arc<io::Error>>,
         first: bool,
         now: Instant,
         time: Time,
@@ -245,7 +246,7 @@ impl Files {
         });
         let stamp = match stamp {
             Ok(stamp) => *stamp,
-            Err(reason) => return self.take(name, Content::Unreadable(reason.clone()), time),
+            Err(error) => return self.take(name, Content::Unreadable(Arc::clone(error)), time),
         };
         let closed = self.closed.contains(name);
         if known == Some(Some(stamp)) && !closed {
@@ -317,7 +318,7 @@ impl Files {
         let (stamp, objects) = match content {
             // The next listing tells whether it comes back.
             Content::Gone => return,
-            Content::Unreadable(reason) => (None, Err(format!("cannot be read: {reason}"))),
+            Content::Unreadable(error) => (None, Err(format!("cannot be read: {error}"))),
             Content::Read(stamp, Err(error)) => (Some(stamp), Err(error.to_string())),
             Content::Read(stamp, Ok(objects)) if objects.is_empty() => (Some(stamp), Err(EMPTY.to_owned())),
             Content::Read(stamp, Ok(objects)) => (Some(stamp), Ok(objects)),

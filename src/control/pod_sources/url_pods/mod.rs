@@ -9,6 +9,7 @@
 //! An answer counts as a whole or not at all. Whatever else comes (no server, no end, something else, a signature that is
 //! not good) keeps what runs, is told once, and makes the next questions rarer.
 
+mod error;
 mod signature;
 mod url_state;
 
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use async_channel::Sender;
 
+use self::error::FetchError;
 pub(crate) use self::signature::{EXPECTED, PublicKey};
 use self::url_state::{Book, Given, Taken, decode, encode};
 use crate::platform::apiserver::believing;
@@ -141,16 +143,16 @@ impl Running {
                             self.validators = validators;
                             self.book.succeed() || taken == Taken::New
                         }
-                        Err(why) => {
+                        Err(error) => {
                             // It is asked for again as a whole, and written then.
                             self.validators = Validators::default();
-                            self.fail(why) || taken == Taken::New
+                            self.fail(ErrorChain(&error).to_string()) || taken == Taken::New
                         }
                     },
                     Err(why) => self.fail(why),
                 }
             }
-            Err(why) => self.fail(why),
+            Err(error) => self.fail(ErrorChain(&error).to_string()),
         };
         if is_news {
             self.tell().await?;
@@ -174,38 +176,38 @@ impl Running {
     }
 
     /// Writes what counts, if it is not there.
-    async fn keep(&self, given: &Given) -> Result<(), String> {
+    async fn keep(&self, given: &Given) -> Result<(), FetchError> {
         let (path, bytes) = (self.source.kept.clone(), encode(&self.source.shown, given));
         let written = rt::blocking(move || durable::write_changed(&path, &bytes)).await;
-        let place = self.source.kept.display();
-        written.map(drop).map_err(|error| format!("runs, and cannot be kept in {place}: {}", ErrorChain(&error)))
+        written.map(drop).map_err(|source| FetchError::Keep { path: self.source.kept.clone(), source })
     }
 
     async fn tell(&self) -> Result<(), Closed> {
         self.inbox.send(SyncEvent::Sources(self.book.update())).await.map_err(|_| Closed)
     }
 
-    async fn fetch(&self) -> Result<Fetched, String> {
+    async fn fetch(&self) -> Result<Fetched, FetchError> {
         let dialer = self.dialer().await?;
         let url = &self.source.url;
         let headers = self.headers(self.book.is_known());
         let answer = dialer.fetch(url, &headers, self.source.limit, MOST + 1).await;
-        let answer = answer.map_err(|error| format!("cannot be fetched: {error}"))?;
+        let answer = answer.map_err(FetchError::Get)?;
         if answer.status == 304 && self.book.is_known() {
             return Ok(Fetched::NotModified);
         }
         let manifest = whole(&answer, MOST)?.to_vec();
         if answer.content_type.as_deref().is_some_and(|kind| kind.trim().to_ascii_lowercase().starts_with("text/html"))
         {
-            return Err("expected a manifest, found a page in HTML: is something else in between?".to_owned());
+            return Err(FetchError::Html);
         }
         let signature = match self.source.key {
             None => None,
             Some(_) => {
                 let url = with_suffix(url);
                 let answer = dialer.fetch(&url, &self.headers(false), self.source.limit, MOST_OF_SIGNATURE + 1).await;
-                let answer = answer.map_err(|error| format!("{url}: cannot be fetched: {error}"))?;
-                Some(whole(&answer, MOST_OF_SIGNATURE).map_err(|why| format!("{url}: {why}"))?.to_vec())
+                let failed = |error| FetchError::Signature { url: url.to_string(), source: Box::new(error) };
+                let answer = answer.map_err(FetchError::Get).map_err(failed)?;
+                Some(whole(&answer, MOST_OF_SIGNATURE).map_err(failed)?.to_vec())
             }
         };
         let validators = Validators { etag: answer.etag, last_modified: answer.last_modified };
@@ -213,19 +215,18 @@ impl Running {
     }
 
     /// Who is asked over TLS has to show that he is the one. The authorities are read anew each time: they may be replaced.
-    async fn dialer(&self) -> Result<Dialer, String> {
+    async fn dialer(&self) -> Result<Dialer, FetchError> {
         if self.source.url.scheme == UriScheme::Http {
             return Ok(self.dialer.clone());
         }
         let path = self.source.authorities.clone().unwrap_or_else(|| PathBuf::from(SYSTEM_AUTHORITIES));
-        let shown = path.display().to_string();
-        let read = rt::blocking(move || file::read_all(&path, MOST_AUTHORITIES)).await;
-        let text = read.map_err(|error| {
-            format!("whom to believe cannot be read: {shown}: {error} (--manifest-url-ca-file names another file)")
-        })?;
-        let authorities = pem::certificates(&text).map_err(|_| format!("{shown}: expected certificates in PEM"))?;
-        let verifier = believing(&authorities).map_err(|error| format!("{shown}: {error}"))?;
-        self.dialer.believing(verifier).map_err(|error| error.to_string())
+        let file = path.clone();
+        let read = rt::blocking(move || file::read_all(&file, MOST_AUTHORITIES)).await;
+        let text = read.map_err(|source| FetchError::ReadAuthorities { path: path.clone(), source })?;
+        let unusable = |source| FetchError::Authorities { path: path.clone(), source };
+        let authorities = pem::certificates(&text).map_err(|_| unusable("expected certificates in PEM".into()))?;
+        let verifier = believing(&authorities).map_err(|error| unusable(error.into()))?;
+        self.dialer.believing(verifier).map_err(FetchError::Tls)
     }
 
     fn headers(&self, is_conditional: bool) -> Headers {
@@ -249,15 +250,15 @@ impl Running {
 }
 
 /// The body of an answer that is one, and all of it.
-fn whole(answer: &Answer, most: usize) -> Result<&[u8], String> {
+fn whole(answer: &Answer, most: usize) -> Result<&[u8], FetchError> {
     if answer.status != 200 {
-        return Err(format!("expected 200 OK, found status {}", answer.status));
+        return Err(FetchError::Status { status: answer.status });
     }
     if answer.body.len() > most {
-        return Err(format!("it has more than {most} bytes"));
+        return Err(FetchError::TooLong { most });
     }
     if !answer.is_counted {
-        return Err("the answer does not say how long it is, so that it may have been cut short".to_owned());
+        return Err(FetchError::Uncounted);
     }
     Ok(&answer.body)
 }

@@ -11,6 +11,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{DistinguishedName, RootCertStore};
 
+use super::error::{AuthoritiesError, CertificateError};
 use super::user::User;
 use crate::platform::apiserver::{believable, known_past};
 use crate::platform::host::file_watch::FileWatch;
@@ -19,6 +20,7 @@ use crate::platform::rpc::Signal;
 use crate::platform::rt;
 use crate::protocol::pem;
 use crate::protocol::x509::Certificate;
+use crate::types::error::ErrorChain;
 
 /// No list of authorities is larger.
 const LIMIT: u64 = 1 << 20;
@@ -49,7 +51,7 @@ pub(super) struct Verified {
     generation: u64,
     until: i64,
     /// Or why it is nobody.
-    pub(super) user: Result<User, String>,
+    pub(super) user: Result<User, CertificateError>,
 }
 
 impl Verified {
@@ -73,11 +75,13 @@ impl Authorities {
                     self.generation.set(self.generation.get() + 1);
                     changed(Some(hints));
                 }
-                Err(fault) if fault != told => {
-                    log!(warn, "whose certificates are believed is not known", clientCAFile = fault);
-                    told = fault;
+                Err(error) => {
+                    let fault = ErrorChain(&error).to_string();
+                    if fault != told {
+                        log!(warn, "whose certificates are believed is not known", clientCAFile = fault);
+                        told = fault;
+                    }
                 }
-                Err(_) => {}
             }
             self.looked.notify();
             match &watch {
@@ -92,35 +96,35 @@ impl Authorities {
         let (user, until) = match self.user(shown) {
             Ok((user, until)) => (Ok(user), until),
             // A clock that is set, or the next moment, may make another of it: it is looked at again each time.
-            Err(why) => (Err(why), i64::MIN),
+            Err(error) => (Err(error), i64::MIN),
         };
         Verified { generation: self.generation.get(), until, user }
     }
 
-    fn user(&self, shown: &[CertificateDer<'static>]) -> Result<(User, i64), String> {
+    fn user(&self, shown: &[CertificateDer<'static>]) -> Result<(User, i64), CertificateError> {
         let known = self.known.borrow();
-        let known = known.as_ref().ok_or("nobody's certificate is believed yet")?;
-        let (first, between) = shown.split_first().ok_or("no certificate")?;
+        let known = known.as_ref().ok_or(CertificateError::NoAuthorities)?;
+        let (first, between) = shown.split_first().ok_or(CertificateError::NoCertificate)?;
         let now = u64::try_from(clock::now().unix_seconds()).unwrap_or(0);
         let now = UnixTime::since_unix_epoch(Duration::from_secs(believable(now, known.floor, shown.iter())));
-        known.verifier.verify_client_cert(first, between, now).map_err(|error| error.to_string())?;
-        let read = Certificate::read(first).map_err(|error| error.to_string())?;
-        let user = User::of_certificate(&read, first).ok_or("the certificate names nobody")?;
+        known.verifier.verify_client_cert(first, between, now).map_err(CertificateError::Refused)?;
+        let read = Certificate::read(first).map_err(CertificateError::Malformed)?;
+        let user = User::of_certificate(&read, first).ok_or(CertificateError::NoName)?;
         Ok((user, read.not_after))
     }
 }
 
-/// One line on what is wrong. Blocks.
-fn read(path: &Path) -> Result<Known, String> {
-    let of_file = |what: &dyn std::fmt::Display| format!("{}: {what}", path.display());
-    let text = file::read_all(path, LIMIT).map_err(|error| of_file(&error))?;
-    let list = pem::certificates(&text).map_err(|error| of_file(&error))?;
+/// Blocks.
+fn read(path: &Path) -> Result<Known, AuthoritiesError> {
+    let of_file = |source| AuthoritiesError { path: path.to_owned(), source };
+    let text = file::read_all(path, LIMIT).map_err(|error| of_file(error.into()))?;
+    let list = pem::certificates(&text).map_err(|error| of_file(error.into()))?;
     let floor = known_past(list.iter());
     let mut roots = RootCertStore::empty();
     for certificate in list {
-        roots.add(certificate).map_err(|error| of_file(&error))?;
+        roots.add(certificate).map_err(|error| of_file(error.into()))?;
     }
     let provider = Arc::new(ring::default_provider());
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-    Ok(Known { verifier: verifier.map_err(|error| of_file(&error))?, floor })
+    Ok(Known { verifier: verifier.map_err(|error| of_file(error.into()))?, floor })
 }

@@ -10,6 +10,7 @@ use super::attributes::Attributes;
 use super::bearer_token::tokens;
 use super::client_ca::Verified;
 use super::delegated_auth::{Lifetimes, Unasked};
+use super::error::CertificateError;
 use super::healthz::{checks, respond};
 use super::pod_lists;
 use super::run_and_checkpoint::{checkpoint, run};
@@ -18,13 +19,14 @@ use super::user::User;
 use crate::control::server::connections::{Answering, Answers, Reply, Standing};
 use crate::control::server::container_logs::container_logs;
 use crate::control::server::http::{Response, Status};
-use crate::control::server::local_api::{page_of, reply_to_change};
+use crate::control::server::local_server::{page_of, reply_to_change};
 use crate::control::server::metrics_pages::Page;
 use crate::control::server::pod_changes;
 use crate::control::server::streaming::stream;
 use crate::platform::config::Authorization;
 use crate::platform::rt;
 use crate::protocol::http1::Request;
+use crate::types::error::ErrorChain;
 
 pub(super) struct Visit {
     door: Rc<KubeletApiServer>,
@@ -102,8 +104,8 @@ impl Visit {
         if !self.shown.is_empty() {
             match self.by_certificate() {
                 Ok(user) => return Ok(user),
-                Err(why) => {
-                    log!(debug, "a client's certificate is not believed", error = why);
+                Err(error) => {
+                    log!(debug, "a client's certificate is not believed", error = ErrorChain(&error));
                     is_refused = true;
                 }
             }
@@ -122,7 +124,9 @@ impl Visit {
                         let text = "too many unknown tokens: try again in a minute\n";
                         return Err(Response::text(Status::TooManyRequests, text));
                     }
-                    Err(Unasked::Failed(why)) => log!(debug, "whose a token is cannot be asked", error = why),
+                    Err(Unasked::Failed(error)) => {
+                        log!(debug, "whose a token is cannot be asked", error = ErrorChain(&error));
+                    }
                 }
                 is_refused = true;
             }
@@ -133,7 +137,7 @@ impl Visit {
         }
     }
 
-    fn by_certificate(&self) -> Result<User, String> {
+    fn by_certificate(&self) -> Result<User, CertificateError> {
         let authorities = &self.door.authorities;
         let mut verified = self.verified.borrow_mut();
         match &*verified {
@@ -157,7 +161,8 @@ impl Visit {
             match self.door.word.allows(user, about.verb, part, good).await {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
-                Err(why) => {
+                Err(error) => {
+                    let why = ErrorChain(&error);
                     log!(warn, "who may ask the node cannot be asked", user = user.name, part = part, error = why);
                     let text = about.undecided(&user.name, part);
                     return Err(Response::text(Status::InternalServerError, text));

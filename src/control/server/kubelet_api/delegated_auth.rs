@@ -7,6 +7,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::Value;
 
 use super::auth_cache::{AuthCache, Key, key};
+use super::error::ReviewError;
 use super::reviews::{ACCESS_REVIEWS, TOKEN_REVIEWS, access_review, is_allowed, token_review, user_of};
 use super::user::User;
 use crate::platform::apiserver::{Client, Request};
@@ -41,7 +42,7 @@ pub(super) struct Lifetimes {
 /// Why nothing is known of a token.
 #[derive(Debug)]
 pub(super) enum Unasked {
-    Failed(String),
+    Failed(ReviewError),
     /// Strangers have had too many questions asked.
     TooMany,
 }
@@ -104,7 +105,7 @@ impl DelegatedAuth {
         let good = if matches!(user, Ok(Some(_))) { good } else { good.min(NOBODYS) };
         // Why it is nobody's is nothing to this node; that the cluster has said so is.
         let user = user.unwrap_or_else(|why| {
-            log!(debug, "a token that is nobody's", why = why);
+            log!(debug, "a token that is nobody's", why = ErrorChain(&why));
             None
         });
         self.tokens.borrow_mut().put(key, user.clone(), good, rt::now());
@@ -119,7 +120,13 @@ impl DelegatedAuth {
     }
 
     /// Whether a user may do so to a part of the node. An error where nobody could be asked.
-    pub(super) async fn allows(&self, user: &User, verb: &str, part: &str, good: Lifetimes) -> Result<bool, String> {
+    pub(super) async fn allows(
+        &self,
+        user: &User,
+        verb: &str,
+        part: &str,
+        good: Lifetimes,
+    ) -> Result<bool, ReviewError> {
         let review = access_review(user, verb, &self.node, part);
         let key: Key = key(&self.salt, review.to_string().as_bytes());
         let known = || self.accesses.borrow().get(&key, rt::now());
@@ -136,10 +143,10 @@ impl DelegatedAuth {
         Ok(allowed)
     }
 
-    async fn ask(&self, path: &str, review: &Value) -> Result<Value, String> {
-        let client = self.client.as_ref().ok_or("there is no cluster to ask")?;
+    async fn ask(&self, path: &str, review: &Value) -> Result<Value, ReviewError> {
+        let client = self.client.as_ref().ok_or(ReviewError::NoCluster)?;
         let answer = client.send(&Request::post(path, review).within(LIMIT).at_once()).await;
-        answer.and_then(|answer| answer.json()).map_err(|error| ErrorChain(&error).to_string())
+        answer.and_then(|answer| answer.json()).map_err(ReviewError::Api)
     }
 }
 

@@ -18,6 +18,7 @@ mod bearer_token;
 mod client_ca;
 mod connection;
 mod delegated_auth;
+mod error;
 mod healthz;
 mod pod_lists;
 mod read_only;
@@ -95,11 +96,11 @@ impl KubeletApiServer {
             health,
             api,
             authorities: Authorities::default(),
-            word: DelegatedAuth::new(client, &config.node_name),
+            word: DelegatedAuth::new(client, &config.node.name),
             streaming,
             checkpoints: Checkpoints {
                 folder: config.root_dir.join("checkpoints"),
-                limit: config.runtime_request_timeout,
+                limit: config.runtime.request_timeout,
             },
             tls: RefCell::default(),
             told: Cell::new(None),

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::error::ReviewError;
 use super::user::User;
 
 pub(super) const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
@@ -12,12 +13,12 @@ pub(super) fn token_review(token: &str) -> Value {
 }
 
 /// Whose token it is; `Ok(None)`: nobody's. An error where the cluster itself could not tell.
-pub(super) fn user_of(answer: &Value) -> Result<Option<User>, String> {
-    let status = answer.get("status").ok_or("an answer without a status")?;
+pub(super) fn user_of(answer: &Value) -> Result<Option<User>, ReviewError> {
+    let status = answer.get("status").ok_or(ReviewError::NoStatus)?;
     if status.get("authenticated").and_then(Value::as_bool) != Some(true) {
         return match text(status, "error").as_str() {
             "" => Ok(None),
-            error => Err(error.to_owned()),
+            why => Err(ReviewError::Failed { why: why.to_owned() }),
         };
     }
     let user = status.get("user").unwrap_or(&Value::Null);
@@ -49,8 +50,8 @@ pub(super) fn access_review(user: &User, verb: &str, node: &str, part: &str) -> 
 }
 
 /// Whether he may. Who is not allowed is not, whatever the reason.
-pub(super) fn is_allowed(answer: &Value) -> Result<bool, String> {
-    let status = answer.get("status").ok_or("an answer without a status")?;
+pub(super) fn is_allowed(answer: &Value) -> Result<bool, ReviewError> {
+    let status = answer.get("status").ok_or(ReviewError::NoStatus)?;
     let says = |field: &str| status.get(field).and_then(Value::as_bool) == Some(true);
     Ok(says("allowed") && !says("denied"))
 }
@@ -78,10 +79,11 @@ mod tests {
         );
         assert_eq!(read.extra["k"], ["v"]);
         for nobody in [json!({}), json!({"authenticated": false, "user": user}), json!({"authenticated": "true"})] {
-            assert_eq!(user_of(&json!({"status": nobody})), Ok(None));
+            assert_eq!(user_of(&json!({"status": nobody})).unwrap(), None);
         }
-        assert_eq!(user_of(&json!({"status": {"error": "no"}})), Err("no".to_owned()));
-        assert!(user_of(&json!({})).is_err());
+        let refused = user_of(&json!({"status": {"error": "no"}}));
+        assert!(matches!(refused, Err(ReviewError::Failed { why }) if why == "no"));
+        assert!(matches!(user_of(&json!({})), Err(ReviewError::NoStatus)));
     }
 
     #[test]
@@ -103,10 +105,10 @@ mod tests {
 
     #[test]
     fn only_who_is_allowed_and_not_denied_may() {
-        let allowed = |status: Value| is_allowed(&json!({"status": status}));
-        assert_eq!(allowed(json!({"allowed": true})), Ok(true));
-        assert_eq!(allowed(json!({"allowed": true, "denied": true})), Ok(false));
-        assert_eq!(allowed(json!({"allowed": false, "reason": "x"})), Ok(false));
+        let allowed = |status: Value| is_allowed(&json!({"status": status})).unwrap();
+        assert!(allowed(json!({"allowed": true})));
+        assert!(!allowed(json!({"allowed": true, "denied": true})));
+        assert!(!allowed(json!({"allowed": false, "reason": "x"})));
         assert!(is_allowed(&json!({})).is_err());
     }
 }

@@ -11,7 +11,8 @@ use super::watchers::Watchers;
 use super::{HEADERS, page};
 use crate::control::server::connections::{Answering, Answers, Reply, Standing};
 use crate::control::server::http::{Response, Status};
-use crate::control::server::local_api::{List, json, page_of, respond_whole};
+use crate::control::server::json_list::{List, json};
+use crate::control::server::local_server::{page_of, respond_whole};
 use crate::control::server::metrics_pages::Page;
 use crate::protocol::http1::Request;
 

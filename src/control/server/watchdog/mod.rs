@@ -67,13 +67,13 @@ impl Watchdog {
     /// Looks at what the process before this one left, and starts the thread where a watchdog is on.
     pub(crate) fn start(config: &Config, pulse: Arc<Pulse>, ask: Sender<SyncEvent>, turn: Sender<()>) -> Self {
         let file = StallFile::below(&config.root_dir);
-        let mut beat_path = config.local_socket.clone().into_os_string();
+        let mut beat_path = config.process.local_socket.clone().into_os_string();
         beat_path.push(".beat");
         let beat_path = PathBuf::from(beat_path);
         let last_stall = previous_run::look_back(&file, &beat_path);
         let shared = Arc::new(Shared { file: file.clone(), state: Mutex::default(), wake: Condvar::default() });
         shared.lock().last_stall = last_stall;
-        let device = config.watchdog_device.as_deref().map(|path| Device::new(path, Path::new("/sys")));
+        let device = config.health.watchdog_device.as_deref().map(|path| Device::new(path, Path::new("/sys")));
         let manager = systemd::watchdog_interval();
         if manager.is_some() || device.is_some() {
             let keeper = Keeper {

@@ -64,11 +64,15 @@ const NOT_ON_THE_PAGE: [(&str, &str); 48] = [
     ("kubelet_terminated_containers_total", "the pods' statuses tell of them"),
 ];
 
-fn sight<'a>(books: &'a NodeState, seen: &'a ObservedCache, certificates: &'a CertificateStatuses) -> AgentMetrics<'a> {
+fn sight<'a>(
+    node_state: &'a NodeState,
+    seen: &'a ObservedCache,
+    certificates: &'a CertificateStatuses,
+) -> AgentMetrics<'a> {
     AgentMetrics {
         node: "n1",
         cgroup_v2: true,
-        books,
+        node_state,
         seen,
         cluster: None,
         certificates,
@@ -110,8 +114,9 @@ fn count_everything() {
 #[test]
 fn families_have_upstreams_names_words_and_labels() {
     count_everything();
-    let (mut books, certificates) = (NodeState::new(Sources::new(&[SourceName::File])), CertificateStatuses::default());
-    books.ending.insert(PodUid::from("u"), Arc::default());
+    let (mut node_state, certificates) =
+        (NodeState::new(Sources::new(&[SourceName::File])), CertificateStatuses::default());
+    node_state.ending.insert(PodUid::from("u"), Arc::default());
     let mut seen = ObservedCache::default();
     let look = seen.begin();
     let mut pod = ObservedPod::new(PodUid::from("u"), "default", "web");
@@ -126,7 +131,7 @@ fn families_have_upstreams_names_words_and_labels() {
         pid: None,
     }];
     seen.observe(pod, &look);
-    let ours = parsed::parse(&text(page(&sight(&books, &seen, &certificates))));
+    let ours = parsed::parse(&text(page(&sight(&node_state, &seen, &certificates))));
     let upstream = parsed::parse_recorded(METRICS);
     let is_left_out = |name: &str| NOT_ON_THE_PAGE.iter().any(|(prefix, _)| name.starts_with(prefix));
     let mut met = 0;
@@ -169,13 +174,13 @@ fn probes_have_upstreams_page() {
 
 #[test]
 fn certificates_are_told_under_the_names_that_alerts_have_and_by_their_dates() {
-    let (books, certificates, seen) =
+    let (node_state, certificates, seen) =
         (NodeState::new(Sources::new(&[SourceName::File])), CertificateStatuses::default(), ObservedCache::default());
     certificates
         .note(Which::Client, CertificateEntry { not_after: Some(4_000_000_000), ..CertificateEntry::default() });
     certificates.failed(Which::Client, "no server".to_owned());
     certificates.failed(Which::Serving, "no server".to_owned());
-    let ours = parsed::parse(&text(page(&sight(&books, &seen, &certificates))));
+    let ours = parsed::parse(&text(page(&sight(&node_state, &seen, &certificates))));
     let left = ours["kubelet_certificate_manager_client_ttl_seconds"].value(&[]);
     assert!((1e9..3e9).contains(&left), "{left}");
     assert_eq!(ours["kubelet_certificate_manager_client_expiration_renew_errors"].value(&[]), 1.0);

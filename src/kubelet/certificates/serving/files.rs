@@ -1,12 +1,14 @@
 //! A serving certificate from files that are managed elsewhere; reloaded when they change.
 
+use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{ServingCertificateCell, entry};
 use crate::kubelet::certificates::certificate_status::CertificateEntry;
 use crate::kubelet::certificates::events::Teller;
-use crate::kubelet::certificates::pair::Pair;
+use crate::kubelet::certificates::pair::{Pair, PairError};
 use crate::kubelet::certificates::rotation::Until;
 use crate::kubelet::certificates::waits::{changed, due};
 use crate::platform::host::file_watch::FileWatch;
@@ -33,7 +35,7 @@ pub(super) async fn run(files: [PathBuf; 2], shown: &ServingCertificateCell, tel
                 None
             }
             // The previous certificate stays in use.
-            Err(fault) => Some(fault),
+            Err(error) => Some(ErrorChain(&error).to_string()),
         };
         let known = last.as_ref().map_or_else(CertificateEntry::default, |pair| entry(pair, now));
         teller.note(CertificateEntry { fault, ..known });
@@ -49,10 +51,36 @@ pub(super) async fn run(files: [PathBuf; 2], shown: &ServingCertificateCell, tel
     }
 }
 
-/// The certificate of the first file with the key of the second; the error is one line. Blocks.
-pub(super) fn read_pair(files: &[PathBuf; 2]) -> Result<Pair, String> {
+/// Why two files are not a certificate with its key.
+#[derive(Debug)]
+pub(super) enum FilesError {
+    Pair { certificate: PathBuf, key: PathBuf, source: PairError },
+    Read { path: PathBuf, source: io::Error },
+}
+
+impl fmt::Display for FilesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pair { certificate, key, .. } => write!(f, "{} and {}", certificate.display(), key.display()),
+            Self::Read { path, .. } => write!(f, "read {}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for FilesError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Pair { source, .. } => Some(source),
+            Self::Read { source, .. } => Some(source),
+        }
+    }
+}
+
+/// The certificate of the first file with the key of the second. Blocks.
+pub(super) fn read_pair(files: &[PathBuf; 2]) -> Result<Pair, FilesError> {
     let [certificate, key] = files;
-    let read = |path: &Path| file::read_all(path, LIMIT).map_err(|error| format!("read {}: {error}", path.display()));
+    let read =
+        |path: &Path| file::read_all(path, LIMIT).map_err(|source| FilesError::Read { path: path.to_owned(), source });
     let pair = Pair::from_pem(&read(certificate)?, &read(key)?);
-    pair.map_err(|error| format!("{} and {}: {}", certificate.display(), key.display(), ErrorChain(&error)))
+    pair.map_err(|source| FilesError::Pair { certificate: certificate.clone(), key: key.clone(), source })
 }

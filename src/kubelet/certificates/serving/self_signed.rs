@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::files::read_pair;
-use super::{ServingCertificateCell, entry, validity};
+use super::validity::{self, Validity};
+use super::{ServingCertificateCell, entry};
 use crate::kubelet::certificates::certificate_status::CertificateEntry;
 use crate::kubelet::certificates::events::Teller;
 use crate::kubelet::certificates::key::{Key, KeyError};
@@ -53,8 +54,8 @@ fn pair(files: &[PathBuf; 2], node_name: &str, held: Option<Pair>) -> (Option<Pa
     let (clock, built) = (clock::now().unix_seconds(), clock::built());
     let is_there = files.iter().any(|file| file.exists());
     let read = read_pair(files);
-    if let (Err(fault), true) = (&read, is_there) {
-        log!(warn, "replacing self-signed serving certificate", error = fault);
+    if let (Err(error), true) = (&read, is_there) {
+        log!(warn, "replacing self-signed serving certificate", error = ErrorChain(error));
     }
     let good = read.ok().or(held).filter(|pair| validity::can_stay(&pair.leaf, clock, built));
     if good.is_some() {
@@ -62,7 +63,7 @@ fn pair(files: &[PathBuf; 2], node_name: &str, held: Option<Pair>) -> (Option<Pa
     }
     let made = match make(node_name, validity::of_new(clock, built), clock) {
         Ok(made) => made,
-        Err(error) => return (None, Some(format!("create a certificate: {error}"))),
+        Err(error) => return (None, Some(format!("make a certificate: {error}"))),
     };
     let [certificate, key] = files;
     // The key first: a certificate without its key is detected, and both are replaced.
@@ -74,7 +75,7 @@ fn pair(files: &[PathBuf; 2], node_name: &str, held: Option<Pair>) -> (Option<Pa
 }
 
 /// A certificate for the node's name; like upstream's, each has a different subject.
-fn make(node_name: &str, (from, until): (Seconds, Seconds), clock: Seconds) -> Result<Pair, KeyError> {
+fn make(node_name: &str, validity: Validity, clock: Seconds) -> Result<Pair, KeyError> {
     let key = Key::generate()?;
     let mut names = Names { common_name: format!("{node_name}@{clock}"), ..Names::default() };
     match node_name.parse() {
@@ -82,7 +83,7 @@ fn make(node_name: &str, (from, until): (Seconds, Seconds), clock: Seconds) -> R
         Err(_) => names.dns_names.push(node_name.to_owned()),
     }
     let moment = |second: Seconds| Time::from_unix_nanos(second.saturating_mul(1_000_000_000));
-    let der = self_signed(&key, &names, moment(from), moment(until))?;
+    let der = self_signed(&key, &names, moment(validity.not_before), moment(validity.not_after))?;
     Pair::new(pem::encode(pem::CERTIFICATE, &der).as_bytes(), key).map_err(|_| KeyError::Unknown)
 }
 
@@ -141,7 +142,7 @@ mod tests {
             assert_eq!(read_pair(&files).unwrap().leaf, next.leaf);
         }
         let now = clock::now().unix_seconds();
-        let expired = make("board", (now - 100, now - 50), now).unwrap();
+        let expired = make("board", Validity { not_before: now - 100, not_after: now - 50 }, now).unwrap();
         fs::write(&files[0], expired.certificates_pem()).unwrap();
         fs::write(&files[1], expired.key_pem()).unwrap();
         assert!(made(&files).leaf.not_after > now);

@@ -12,12 +12,19 @@ const YEAR: Seconds = 365 * DAY;
 /// Earliest plausible time, 2026-01-01. A build that knows its own date uses that.
 const LEAST: Seconds = 1_767_225_600;
 
+/// When a certificate is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Validity {
+    pub(super) not_before: Seconds,
+    pub(super) not_after: Seconds,
+}
+
 /// `notBefore` and `notAfter` (client-go: from an hour ago, for a year).
-pub(super) fn of_new(clock: Seconds, built: Option<Seconds>) -> (Seconds, Seconds) {
+pub(super) fn of_new(clock: Seconds, built: Option<Seconds>) -> Validity {
     let least = least(built);
     match clock < least {
-        true => (least - HOUR, least + 10 * YEAR),
-        false => (clock - HOUR, clock + YEAR),
+        true => Validity { not_before: least - HOUR, not_after: least + 10 * YEAR },
+        false => Validity { not_before: clock - HOUR, not_after: clock + YEAR },
     }
 }
 
@@ -38,7 +45,7 @@ mod tests {
     use super::*;
 
     fn made(clock: Seconds) -> Certificate {
-        let (not_before, not_after) = of_new(clock, None);
+        let Validity { not_before, not_after } = of_new(clock, None);
         Certificate { not_before, not_after, ..Certificate::default() }
     }
 
@@ -63,7 +70,7 @@ mod tests {
             let made = made(clock);
             assert!(made.not_before < NOW && NOW + 5 * YEAR < made.not_after);
         }
-        assert_eq!(of_new(0, Some(NOW)), (NOW - HOUR, NOW + 10 * YEAR));
+        assert_eq!(of_new(0, Some(NOW)), Validity { not_before: NOW - HOUR, not_after: NOW + 10 * YEAR });
         assert_eq!(of_new(0, Some(0)), of_new(0, None));
     }
 

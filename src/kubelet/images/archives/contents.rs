@@ -2,6 +2,8 @@
 //!
 //! A docker-archive has the names in `manifest.json`, an OCI layout in `index.json`; some archives have both.
 
+use std::fmt;
+
 use serde_json::Value;
 
 /// Compression of an archive.
@@ -55,7 +57,7 @@ enum Index {
 
 impl Contents {
     /// Processes the next bytes; an error means that the archive is invalid.
-    pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), String> {
+    pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), BadArchive> {
         while !bytes.is_empty() && !self.ended {
             if self.left > 0 {
                 let (file, rest) = take(bytes, &mut self.left);
@@ -79,16 +81,16 @@ impl Contents {
         Ok(())
     }
 
-    fn begin(&mut self, header: &[u8]) -> Result<(), String> {
+    fn begin(&mut self, header: &[u8]) -> Result<(), BadArchive> {
         if header.iter().all(|byte| *byte == 0) {
             self.ended = true;
             return Ok(());
         }
         let part = |from: usize, length: usize| header.get(from..from.saturating_add(length)).unwrap_or_default();
         if !part(MAGIC, 5).starts_with(b"ustar") {
-            return Err("it is damaged: a file in it has no header".to_owned());
+            return Err(BadArchive::NoHeader);
         }
-        let size = number(part(124, 12)).ok_or_else(|| "it is damaged: a file in it has no size".to_owned())?;
+        let size = number(part(124, 12)).ok_or(BadArchive::NoSize)?;
         let is_file = matches!(part(156, 1), b"0" | b"\0");
         let name = part(0, 100).split(|byte| *byte == 0).next().unwrap_or_default();
         self.kept = match name.strip_prefix(b"./").unwrap_or(name) {
@@ -97,7 +99,7 @@ impl Contents {
             _ => None,
         };
         if self.kept.is_some() && size > MOST_INDEX {
-            return Err(format!("its index has more than {MOST_INDEX} bytes"));
+            return Err(BadArchive::LargeIndex);
         }
         if let Some(kept) = self.kept {
             // Of several files with the same name the last one counts.
@@ -122,9 +124,9 @@ impl Contents {
     }
 
     /// Ends the stream; returns the image names.
-    pub fn end(self) -> Result<Named, String> {
+    pub fn end(self) -> Result<Named, BadArchive> {
         if self.left > 0 || !self.header.is_empty() {
-            return Err("it is cut short".to_owned());
+            return Err(BadArchive::CutShort);
         }
         let mut images = Vec::new();
         for manifest in list(self.docker.as_deref(), "manifest.json")?.iter().flat_map(Value::as_array).flatten() {
@@ -138,7 +140,7 @@ impl Contents {
         images.sort();
         images.dedup();
         if images.is_empty() || images.len() > MOST_IMAGES {
-            return Err(NAMELESS.to_owned());
+            return Err(BadArchive::Nameless);
         }
         Ok(Named { images, is_docker: self.docker.is_some() })
     }
@@ -153,8 +155,41 @@ pub struct Named {
 }
 
 const MOST_IMAGES: usize = 1000;
-const NAMELESS: &str = "it names no image: expected RepoTags in its manifest.json, or in its index.json \
-                        io.containerd.image.name or a whole name as org.opencontainers.image.ref.name";
+
+/// Why an archive is invalid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadArchive {
+    CutShort,
+    Index {
+        name: &'static str,
+        /// The position in the file, and the problem.
+        problem: String,
+    },
+    LargeIndex,
+    Nameless,
+    /// A file has no header.
+    NoHeader,
+    /// A file has no size.
+    NoSize,
+}
+
+impl fmt::Display for BadArchive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CutShort => f.write_str("it is cut short"),
+            Self::Index { name, problem } => write!(f, "its {name}: {problem}"),
+            Self::LargeIndex => write!(f, "its index has more than {MOST_INDEX} bytes"),
+            Self::Nameless => f.write_str(
+                "it names no image: expected RepoTags in its manifest.json, or in its index.json \
+                 io.containerd.image.name or a whole name as org.opencontainers.image.ref.name",
+            ),
+            Self::NoHeader => f.write_str("it is damaged: a file in it has no header"),
+            Self::NoSize => f.write_str("it is damaged: a file in it has no size"),
+        }
+    }
+}
+
+impl std::error::Error for BadArchive {}
 
 /// Splits off at most `count` bytes, and reduces `count` by their number.
 fn take<'a>(bytes: &'a [u8], count: &mut u64) -> (&'a [u8], &'a [u8]) {
@@ -172,8 +207,9 @@ fn number(field: &[u8]) -> Option<u64> {
     if text.is_empty() { Some(0) } else { u64::from_str_radix(text, 8).ok() }
 }
 
-fn list(bytes: Option<&[u8]>, name: &str) -> Result<Option<Value>, String> {
-    bytes.map(|bytes| serde_json::from_slice(bytes).map_err(|error| format!("its {name}: {error}"))).transpose()
+fn list(bytes: Option<&[u8]>, name: &'static str) -> Result<Option<Value>, BadArchive> {
+    let bad = |error: serde_json::Error| BadArchive::Index { name, problem: error.to_string() };
+    bytes.map(|bytes| serde_json::from_slice(bytes).map_err(bad)).transpose()
 }
 
 /// The full name of an image; a bare tag is not enough.
@@ -206,7 +242,7 @@ mod tests {
     }
 
     /// The result, which must be the same however the bytes are split.
-    fn read(bytes: &[u8]) -> Result<Named, String> {
+    fn read(bytes: &[u8]) -> Result<Named, BadArchive> {
         let of = |size: usize| {
             let mut contents = Contents::default();
             bytes.chunks(size).try_for_each(|part| contents.push(part))?;
@@ -246,10 +282,10 @@ mod tests {
         for cut in 0..end {
             assert!(read_at_once(&whole[..cut]).is_err() || cut + BLOCK > end, "cut at {cut}");
         }
-        assert_eq!(read_at_once(&whole[..BLOCK + 10]), Err("it is cut short".to_owned()));
+        assert_eq!(read_at_once(&whole[..BLOCK + 10]), Err(BadArchive::CutShort));
     }
 
-    fn read_at_once(bytes: &[u8]) -> Result<Named, String> {
+    fn read_at_once(bytes: &[u8]) -> Result<Named, BadArchive> {
         let mut contents = Contents::default();
         contents.push(bytes)?;
         contents.end()
@@ -263,16 +299,16 @@ mod tests {
             (tar(&[("index.json", b"{\"manifests\": 7}")]), "it names no image: "),
             (vec![b'x'; 600], "it is damaged: a file in it has no header"),
         ] {
-            let told = read(&bytes).unwrap_err();
+            let told = read(&bytes).unwrap_err().to_string();
             assert!(told.starts_with(what), "{told}");
         }
         let mut endless = entry("a", b"");
         endless[124..136].copy_from_slice(b"not a number");
-        assert_eq!(read(&endless), Err("it is damaged: a file in it has no size".to_owned()));
+        assert_eq!(read(&endless), Err(BadArchive::NoSize));
         endless[124..136].copy_from_slice(&[0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
-        assert_eq!(read(&endless), Err("it is cut short".to_owned()));
+        assert_eq!(read(&endless), Err(BadArchive::CutShort));
         endless[..14].copy_from_slice(b"manifest.json\0");
-        assert_eq!(read(&endless), Err(format!("its index has more than {MOST_INDEX} bytes")));
+        assert_eq!(read(&endless), Err(BadArchive::LargeIndex));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use super::archive_list::Failure;
-use super::contents::{Contents, HEAD, Named, Packing};
+use super::contents::{BadArchive, Contents, HEAD, Named, Packing};
 use crate::platform::host::program;
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
@@ -156,16 +156,17 @@ fn pour(path: &Path, sink: &mut dyn Write) -> Result<Option<Named>, Failure> {
 }
 
 fn pour_tar(source: &mut dyn Read, sink: &mut dyn Write) -> Result<Option<Named>, Failure> {
+    let bad = |error: BadArchive| Failure::Refused(error.to_string());
     let mut contents = Contents::default();
     let mut buffer = vec![0; 64 << 10];
     loop {
         let part = match source.read(&mut buffer) {
-            Ok(0) => return contents.end().map(Some).map_err(Failure::Refused),
+            Ok(0) => return contents.end().map(Some).map_err(bad),
             Ok(length) => buffer.get(..length).unwrap_or_default(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(unusable(error)),
         };
-        contents.push(part).map_err(Failure::Refused)?;
+        contents.push(part).map_err(bad)?;
         // After the end marker the tool may stop reading.
         if sink.write_all(part).is_err() && !contents.has_ended() {
             // The tool has exited and reports the error itself.

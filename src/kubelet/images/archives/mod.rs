@@ -277,10 +277,10 @@ impl Importer {
         Ok(())
     }
 
-    async fn has(&self, image: &str) -> Result<bool, String> {
+    async fn has(&self, image: &str) -> Result<bool, Box<dyn std::error::Error>> {
         let image = with_default_tag(image).map_err(|error| error.to_string())?;
         let found = self.images.image_status(&ImageSpec { image, ..ImageSpec::default() }).await;
-        found.map(|found| found.is_some()).map_err(|error| ErrorChain(&error).to_string())
+        Ok(found?.is_some())
     }
 
     /// True if images were imported.
@@ -312,7 +312,8 @@ impl Importer {
     async fn shown(&self, images: Vec<String>) -> Result<Vec<String>, Failure> {
         for image in &images {
             let mut tries = SHOWN.0;
-            while !self.has(image).await.map_err(Failure::Failed)? {
+            let failed = |error: Box<dyn std::error::Error>| Failure::Failed(ErrorChain(&*error).to_string());
+            while !self.has(image).await.map_err(failed)? {
                 tries -= 1;
                 if tries == 0 {
                     let why = format!(

@@ -36,10 +36,15 @@ impl NodeCredentials {
     }
 
     fn new(config: &Config, working_dir: &Path, home: Option<&Path>) -> Self {
-        let bin_dir = &config.credential_provider_bin_dir;
+        let bin_dir = &config.images.credential_provider_bin_dir;
         Self {
             files: NodeFiles::new(&config.root_dir, working_dir, home),
-            providers: config.credential_providers.iter().map(|provider| Provider::new(provider, bin_dir)).collect(),
+            providers: config
+                .images
+                .credential_providers
+                .iter()
+                .map(|provider| Provider::new(provider, bin_dir))
+                .collect(),
         }
     }
 

@@ -1,15 +1,16 @@
 //! Credential provider plugins.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use super::keyring::{Keyring, Login, Owner};
 use super::location::Location;
-use super::provider_answer::{AnswerCache, answer, question};
+use super::provider_answer::{AnswerCache, BadAnswer, answer, question};
 use crate::platform::config::CredentialProvider;
-use crate::platform::host::program;
+use crate::platform::host::program::{self, ProgramError};
 use crate::platform::rt;
 use crate::types::error::ErrorChain;
 
@@ -21,6 +22,37 @@ pub(super) struct Provider {
     cache: RefCell<AnswerCache>,
     /// Serializes requests: the next one may find the answer in the cache.
     asking: rt::Semaphore,
+}
+
+/// Why a plugin returned no credentials.
+#[derive(Debug)]
+enum ProviderError {
+    Answer(BadAnswer),
+    /// It exited with an error; its output.
+    Failed {
+        status: ExitStatus,
+        said: String,
+    },
+    Run(ProgramError),
+}
+
+impl fmt::Display for ProviderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Answer(error) => error.fmt(f),
+            Self::Failed { status, said } => write!(f, "{status}: {said}"),
+            Self::Run(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ProviderError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Answer(_) | Self::Failed { .. } => None,
+            Self::Run(error) => error.source(),
+        }
+    }
 }
 
 /// Upstream's timeout.
@@ -57,20 +89,20 @@ impl Provider {
                     );
                 }
             }
-            Err(problem) => {
+            Err(error) => {
                 log!(
                     warn,
                     "failed to get credentials from provider",
                     provider = self.config.name,
                     image = repository,
-                    error = problem
+                    error = ErrorChain(&error)
                 );
             }
         }
         keyring
     }
 
-    async fn logins(&self, repository: &str) -> Result<Vec<(String, Login)>, String> {
+    async fn logins(&self, repository: &str) -> Result<Vec<(String, Login)>, ProviderError> {
         let _turn = self.asking.acquire().await;
         if let Some(logins) = self.cache.borrow().find(repository, rt::now()) {
             return Ok(logins.to_vec());
@@ -79,12 +111,12 @@ impl Provider {
         let mut command = Command::new(&self.program);
         command.args(args).envs(env.iter().map(|(name, value)| (name, value)));
         let ended = program::run(command, question(api_version, repository), LIMIT).await;
-        let ended = ended.map_err(|error| ErrorChain(&error).to_string())?;
+        let ended = ended.map_err(ProviderError::Run)?;
         if !ended.status.success() {
             let said: String = String::from_utf8_lossy(&ended.stderr).trim().chars().take(SHOWN).collect();
-            return Err(format!("{}: {said}", ended.status));
+            return Err(ProviderError::Failed { status: ended.status, said });
         }
-        let answer = answer(&ended.stdout, api_version)?;
+        let answer = answer(&ended.stdout, api_version).map_err(ProviderError::Answer)?;
         self.cache.borrow_mut().keep(repository, &answer, *default_cache_duration, rt::now());
         Ok(answer.logins)
     }

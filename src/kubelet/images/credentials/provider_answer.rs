@@ -1,5 +1,6 @@
 //! Requests and responses of credential providers, and the response cache. Pure: time is an argument.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -29,14 +30,47 @@ pub(super) struct Answer {
     pub(super) logins: Vec<(String, Login)>,
 }
 
+/// Why a response is invalid, without its secrets.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum BadAnswer {
+    /// `found` is set if it is not secret.
+    Field {
+        name: &'static str,
+        expected: String,
+        found: Option<String>,
+    },
+    NoJson,
+}
+
+impl BadAnswer {
+    fn hidden(name: &'static str, expected: &str) -> Self {
+        Self::Field { name, expected: expected.to_owned(), found: None }
+    }
+}
+
+impl fmt::Display for BadAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field { name, expected, found: Some(found) } => {
+                write!(f, "{name} of its answer: expected {expected}, found {found:?}")
+            }
+            Self::Field { name, expected, found: None } => write!(f, "{name} of its answer: expected {expected}"),
+            Self::NoJson => f.write_str("its answer is no JSON"),
+        }
+    }
+}
+
+impl std::error::Error for BadAnswer {}
+
 /// Parses a response. Errors do not show its content.
-pub(super) fn answer(text: &[u8], api_version: &str) -> Result<Answer, String> {
-    let answer: Value = serde_json::from_slice(text).map_err(|_| "its answer is no JSON".to_owned())?;
+pub(super) fn answer(text: &[u8], api_version: &str) -> Result<Answer, BadAnswer> {
+    let answer: Value = serde_json::from_slice(text).map_err(|_| BadAnswer::NoJson)?;
     let word = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default();
     for (name, wanted) in [("apiVersion", api_version), ("kind", "CredentialProviderResponse")] {
         let found = word(name);
         if found != wanted {
-            return Err(format!("{name} of its answer: expected {wanted}, found {found:?}"));
+            let (expected, found) = (wanted.to_owned(), Some(found.to_owned()));
+            return Err(BadAnswer::Field { name, expected, found });
         }
     }
     let scope = match word("cacheKeyType") {
@@ -44,17 +78,18 @@ pub(super) fn answer(text: &[u8], api_version: &str) -> Result<Answer, String> {
         "Registry" => Scope::Registry,
         "Global" => Scope::Global,
         other => {
-            return Err(format!("cacheKeyType of its answer: expected Image, Registry or Global, found {other:?}"));
+            let (expected, found) = ("Image, Registry or Global".to_owned(), Some(other.to_owned()));
+            return Err(BadAnswer::Field { name: "cacheKeyType", expected, found });
         }
     };
     let holds = match answer.get("cacheDuration") {
         None | Some(Value::Null) => None,
         Some(duration) => match duration.as_str().and_then(parse_duration) {
             Some(duration) => Some(duration),
-            None => return Err("cacheDuration of its answer: expected a duration as 10m".to_owned()),
+            None => return Err(BadAnswer::hidden("cacheDuration", "a duration as 10m")),
         },
     };
-    let bad_auth = || "auth of its answer: expected username and password for each registry".to_owned();
+    let bad_auth = || BadAnswer::hidden("auth", "username and password for each registry");
     let logins = match answer.get("auth") {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Object(auth)) => {
@@ -123,7 +158,7 @@ mod tests {
         )
     }
 
-    fn read(text: &str) -> Result<Answer, String> {
+    fn read(text: &str) -> Result<Answer, BadAnswer> {
         answer(text.as_bytes(), VERSION)
     }
 
@@ -165,7 +200,7 @@ mod tests {
                 "auth of its answer: expected username and password for each registry",
             ),
         ] {
-            assert_eq!(read(text), Err(problem.to_owned()));
+            assert_eq!(read(text).unwrap_err().to_string(), problem);
         }
     }
 

@@ -112,7 +112,7 @@ fn foreign_fields_are_left_alone() {
 fn labels_are_reconciled_at_registration_and_os_and_arch_always() {
     let profile = profile(|config, _| {
         let given = [("topology.kubernetes.io/zone", "z"), ("example.com/a", "b")];
-        config.node_labels = given.map(|(k, v)| (k, v.to_owned())).into_iter().collect();
+        config.node.labels = given.map(|(k, v)| (k, v.to_owned())).into_iter().collect();
     });
     let mut server = registered(&profile);
     server.metadata.labels = Names::new();

@@ -167,8 +167,8 @@ fn address_is_the_configured_one_or_the_default_routes() {
     let health = healthy();
     let addresses = |name: &str, given: &[&str], seen: &[&str], server: &[NodeAddress]| {
         let profile = profile(|config, _| {
-            config.node_name = name.to_owned();
-            config.node_ips = ips(given);
+            config.node.name = name.to_owned();
+            config.node.ips = ips(given);
         });
         let server = NodeStatus { addresses: server.to_vec(), ..NodeStatus::default() };
         let seen = ips(seen);
@@ -191,8 +191,8 @@ fn cloud_provider_addresses_are_kept() {
     let health = healthy();
     let addresses = |given: &[&str], server: &[NodeAddress]| {
         let profile = profile(|config, _| {
-            config.node_ips = ips(given);
-            config.reporting.external_cloud = true;
+            config.node.ips = ips(given);
+            config.cluster.reporting.external_cloud = true;
         });
         let server = NodeStatus { addresses: server.to_vec(), ..NodeStatus::default() };
         let seen = ips(&["10.0.0.1"]);

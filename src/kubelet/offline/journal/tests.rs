@@ -1,8 +1,8 @@
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::kubelet::offline::key::KeyPlaces;
-use crate::kubelet::offline::seal::{Key, SHORTEST};
+use crate::kubelet::offline::key::{Key, SHORTEST};
+use crate::kubelet::offline::seal::KeyPlaces;
 use crate::types::sorted::SortedSet;
 
 /// Files in memory that lose what was not synced when the power fails, at any operation.
@@ -340,7 +340,7 @@ fn flipped_bit_costs_at_most_two_records_and_the_file_is_set_aside() {
         assert!(found.faults.damaged + u64::from(found.contents.len() < 3) >= 1, "bit {bit}: {:?}", found.faults);
         if found.faults.damaged > 0 {
             assert_eq!(files.file(ASIDE[0]), Some(bad), "bit {bit}");
-            assert_eq!(open(&files).1.faults, Faults::default(), "it is reported once");
+            assert_eq!(open(&files).1.faults, Faults::default(), "it is told once");
         }
         assert_eq!(journal.records(), found.contents.len());
     }
@@ -455,7 +455,7 @@ fn killed_process_leaves_what_it_has_committed() {
         write_for_ever(folder.into());
     }
     let folder = std::env::temp_dir().join(format!("coracle-killed-{}", std::process::id()));
-    let name = "offline::journal::tests::killed_process_leaves_what_it_has_committed";
+    let name = "kubelet::offline::journal::tests::a_process_that_is_killed_while_it_writes_leaves_what_it_has_written";
     let mut commits = 0;
     for round in 0..40_u64 {
         let mut writer = Command::new(std::env::current_exe().unwrap());
@@ -527,7 +527,7 @@ fn unreadable_key_is_read_again_before_a_secret_is_written() {
     std::fs::remove_dir(&path).unwrap();
     let done = journal.commit(&secret);
     std::fs::remove_dir_all(&folder).unwrap();
-    assert_eq!(refused, [true, false], "only Secrets wait for the key");
+    assert_eq!(refused, [true, false], "what is no Secret does not wait for the key");
     assert!(done.unwrap().secrets.is_some_and(|secrets| secrets.starts_with("sealed with")));
     assert_eq!(journal.records(), 2);
 }

@@ -20,7 +20,7 @@ fn credential_providers_come_from_a_file_or_from_a_directory_of_them() {
     let given = |config: &str| {
         let flags = ["--image-credential-provider-config", config, "--image-credential-provider-bin-dir", &programs];
         let (config, warnings) = loaded(&flags);
-        let names: Vec<String> = config.credential_providers.into_iter().map(|provider| provider.name).collect();
+        let names: Vec<String> = config.images.credential_providers.into_iter().map(|provider| provider.name).collect();
         (names, warnings)
     };
     let missing = |name: &str| format!("credential provider {name} is missing: {programs}/{name}");
@@ -37,7 +37,7 @@ fn credential_providers_come_from_a_file_or_from_a_directory_of_them() {
 
 #[test]
 fn the_page_is_off_without_a_port_and_for_this_machine_alone_without_an_address() {
-    let page = |line: &[&str]| loaded(line).0.status_page.map(|address| address.to_string());
+    let page = |line: &[&str]| loaded(line).0.health.status_page.map(|address| address.to_string());
     assert_eq!(page(&[]), None);
     assert_eq!(page(&["--page-address=0.0.0.0"]), None);
     assert_eq!(page(&["--page-port=0"]), None);
@@ -109,8 +109,8 @@ fn who_may_ask_the_nodes_own_server_is_read() {
 
 #[test]
 fn pods_from_a_url_have_their_headers_and_who_vouches_for_them() {
-    assert_eq!(loaded(&[]).0.pod_url, None);
-    assert_eq!(loaded(&["--manifest-public-key=/key.pem", "--manifest-url="]).0.pod_url, None);
+    assert_eq!(loaded(&[]).0.static_pods.url, None);
+    assert_eq!(loaded(&["--manifest-public-key=/key.pem", "--manifest-url="]).0.static_pods.url, None);
     let (config, warnings) = loaded(&[
         "--manifest-url=https://fleet.example/board.yaml",
         "--manifest-url-header=X-A:1, X-B: 2:3",
@@ -120,14 +120,14 @@ fn pods_from_a_url_have_their_headers_and_who_vouches_for_them() {
         "--manifest-public-key=/key.pem",
     ]);
     assert_eq!(warnings, [""; 0]);
-    let url = config.pod_url.unwrap();
+    let url = config.static_pods.url.unwrap();
     let header = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     assert_eq!(url.headers, [("X-A", "1"), ("X-A", "4"), ("X-B", "2:3")].map(header));
     assert_eq!((url.url.as_str(), url.every.as_secs()), ("https://fleet.example/board.yaml", 60));
     assert_eq!((url.authorities, url.public_key), (Some(PathBuf::from("/ca.crt")), Some(PathBuf::from("/key.pem"))));
     let dir = TempDir::new();
     let fields = r#""staticPodURL":"http://h:8080/","staticPodURLHeader":{"X-A":["1","2"]}"#;
-    let url = loaded(&["--config", &dir.write("config.yaml", &document(fields))]).0.pod_url.unwrap();
+    let url = loaded(&["--config", &dir.write("config.yaml", &document(fields))]).0.static_pods.url.unwrap();
     assert_eq!((url.headers.len(), url.every.as_secs()), (2, 20));
 }
 

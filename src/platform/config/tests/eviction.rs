@@ -11,21 +11,21 @@ fn what_is_kept_from_pods_reaches_the_configuration() {
     );
     let list =
         |given: &[(&'static str, &str)]| given.iter().map(|(name, value)| (*name, value.parse().unwrap())).collect();
-    let expected = Config {
-        system_reserved: list(&[("cpu", "100m"), ("memory", "64Mi"), ("pid", "100")]),
-        kube_reserved: list(&[("memory", "32Mi")]),
-        system_reserved_cgroup: "/system.slice".to_owned(),
-        kube_reserved_cgroup: "/kube".to_owned(),
-        enforced: Enforced { pods: true, system: true, kube_compressible: true, ..Enforced::default() },
-        swap: SwapBehavior::LimitedSwap,
-        ..defaults()
-    };
+    let expected = defaults_with(|config| {
+        config.reserved.system = list(&[("cpu", "100m"), ("memory", "64Mi"), ("pid", "100")]);
+        config.reserved.kube = list(&[("memory", "32Mi")]);
+        config.reserved.system_cgroup = "/system.slice".to_owned();
+        config.reserved.kube_cgroup = "/kube".to_owned();
+        config.reserved.enforced =
+            Enforced { pods: true, system: true, kube_compressible: true, ..Enforced::default() };
+        config.cgroups.swap = SwapBehavior::LimitedSwap;
+    });
     assert_eq!((config, warnings), (expected, vec![]));
     let (config, _) = file_loaded(r#""enforceNodeAllocatable":["none"]"#);
-    assert_eq!(config.enforced, Enforced::default());
+    assert_eq!(config.reserved.enforced, Enforced::default());
     let (config, _) = loaded(&["--system-reserved=memory=64Mi,pid=10", "--enforce-node-allocatable="]);
-    assert_eq!(config.system_reserved, list(&[("memory", "64Mi"), ("pid", "10")]));
-    assert_eq!(config.enforced, Enforced::default());
+    assert_eq!(config.reserved.system, list(&[("memory", "64Mi"), ("pid", "10")]));
+    assert_eq!(config.reserved.enforced, Enforced::default());
 }
 
 #[test]

@@ -7,23 +7,23 @@ use crate::platform::config::{CpuOptions, TopologyManager, TopologyPolicy};
 fn what_the_kubelet_itself_shows_as_its_configuration_is_taken_whole() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/config/configz-1.36.json");
     let (config, _) = loaded(&["--config", path.to_str().unwrap()]);
-    let expected = Config {
-        runtime_endpoint: "/lab/containerd.sock".into(),
-        image_endpoint: "/lab/containerd.sock".into(),
-        cluster_dns: vec![[10, 96, 0, 10].into()],
-        cluster_domain: "cluster.local".to_owned(),
-        resolv_conf: Some("/lab/resolv.conf".into()),
-        cgroups_per_qos: false,
-        enforced: Enforced::default(),
-        fail_swap_on: false,
-        verbosity: 2,
-        eviction: hard_eviction(&[
+    let expected = defaults_with(|config| {
+        config.runtime.endpoint = "/lab/containerd.sock".into();
+        config.runtime.image_endpoint = "/lab/containerd.sock".into();
+        config.dns.cluster_dns = vec![[10, 96, 0, 10].into()];
+        config.dns.cluster_domain = "cluster.local".to_owned();
+        config.dns.resolv_conf = Some("/lab/resolv.conf".into());
+        config.cgroups.per_qos = false;
+        config.reserved.enforced = Enforced::default();
+        config.process.fail_swap_on = false;
+        config.process.verbosity = 2;
+        config.eviction = hard_eviction(&[
             (Signal::ImageFsAvailable, "1%"),
             (Signal::MemoryAvailable, "50Mi"),
             (Signal::NodeFsAvailable, "1%"),
-        ]),
-        reporting: Reporting { max_images: Some(50), ..Reporting::default() },
-        identity: Identity {
+        ]);
+        config.cluster.reporting = Reporting { max_images: Some(50), ..Reporting::default() };
+        config.identity = Identity {
             serving: ServingIdentity::Files {
                 certificate: "/var/lib/kubelet/pki/kubelet.crt".into(),
                 key: "/var/lib/kubelet/pki/kubelet.key".into(),
@@ -31,9 +31,8 @@ fn what_the_kubelet_itself_shows_as_its_configuration_is_taken_whole() {
             client_ca_file: Some("/lab/pki/ca.crt".into()),
             server: ServerSettings { read_only: Some("0.0.0.0:10255".parse().unwrap()), ..ServerSettings::default() },
             ..Identity::default()
-        },
-        ..defaults()
-    };
+        };
+    });
     assert_eq!(config, expected);
 }
 
@@ -59,19 +58,18 @@ fn what_kubeadm_and_the_upstream_node_tests_pass_is_taken() {
     ]);
     let (key, effect) = ("node-role.kubernetes.io/control-plane".to_owned(), "NoSchedule".into());
     let taint = Taint { key, effect, ..Taint::default() };
-    let expected = Config {
-        runtime_endpoint: "/run/crio/crio.sock".into(),
-        image_endpoint: "/run/images.sock".into(),
-        identity: Identity {
+    let expected = defaults_with(|config| {
+        config.runtime.endpoint = "/run/crio/crio.sock".into();
+        config.runtime.image_endpoint = "/run/images.sock".into();
+        config.identity = Identity {
             bootstrap_kubeconfig: Some("/etc/kubernetes/bootstrap-kubelet.conf".into()),
             ..Identity::default()
-        },
-        node_name: "edge-7".to_owned(),
-        reporting: Reporting { taints: vec![taint], ..Reporting::default() },
-        kubeconfig: Some("/etc/kubernetes/kubelet.conf".into()),
-        verbosity: 4,
-        ..defaults()
-    };
+        };
+        config.node.name = "edge-7".to_owned();
+        config.cluster.reporting = Reporting { taints: vec![taint], ..Reporting::default() };
+        config.cluster.kubeconfig = Some("/etc/kubernetes/kubelet.conf".into());
+        config.process.verbosity = 4;
+    });
     assert_eq!(config, expected);
     assert_eq!(
         warnings,
@@ -105,18 +103,17 @@ fn the_file_that_kubeadm_writes_is_taken() {
     let dir = TempDir::new();
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/config/kubeadm-1.36.yaml"));
     let (config, warnings) = loaded(&["--config", &dir.write("config.yaml", &text.unwrap())]);
-    let expected = Config {
-        cluster_dns: vec![[10, 96, 0, 10].into()],
-        cluster_domain: "cluster.local".to_owned(),
-        cgroup_driver: CgroupDriver::Systemd,
-        resolv_conf: Some("/run/systemd/resolve/resolv.conf".into()),
-        identity: Identity {
+    let expected = defaults_with(|config| {
+        config.dns.cluster_dns = vec![[10, 96, 0, 10].into()];
+        config.dns.cluster_domain = "cluster.local".to_owned();
+        config.cgroups.driver = CgroupDriver::Systemd;
+        config.dns.resolv_conf = Some("/run/systemd/resolve/resolv.conf".into());
+        config.identity = Identity {
             rotate_certificates: true,
             client_ca_file: Some("/etc/kubernetes/pki/ca.crt".into()),
             ..Identity::default()
-        },
-        ..defaults()
-    };
+        };
+    });
     assert_eq!(config, expected);
     assert!(warnings.is_empty(), "{warnings:?}");
 }
@@ -125,7 +122,7 @@ fn the_file_that_kubeadm_writes_is_taken() {
 #[track_caller]
 fn shown(line: &[&str]) -> Value {
     let Ok(Request::Run(config, _)) = load(&arguments(line)) else { panic!("{line:?}") };
-    let page: Value = serde_json::from_slice(&config.given.page(config.cgroup_driver)).unwrap();
+    let page: Value = serde_json::from_slice(&config.given.page(config.cgroups.driver)).unwrap();
     page["kubeletconfig"].clone()
 }
 
@@ -182,7 +179,7 @@ fn processors_that_are_reserved_by_number_count_in_place_of_what_is_reserved_by_
     let (config, warnings) = file_loaded(fields);
     assert_eq!(warnings, Vec::<String>::new());
     let cpu = |list: &crate::types::api::ResourceList| list.get("cpu").map(ToString::to_string);
-    assert_eq!((cpu(&config.system_reserved), cpu(&config.kube_reserved)), (Some("3".to_owned()), None));
+    assert_eq!((cpu(&config.reserved.system), cpu(&config.reserved.kube)), (Some("3".to_owned()), None));
     assert_eq!((config.managers.reserved_cpus.len(), config.managers.static_cpus), (3, None));
 }
 

@@ -1,6 +1,5 @@
 //! Pod sandboxes. Pure.
 
-use super::ContainerStatus;
 use super::LinuxContainerResources;
 use super::LinuxSandboxSecurityContext;
 use super::NamespaceOption;
@@ -87,11 +86,6 @@ message! {
 
     pub struct RemovePodSandboxResponse {}
 
-    pub struct PodSandboxStatusRequest {
-        1 => pod_sandbox_id: String,
-        2 => verbose: bool,
-    }
-
     pub struct PodIp {
         1 => ip: String,
     }
@@ -120,16 +114,6 @@ message! {
         7 => labels: SortedMap<String, String>,
         8 => annotations: SortedMap<String, String>,
         9 => runtime_handler: String,
-    }
-
-    pub struct PodSandboxStatusResponse {
-        1 => status: Option<PodSandboxStatus>,
-        /// Only when asked for: free words of the runtime, mostly JSON.
-        2 => info: SortedMap<String, String>,
-        /// Only from runtimes with container events.
-        3 => containers_statuses: Vec<ContainerStatus>,
-        /// When the statuses were taken; only with `containers_statuses`.
-        4 => timestamp: i64,
     }
 
     pub struct PodSandboxStateValue {

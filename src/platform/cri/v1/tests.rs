@@ -164,6 +164,7 @@ fn every_message_is_judged() {
         include_str!("resources.rs"),
         include_str!("runtime_status.rs"),
         include_str!("sandbox.rs"),
+        include_str!("sandbox_status.rs"),
         include_str!("security.rs"),
         include_str!("stats.rs"),
     ];

@@ -1,8 +1,9 @@
 //! PING, GOAWAY, RST_STREAM and WINDOW_UPDATE (RFC 9113 sections 6.4 and 6.7 to 6.9). Pure.
 
 use super::super::error::{self, Error, ErrorCode, Fault};
-use super::super::frame::{Flags, Kind, StreamId, write_frame};
+use super::super::frame::{Flags, Kind, write_frame};
 use super::super::stream::State;
+use super::super::stream_id::StreamId;
 use super::receive::Arrival;
 use super::{Connection, Ending, Event};
 

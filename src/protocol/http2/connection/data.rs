@@ -1,7 +1,8 @@
 //! DATA (RFC 9113 section 6.1). Pure.
 
 use super::super::error::{self, ErrorCode, Fault};
-use super::super::frame::{Flags, StreamId, unpad};
+use super::super::frame::{Flags, unpad};
+use super::super::stream_id::StreamId;
 use super::receive::Arrival;
 use super::{Connection, Event};
 

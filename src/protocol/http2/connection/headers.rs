@@ -4,9 +4,10 @@ use std::time::Instant;
 
 use super::super::error::{self, Error, ErrorCode, Fault};
 use super::super::fields::{self, Place};
-use super::super::frame::{Flags, StreamId, unpad};
+use super::super::frame::{Flags, unpad};
 use super::super::limits;
 use super::super::stream::{State, Stream};
+use super::super::stream_id::StreamId;
 use super::receive::Arrival;
 use super::{Connection, Event, Role};
 use crate::protocol::hpack::Field;

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use super::super::error::{self, ErrorCode, Fault};
-use super::super::frame::{Flags, Frame, Kind, StreamId, take_frame};
+use super::super::frame::{Flags, Frame, Kind, take_frame};
 use super::super::limits;
+use super::super::stream_id::StreamId;
 use super::{Connection, Ending, Error, Event, Greeting, MAGIC};
 
 /// What the handling of a frame needs beside the connection.

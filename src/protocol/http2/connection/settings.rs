@@ -1,9 +1,10 @@
 //! SETTINGS taking effect (RFC 9113 sections 6.5.3 and 6.9.2). Pure.
 
 use super::super::error::{self, Error};
-use super::super::frame::{Flags, Kind, StreamId, write_frame};
+use super::super::frame::{Flags, Kind, write_frame};
 use super::super::limits;
 use super::super::settings::{Setting, read_settings};
+use super::super::stream_id::StreamId;
 use super::receive::Arrival;
 use super::{Connection, Role};
 

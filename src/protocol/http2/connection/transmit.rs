@@ -1,8 +1,9 @@
 //! What leaves: control frames first, then the streams in turn as their windows allow. Pure.
 
-use super::super::frame::{Flags, Kind, StreamId, write_frame};
+use super::super::frame::{Flags, Kind, write_frame};
 use super::super::limits;
 use super::super::stream::{Input, State, Stream};
+use super::super::stream_id::StreamId;
 use super::Connection;
 use crate::protocol::hpack::{Encoder, Field};
 

@@ -254,7 +254,7 @@ fn a_broken_file_keeps_the_pods_that_it_gave_last() {
     desk.read("a", 3, "");
     assert_eq!(desk.pods(), ["web-n", "db-n"]);
 
-    desk.files.take(OsStr::new("a"), Content::Unreadable("no".to_owned()), time());
+    desk.files.take(OsStr::new("a"), Content::Unreadable(Arc::new(io::Error::other("no"))), time());
     assert_eq!(desk.problems(), [format!("/m/a: cannot be read: no ({SINCE}; its last good state stays in use)")]);
     assert_eq!(desk.pods(), ["web-n", "db-n"]);
 
@@ -501,7 +501,7 @@ fn the_last_file_of_a_directory_that_stays_can_be_removed() {
 #[test]
 fn a_file_that_is_there_and_cannot_be_looked_at_keeps_its_pods() {
     let mut desk = Desk::with("a", &pod("web"));
-    desk.listing.files.insert("a".into(), Err("dangling".to_owned()));
+    desk.listing.files.insert("a".into(), Err(Arc::new(io::Error::other("dangling"))));
     desk.pass(60_000);
     assert_eq!(desk.look(), [] as [&str; 0]);
     assert_eq!(desk.pods(), ["web-n"]);

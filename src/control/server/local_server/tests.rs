@@ -5,11 +5,17 @@ use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::http::parse_response;
 use super::*;
+use crate::control::server::{
+    Absent, Found, ImageEntry, LogQuery, LogSource, MissingImage, NodeStatus, PodEntry, PodQuery, SyncStatus,
+};
 use crate::platform::rt::{block_on, blocking, either};
+use crate::state::pods::PodAnswer;
+use crate::types::api::Event;
 use crate::types::error::ErrorChain;
 
 struct TempDir(PathBuf);

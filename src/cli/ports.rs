@@ -1,4 +1,4 @@
-//! Port pairs and addresses as arguments. Pure.
+//! The arguments of `coracle port-forward`: port pairs and local addresses. Pure.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
@@ -7,8 +7,8 @@ use crate::types::api::Pod;
 
 /// `8080:80`, `80`, `:80`, `8080:http`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct PortPair {
-    /// 0: any free port; `None`: the same as the pod's.
+pub(super) struct PortPair {
+    /// 0: any free port; `None`: the same number as the pod's port.
     local: Option<u16>,
     remote: String,
 }
@@ -35,7 +35,7 @@ impl FromStr for PortPair {
 }
 
 impl PortPair {
-    /// Local and remote port; a name is looked up among the ports of the pod's containers.
+    /// The local and the remote port number. A name is looked up among the ports of the pod's containers.
     pub(super) fn numbers(&self, pod: &Pod) -> Result<(u16, u16), String> {
         let ports = || pod.spec.all_containers().flat_map(|container| &container.ports);
         let named =
@@ -50,13 +50,13 @@ impl PortPair {
     }
 }
 
-/// `127.0.0.1` or a comma-separated list.
+/// Local addresses to listen on, separated by commas: `127.0.0.1,::1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct Addresses(pub(super) Vec<IpAddr>);
+pub(super) struct Addresses(pub(super) Vec<IpAddr>);
 
 impl Addresses {
-    /// The loopback addresses.
-    pub(in crate::cli) fn local() -> Self {
+    /// The loopback address only.
+    pub(super) fn local() -> Self {
         Self(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)])
     }
 }

@@ -1,0 +1,17 @@
+//! What every task of the object watcher works with.
+
+use async_channel::Sender;
+
+use crate::kubelet::offline::OfflineStore;
+use crate::platform::apiserver::Client;
+use crate::state::pods::SyncEvent;
+
+/// Clones share the client, the store and the inbox.
+#[derive(Clone)]
+pub(super) struct WatchContext {
+    pub(super) client: Client,
+    /// Answers of earlier runs, for when the API server is unreachable.
+    pub(super) store: OfflineStore,
+    /// The sync loop's.
+    pub(super) inbox: Sender<SyncEvent>,
+}

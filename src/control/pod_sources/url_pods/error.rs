@@ -1,0 +1,79 @@
+//! Why there is no answer of a URL, or why it cannot be kept. Pure.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use crate::platform::net::GetError;
+
+#[derive(Debug)]
+pub(super) enum FetchError {
+    /// What a file of authorities holds cannot be used.
+    Authorities {
+        path: PathBuf,
+        source: Box<dyn Error>,
+    },
+    Get(GetError),
+    /// Something in between may have answered.
+    Html,
+    /// What the answer says runs.
+    Keep {
+        path: PathBuf,
+        source: io::Error,
+    },
+    ReadAuthorities {
+        path: PathBuf,
+        source: io::Error,
+    },
+    /// The signature of the manifest.
+    Signature {
+        url: String,
+        source: Box<FetchError>,
+    },
+    Status {
+        status: u16,
+    },
+    Tls(rustls::Error),
+    TooLong {
+        most: usize,
+    },
+    /// The answer does not say how long it is.
+    Uncounted,
+}
+
+impl fmt::Display for FetchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Authorities { path, .. } => path.display().fmt(f),
+            Self::Get(_) => f.write_str("cannot be fetched"),
+            Self::Html => f.write_str("expected a manifest, found a page in HTML: is something else in between?"),
+            Self::Keep { path, .. } => write!(f, "runs, and cannot be kept in {}", path.display()),
+            Self::ReadAuthorities { path, .. } => write!(
+                f,
+                "the trusted authorities (--manifest-url-ca-file names another file) cannot be read: {}",
+                path.display()
+            ),
+            Self::Signature { url, .. } => f.write_str(url),
+            Self::Status { status } => write!(f, "expected 200 OK, found status {status}"),
+            Self::Tls(error) => error.fmt(f),
+            Self::TooLong { most } => write!(f, "it has more than {most} bytes"),
+            Self::Uncounted => {
+                f.write_str("the answer does not say how long it is, so that it may have been cut short")
+            }
+        }
+    }
+}
+
+impl Error for FetchError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Authorities { source, .. } => Some(&**source),
+            Self::Get(error) => Some(error),
+            Self::Keep { source, .. } | Self::ReadAuthorities { source, .. } => Some(source),
+            Self::Signature { source, .. } => Some(&**source),
+            Self::Tls(error) => error.source(),
+            Self::Html | Self::Status { .. } | Self::TooLong { .. } | Self::Uncounted => None,
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Starts the work of the pod workers.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::entry::{Resizing, Running};
+use super::worker::{Identity, Next, Work};
+use super::{PodWorkers, refresh_volumes, relist_pod, sync_input, sync_pod, sync_terminated_pod, sync_terminating_pod};
+use crate::kubelet::kuberuntime::{Action, Cancel, Plan};
+use crate::kubelet::probes::Probes;
+use crate::platform::rt;
+use crate::state::pods::{ObservedCache, ObservedContainer, ObservedPod, PodEvent, RuntimeState, SyncEvent};
+use crate::types::api::{Container, EventKind, Pod, PodUid, Reason};
+
+impl PodWorkers {
+    /// Starts what is next for every worker that was touched or is due. Returns the pods whose workers ended for good,
+    /// each with the pod that has come under its uid meanwhile.
+    pub(crate) fn start_work(
+        &mut self,
+        cache: &ObservedCache,
+        probes: &Probes,
+        state: &RuntimeState,
+        now: Instant,
+    ) -> Vec<(PodUid, Option<Arc<Pod>>)> {
+        let due = self.workers.iter().filter(|(_, entry)| entry.wake.is_some_and(|moment| moment <= now));
+        let due: Vec<PodUid> = due.map(|(uid, _)| uid.clone()).collect();
+        self.touched.extend(due);
+        let mut ended = Vec::new();
+        // A worker that ends touches those that have waited for it.
+        while let Some(uid) = self.touched.pop_first() {
+            if self.consider(&uid, cache, probes, state, now) {
+                let successor = self.forget(&uid);
+                ended.push((uid, successor));
+            }
+        }
+        ended
+    }
+
+    /// True when the worker has ended and can be forgotten.
+    fn consider(
+        &mut self,
+        uid: &PodUid,
+        cache: &ObservedCache,
+        probes: &Probes,
+        state: &RuntimeState,
+        now: Instant,
+    ) -> bool {
+        // The end of the pods that it waits for touches it.
+        if let Some(entry) = self.workers.get_mut(uid) {
+            entry.wake = None;
+        }
+        if self.waits_for_namesake(uid, cache) || self.waits_for_room(uid) {
+            return false;
+        }
+        let observed = cache.pod(uid).cloned();
+        let Some(next) = self.next(uid, observed.as_deref(), probes, now) else { return false };
+        let Some(entry) = self.workers.get_mut(uid) else { return false };
+        let pod = entry.worker.pod.as_deref();
+        match next {
+            Next::Rest => {
+                if entry.worker.busy.is_none() {
+                    entry.worker.rests();
+                }
+                false
+            }
+            Next::Wait(moment) => {
+                entry.wake = Some(moment);
+                false
+            }
+            Next::Work(Work::Sync(plan)) if plan.completed && plan.actions.is_empty() => {
+                entry.worker.completed();
+                self.consider(uid, cache, probes, state, now)
+            }
+            // It goes on as soon as everything that it refers to was heard of.
+            Next::Work(Work::Sync(_) | Work::Refresh)
+                if !pod.is_none_or(|pod| self.runtime.objects.borrow().are_heard(pod)) =>
+            {
+                false
+            }
+            // The worker goes on when the runtime reports its network.
+            Next::Work(Work::Sync(plan)) if !state.network_ready && needs_network(&plan, pod) => {
+                let why = &state.message;
+                let message = format!("network is not ready: container runtime network not ready: {why}");
+                self.tell(PodEvent::of_pod(uid, EventKind::Warning, Reason::NETWORK_NOT_READY, message));
+                false
+            }
+            Next::Work(work) => {
+                self.begin(uid, work, observed, now);
+                false
+            }
+            Next::Forget => true,
+        }
+    }
+
+    /// What the pod's worker does next. The containers that back off are noted, and recorded when they begin to.
+    fn next(&mut self, uid: &PodUid, observed: Option<&ObservedPod>, probes: &Probes, now: Instant) -> Option<Next> {
+        let entry = self.workers.get_mut(uid)?;
+        if let Some(observed) = observed {
+            // An instance that does not run any more has ended as it was asked to.
+            entry.asked.retain(|id| observed.containers.iter().any(|one| one.id == *id && one.is_running()));
+        }
+        let pod = entry.worker.pod.clone();
+        let backoff = &mut self.backoff;
+        let before = entry.backing_off.clone();
+        let backing_off = &mut entry.backing_off;
+        let worker = &entry.worker;
+        let runtime = &self.runtime;
+        let next = worker.next(now, || {
+            let Some(pod) = &pod else { return Plan::default() };
+            let held_until = |name: &str| worker.held_until(name);
+            let resize_of = |container: &Container, is_init, running: &ObservedContainer| {
+                runtime.resize_of(pod, container, is_init, running)
+            };
+            let known = sync_input::Known {
+                observed,
+                probed: probes.probed(uid),
+                held_until: &held_until,
+                resize_of: &resize_of,
+                groupless: entry.groupless.as_deref(),
+                asked: &entry.asked,
+            };
+            let plan = sync_input::plan(pod, &known, backoff, now);
+            *backing_off = sync_input::backing_off(pod, &plan, backoff);
+            plan
+        });
+        self.tell_backing_off(uid, &before);
+        Some(next)
+    }
+
+    /// Each wait is told once, as it begins.
+    fn tell_backing_off(&self, uid: &PodUid, before: &[(String, Duration)]) {
+        let Some(entry) = self.workers.get(uid) else { return };
+        let Identity { namespace, name, .. } = &entry.worker.identity;
+        for wait in entry.backing_off.iter().filter(|wait| !before.contains(wait)) {
+            let container = &wait.0;
+            let message = format!("Back-off restarting failed container {container} in pod {name}_{namespace}({uid})");
+            self.tell(PodEvent::of_container(uid, container, EventKind::Warning, Reason::BACK_OFF, message));
+        }
+    }
+
+    fn tell(&self, event: PodEvent) {
+        // Nothing depends on it: when the inbox is full it is dropped.
+        let _ = self.inbox.try_send(SyncEvent::Happened(event));
+    }
+
+    fn begin(&mut self, uid: &PodUid, work: Work, observed: Option<Rc<ObservedPod>>, now: Instant) {
+        let Some(entry) = self.workers.get_mut(uid) else { return };
+        entry.begun = true;
+        let begun = entry.pace.begins(&work, observed.is_some(), now);
+        entry.worker.begun(&work, now);
+        let identity = entry.worker.identity.clone();
+        let observed = observed
+            .unwrap_or_else(|| Rc::new(ObservedPod::new(identity.uid.clone(), &identity.namespace, &identity.name)));
+        let cancel = Cancel::new();
+        let watch = cancel.watch();
+        let runtime = Rc::clone(&self.runtime);
+        let (groups, devices) = (Rc::clone(&self.groups), Rc::clone(&self.devices));
+        let csi = Rc::clone(&self.csi);
+        let inbox = self.inbox.clone();
+        let pod = entry.worker.pod.clone();
+        if let (Work::Sync(plan), Some(pod)) = (&work, &pod) {
+            entry.restarts = sync_input::restarts(pod, plan, &observed);
+            entry.hooked = sync_input::hooked(pod, plan);
+            if plan.resizes() && entry.resizing == Resizing::No {
+                entry.resizing = Resizing::Goes;
+            }
+        }
+        let task = rt::spawn(async move {
+            let done = match (work, pod) {
+                (Work::Sync(plan), Some(pod)) => {
+                    let (devices, csi) = (&devices, &csi);
+                    let with = sync_pod::With { runtime: &runtime, groups: &groups, devices, csi, cancel: &watch };
+                    sync_pod::sync_pod(with, &inbox, &pod, &plan, &observed).await
+                }
+                // A pod without a spec never syncs: its worker begins in Terminating.
+                (Work::Sync(_) | Work::Refresh, None) => return,
+                (Work::Refresh, Some(pod)) => refresh_volumes::refresh_volumes(&runtime, &csi, &pod, watch).await,
+                (Work::Look, _) => relist_pod::look_at_pod(&runtime, &observed).await,
+                (Work::Collect(garbage), _) => relist_pod::collect(&runtime, &observed, &garbage).await,
+                (Work::Stop { grace, by_lists }, pod) => {
+                    sync_terminating_pod::stop_pod(&runtime, pod.as_deref(), &observed, grace, by_lists).await
+                }
+                (Work::CleanUp { purge }, _) => {
+                    sync_terminated_pod::clean_up_pod(&runtime, &groups, &csi, &observed, purge).await
+                }
+            };
+            begun.ended();
+            // The loop outlives its workers; it is gone only when the process ends.
+            let _ = inbox.send(SyncEvent::WorkDone(done)).await;
+        });
+        entry.task = Some(Running { task, cancel });
+    }
+}
+
+fn needs_network(plan: &Plan, pod: Option<&Pod>) -> bool {
+    let own_network = pod.is_some_and(|pod| !pod.spec.host_network);
+    own_network && plan.actions.iter().any(|action| matches!(action, Action::CreateSandbox { .. }))
+}

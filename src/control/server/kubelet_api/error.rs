@@ -1,0 +1,91 @@
+//! Why it is not known who asks, or what they may. Pure.
+
+use std::error::Error;
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::platform::apiserver::ApiError;
+use crate::protocol::der;
+
+/// A review by the API server that came to nothing.
+#[derive(Debug)]
+pub(super) enum ReviewError {
+    Api(ApiError),
+    /// The API server's own word.
+    Failed {
+        why: String,
+    },
+    NoCluster,
+    NoStatus,
+}
+
+/// A certificate of a client that stands for nobody.
+#[derive(Clone, Debug)]
+pub(super) enum CertificateError {
+    Malformed(der::Malformed),
+    NoAuthorities,
+    NoCertificate,
+    NoName,
+    Refused(rustls::Error),
+}
+
+/// The file of authorities cannot be used.
+#[derive(Debug)]
+pub(super) struct AuthoritiesError {
+    pub(super) path: PathBuf,
+    pub(super) source: Box<dyn Error + Send + Sync>,
+}
+
+impl fmt::Display for ReviewError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Api(error) => error.fmt(f),
+            Self::Failed { why } => f.write_str(why),
+            Self::NoCluster => f.write_str("there is no cluster to ask"),
+            Self::NoStatus => f.write_str("an answer without a status"),
+        }
+    }
+}
+
+impl fmt::Display for CertificateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(error) => error.fmt(f),
+            Self::NoAuthorities => f.write_str("nobody's certificate is believed yet"),
+            Self::NoCertificate => f.write_str("no certificate"),
+            Self::NoName => f.write_str("the certificate names nobody"),
+            Self::Refused(error) => error.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for AuthoritiesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path.display().fmt(f)
+    }
+}
+
+impl Error for ReviewError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Api(error) => error.source(),
+            Self::Failed { .. } | Self::NoCluster | Self::NoStatus => None,
+        }
+    }
+}
+
+impl Error for CertificateError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Malformed(error) => error.source(),
+            Self::Refused(error) => error.source(),
+            Self::NoAuthorities | Self::NoCertificate | Self::NoName => None,
+        }
+    }
+}
+
+impl Error for AuthoritiesError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.source)
+    }
+}

@@ -1,0 +1,181 @@
+//! The local door: what this node runs, for root on this machine, without a cluster and without a certificate.
+//!
+//! HTTP/1.1 on a Unix socket, one request a connection, answered in JSON, for figures in Prometheus' text, or for a log in
+//! its own. What the runtime streams is asked for
+//! as on port 10250, with SPDY/3.1 or WebSocket from there on; all else but changes of `pod_changes` and of images are GETs:
+//!
+//! ```text
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/status    a NodeStatus
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/pods      {"pods": [PodEntry, ...]}
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/events    a v1.EventList
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/images    {"images": [ImageEntry, ...]}
+//! curl --unix-socket /run/coracle/coracle.sock -X DELETE http://localhost/images?image=NAME
+//! curl --unix-socket /run/coracle/coracle.sock -X POST http://localhost/sync?wait=true
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/stats/summary
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/metrics
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/metrics/probes
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/metrics/resource
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/metrics/cadvisor
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/containerLogs/default/web-node1/main?follow=true
+//!     /exec/NAMESPACE/POD/CONTAINER?command=sh&input=1&output=1&error=1&tty=1
+//!     /attach/NAMESPACE/POD/CONTAINER?input=1&output=1&error=1&tty=1
+//!     /portForward/NAMESPACE/POD
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/pods/default/web -T web.yaml
+//! curl --unix-socket /run/coracle/coracle.sock http://localhost/pods/default/web -X DELETE
+//! ```
+
+use std::cell::Cell;
+use std::future::ready;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::connections::{Answering, Answers, Connections, FEW, Reply, Standing, answer};
+use super::container_logs::container_logs;
+use super::http::{Response, Status};
+use super::images::{self, images};
+use super::json_list::{List, json};
+use super::local_api::LocalApi;
+use super::local_socket::{LocalError, LocalSocket, is_trusted};
+use super::metrics_pages::Page;
+use super::pod_changes;
+use super::streaming::{Streaming, stream};
+use super::sync_requests::sync;
+use crate::platform::rt;
+use crate::protocol::http1::Request;
+use crate::state::pods::PodChange;
+use crate::types::api;
+use crate::types::error::ErrorChain;
+use crate::types::time::Backoff;
+
+/// The bound local socket; nothing is answered before [`LocalServer::serve`].
+#[derive(Debug)]
+pub(crate) struct LocalServer {
+    socket: LocalSocket,
+    streaming: Option<Streaming>,
+}
+
+impl LocalServer {
+    pub(crate) fn bind(path: &Path) -> Result<Self, LocalError> {
+        LocalSocket::bind(path).map(|socket| Self { socket, streaming: None })
+    }
+
+    /// exec, attach and port-forward are answered, too.
+    pub(crate) fn with_streaming(self, streaming: Streaming) -> Self {
+        Self { streaming: Some(streaming), ..self }
+    }
+
+    /// Answers, for ever.
+    pub(crate) async fn serve(self, api: Rc<dyn LocalApi>) {
+        let mut connections = Connections::new(MOST).with_strangers(FEW);
+        // Out of file descriptors, most likely: others have to end first.
+        let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+        loop {
+            connections.room().await;
+            match self.socket.listener.accept().await {
+                Ok((stream, _)) => {
+                    backoff.reset();
+                    if is_trusted(&stream) {
+                        let (api, streaming) = (Rc::clone(&api), self.streaming.clone());
+                        connections.add(|standing| answer(stream, Visit { api, streaming, standing }));
+                    }
+                }
+                Err(error) => {
+                    log!(warn, "local socket failed, trying again", error = ErrorChain(&error));
+                    rt::sleep(backoff.next_wait()).await;
+                }
+            }
+        }
+    }
+}
+
+/// One connection: its request is answered, and that is all.
+struct Visit {
+    api: Rc<dyn LocalApi>,
+    streaming: Option<Streaming>,
+    standing: Rc<Cell<Standing>>,
+}
+
+impl Answers for Visit {
+    fn keeps(&self) -> bool {
+        false
+    }
+
+    fn takes(&self, request: &Request) -> Option<u64> {
+        pod_changes::takes(request)
+    }
+
+    fn answer<'a>(&'a self, request: &'a Request) -> Answering<'a> {
+        // A log that is followed, or a shell, is not ended for who comes later.
+        self.standing.set(Standing::Busy);
+        Box::pin(ready(self.reply(request)))
+    }
+}
+
+impl Visit {
+    fn reply(&self, request: &Request) -> Reply {
+        let api = &*self.api;
+        let streamed = self.streaming.as_ref().and_then(|streaming| stream(request, api, streaming));
+        if let Some(reply) = streamed.or_else(|| images(request, api).or_else(|| sync(request, api))) {
+            return reply;
+        }
+        match pod_changes::change(request, true) {
+            Some(asked) => reply_to_change(asked, api),
+            None if matches!(&*request.method, "GET" | "HEAD") => respond(&request.path, &request.query, api),
+            None => Reply::Whole(Response::only_get()),
+        }
+    }
+}
+
+/// Connections at once; of those that have not asked for anything yet there are [`FEW`].
+const MOST: usize = 128;
+
+/// Does what was asked about one pod, for any door.
+pub(super) fn reply_to_change(asked: Result<PodChange, Response>, api: &dyn LocalApi) -> Reply {
+    match asked {
+        Ok(change) => {
+            let answer = api.change(change);
+            Reply::Later(Box::pin(async { pod_changes::response(answer.await) }))
+        }
+        Err(response) => Reply::Whole(response),
+    }
+}
+
+fn respond(path: &str, query: &str, api: &dyn LocalApi) -> Reply {
+    if let Some(page) = Page::of(path, query) {
+        return page_of(page, api);
+    }
+    if path == "/status" {
+        return images::status(api);
+    }
+    container_logs(path, query, api).unwrap_or_else(|| Reply::Whole(respond_whole(path, api)))
+}
+
+/// A page of figures, for any door.
+pub(super) fn page_of(page: Page, api: &dyn LocalApi) -> Reply {
+    let figures = api.page(page);
+    let response =
+        async move { Response { status: Status::Ok, content_type: page.content_type(), body: figures.await } };
+    Reply::Later(Box::pin(response))
+}
+
+/// What is known at once.
+pub(super) fn respond_whole(path: &str, api: &dyn LocalApi) -> Response {
+    match path {
+        "/status" => Response::json(json(&api.status())),
+        "/pods" => {
+            let mut list = List::new("{\"pods\":[");
+            api.pods(&mut |entry| list.push(&json(&entry)));
+            Response::json(list.end())
+        }
+        "/events" => {
+            let mut list = List::new("{\"apiVersion\":\"v1\",\"kind\":\"EventList\",\"metadata\":{},\"items\":[");
+            api.events(&mut |event| list.push(api::encode_text(&event).as_bytes()));
+            Response::json(list.end())
+        }
+        _ => Response::not_found(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

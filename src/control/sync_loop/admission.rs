@@ -1,0 +1,191 @@
+//! Admits pods that a source has, or rejects them.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::control::pod_workers::State;
+use crate::control::sync_loop::cpu_assignment::CpuAssignment;
+use crate::control::sync_loop::devices;
+use crate::control::sync_loop::effect::{Effect, EndCause, EndPod};
+use crate::control::sync_loop::pod_table::PodTable;
+use crate::kubelet::admission::{Admission, Rejection};
+use crate::kubelet::devices::Devices;
+use crate::kubelet::resource_managers::{Own, Provider, unexpected};
+use crate::kubelet::status::Failed;
+use crate::platform::rt;
+use crate::state::pods::{NodeTerms, PodEvent};
+use crate::types::api::{EventKind, Pod, PodUid, Reason};
+use crate::types::metrics::{self, Count, Timed};
+
+/// Upstream's message of the event and of the pod's status.
+const PREEMPTED: &str = "Preempted in order to admit critical pod";
+const DISRUPTED: &str = "Pod was preempted by Kubelet to accommodate a critical pod.";
+
+/// Whether other parts let pods in.
+pub(super) struct Gates {
+    pub(super) eviction: Result<(), Rejection>,
+    pub(super) shutdown: Result<(), Rejection>,
+}
+
+pub(super) struct PodAdmission {
+    admission: Admission,
+    devices: Rc<Devices>,
+}
+
+impl PodAdmission {
+    pub(super) fn new(admission: Admission, devices: Rc<Devices>) -> Self {
+        Self { admission, devices }
+    }
+
+    /// The API server has told what it has of the node.
+    pub(super) fn on_node_terms(&mut self, terms: NodeTerms) {
+        self.admission.in_cluster(terms);
+    }
+
+    /// Admits or rejects the pod, which has a worker that has not begun.
+    pub(super) fn on_new_pod(
+        &self,
+        pod: &Pod,
+        pods: &PodTable,
+        cpus: &mut CpuAssignment,
+        Gates { eviction, shutdown }: Gates,
+    ) -> Vec<Effect> {
+        let uid = &pod.metadata.uid;
+        let own = self.plan(pod, pods, cpus);
+        let given = own.as_ref().map(drop).map_err(Rejection::clone);
+        let is_device = |resource: &str| self.devices.is_known(resource);
+        let (others, strict_groups) = (others(uid, pods), pods.runtime().keeps_to_groups());
+        let verdict = eviction.and_then(|()| self.admission.admit(pod, &others, strict_groups, given, &is_device));
+        match verdict.and_then(|victims| shutdown.map(|()| victims)) {
+            Ok(victims) => {
+                cpus.give(uid, own.unwrap_or_default());
+                admit(uid, victims)
+            }
+            Err(rejection) => vec![self.reject(uid, rejection)],
+        }
+    }
+
+    /// A plugin does not give an admitted pod its devices.
+    pub(super) fn on_devices_refused(&self, uid: &PodUid, why: &str, pods: &PodTable) -> Vec<Effect> {
+        let (reason, message) = unexpected(why);
+        self.refuse(uid, Rejection { reason, message }, pods)
+    }
+
+    /// The node has no room for the volumes of an admitted pod.
+    pub(super) fn on_volumes_refused(&self, uid: &PodUid, message: String, pods: &PodTable) -> Vec<Effect> {
+        self.refuse(uid, Rejection { reason: Reason::VOLUME_ATTACHMENT_LIMIT_EXCEEDED, message }, pods)
+    }
+
+    fn refuse(&self, uid: &PodUid, rejection: Rejection, pods: &PodTable) -> Vec<Effect> {
+        pods.syncing(uid).map(|_| self.reject(uid, rejection)).into_iter().collect()
+    }
+
+    /// What was chosen for the pod and not allocated yet is free again.
+    fn reject(&self, uid: &PodUid, rejection: Rejection) -> Effect {
+        metrics::count(Count::AdmissionRejections, &[rejection.reason.as_str()]);
+        self.devices.give_up(uid);
+        reject(uid, rejection)
+    }
+
+    /// Plans the pod's exclusive processors, memory and devices. Its devices are chosen then.
+    fn plan(&self, pod: &Pod, pods: &PodTable, cpus: &CpuAssignment) -> Result<Own, Rejection> {
+        let observed = pods.observed().pod(&pod.metadata.uid).cloned();
+        let runs = |name: &str| {
+            observed.as_ref().is_some_and(|pod| pod.container(name).is_some_and(|container| container.is_running()))
+        };
+        let managers = cpus.managers();
+        let mut choosing = self.devices.choosing(pod, &runs, managers.nodes());
+        let mut providers: Vec<&mut dyn Provider> = Vec::new();
+        if self.devices.concerns(pod) {
+            devices::release(&self.devices, pods);
+            providers.push(&mut choosing);
+        }
+        let begun = rt::now();
+        let planned = managers.plan(pod, providers);
+        let millis = u64::try_from(rt::elapsed(begun).as_millis()).unwrap_or(u64::MAX);
+        // Upstream's metric counts milliseconds: `topology_manager_admission_duration_ms`.
+        metrics::took(Timed::TopologyAdmissions, &[], Duration::from_secs(millis));
+        metrics::count(Count::TopologyAdmissions, &[]);
+        if planned.is_err() && managers.has_topology() {
+            metrics::count(Count::TopologyErrors, &[]);
+        }
+        planned.map_err(|(reason, message)| Rejection { reason, message })
+    }
+}
+
+/// The victims end, and the pod begins when they have ended.
+fn admit(uid: &PodUid, victims: Vec<PodUid>) -> Vec<Effect> {
+    let ends = victims.iter().map(|victim| Effect::End(preempt(victim)));
+    let mut effects: Vec<Effect> = ends.collect();
+    effects.push(Effect::Admit { uid: uid.clone(), after: victims });
+    effects
+}
+
+fn preempt(uid: &PodUid) -> EndPod {
+    EndPod {
+        uid: uid.clone(),
+        cause: EndCause::Preempted,
+        failed: Failed { reason: Reason::PREEMPTING, message: PREEMPTED.into(), disruption: Some(DISRUPTED.into()) },
+        grace: Duration::MAX,
+        event: Some(PodEvent::of_pod(uid, EventKind::Warning, Reason::PREEMPTING, PREEMPTED)),
+    }
+}
+
+fn reject(uid: &PodUid, Rejection { reason, message }: Rejection) -> Effect {
+    let status = format!("Pod was rejected: {message}");
+    Effect::End(EndPod {
+        uid: uid.clone(),
+        cause: EndCause::Rejected,
+        failed: Failed { reason: reason.clone(), message: status.into(), disruption: None },
+        grace: Duration::MAX,
+        event: Some(PodEvent::of_pod(uid, EventKind::Warning, reason, message)),
+    })
+}
+
+/// The other pods that take room on the node: upstream's active pods.
+fn others<'a>(uid: &PodUid, pods: &'a PodTable) -> Vec<&'a Pod> {
+    let takes_room = |state| matches!(state, State::Sync | State::Terminating { .. });
+    let active = pods.workers().iter().filter(|worker| {
+        let other = &worker.identity.uid;
+        worker.wanted && takes_room(worker.state) && pods.is_admitted(other) && other != uid
+    });
+    active.filter_map(|worker| worker.pod.as_deref()).collect()
+}
+
+/// Pods that the runtime knows come first, in the order in which they were made: they keep their places. The others come
+/// in the order of their priorities, so that no pod is admitted only to be preempted.
+pub(super) fn in_order_of_admission(mut added: Vec<Arc<Pod>>, pods: &PodTable) -> Vec<Arc<Pod>> {
+    let observed = pods.observed();
+    let oldest = |uid: &PodUid| {
+        let known = observed.iter().map(|pod| &**pod).chain(pods.workers().all_unseen());
+        let sandboxes = known.filter(|pod| pod.uid == *uid).flat_map(|pod| &pod.sandboxes);
+        sandboxes.map(|sandbox| sandbox.created_at).min()
+    };
+    added.sort_by_cached_key(|pod| {
+        let priority = -i64::from(pod.spec.priority.unwrap_or(0));
+        (oldest(&pod.metadata.uid).unwrap_or(i64::MAX), priority, pod.full_name())
+    });
+    added
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn victims_end_before_the_pod_is_admitted() {
+        let [uid, victim] = ["critical", "victim"].map(PodUid::from);
+        let effects = admit(&uid, vec![victim.clone()]);
+        assert_eq!(effects, [Effect::End(preempt(&victim)), Effect::Admit { uid, after: vec![victim] }]);
+    }
+
+    #[test]
+    fn rejection_names_the_reason_in_event_and_status() {
+        let rejection = Rejection { reason: Reason::NODE_SHUTDOWN, message: "why".to_owned() };
+        let Effect::End(end) = reject(&"a".into(), rejection) else { panic!("the pod ends") };
+        assert_eq!(end.failed.message, "Pod was rejected: why");
+        let event = PodEvent::of_pod(&end.uid, EventKind::Warning, Reason::NODE_SHUTDOWN, "why");
+        assert_eq!(end.event, Some(event));
+    }
+}

@@ -1,0 +1,108 @@
+//! What CSI drivers and the API server need to know of the pods' volumes.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::control::pod_workers::State;
+use crate::control::sync_loop::effect::{Effect, NodeStatusChange};
+use crate::control::sync_loop::pod_table::PodTable;
+use crate::kubelet::csi::Csi;
+use crate::kubelet::volumes::{self, SetUp};
+use crate::state::objects::{Lookup, Topic};
+use crate::types::api::{Pod, VolumeSource};
+use crate::types::sorted::SortedSet;
+
+pub(super) struct CsiDrivers {
+    csi: Rc<Csi>,
+    sync_frequency: Duration,
+    in_cluster: bool,
+}
+
+impl CsiDrivers {
+    pub(super) fn new(csi: Rc<Csi>, sync_frequency: Duration) -> Self {
+        Self { csi, sync_frequency, in_cluster: false }
+    }
+
+    pub(super) fn set_in_cluster(&mut self) {
+        self.in_cluster = true;
+    }
+
+    /// A driver has registered.
+    pub(super) fn on_changed(&self, pods: &PodTable) -> Vec<Effect> {
+        self.schedule_allocatable(pods);
+        on_attached(pods)
+    }
+
+    /// Looks for volumes of running pods that are to grow.
+    pub(super) fn on_relisted(&self, pods: &PodTable) {
+        if !self.in_cluster {
+            return;
+        }
+        let runtime = pods.runtime();
+        let objects = runtime.objects.borrow();
+        let with = SetUp { dirs: &runtime.dirs, node: &runtime.node, objects: &objects };
+        let running = pods.workers().iter().filter(|worker| worker.state == State::Sync);
+        let running = running.filter_map(|worker| worker.pod.as_ref());
+        let volumes =
+            running.flat_map(|pod| volumes::of_drivers(pod, with, &|driver| self.csi.grows(driver))).collect();
+        self.csi.follow_growth(volumes, self.sync_frequency);
+    }
+
+    /// Asks each driver for its allocatable volumes as often as its object says.
+    pub(super) fn schedule_allocatable(&self, pods: &PodTable) {
+        let objects = pods.runtime().objects.borrow();
+        self.csi.ask_again_by(|driver| match objects.csi_driver(driver) {
+            Lookup::Found(driver) => driver.allocatable_period,
+            Lookup::Missing | Lookup::Unknown(_) => None,
+        });
+    }
+
+    /// The volumes that must not be detached from the node: those of its pods, until they are unmounted.
+    pub(super) fn round(&self, pods: &PodTable) -> Option<Effect> {
+        if !self.in_cluster {
+            return None;
+        }
+        let objects = pods.runtime().objects.borrow();
+        let workers = pods.workers().iter().filter(|worker| worker.state != State::Finished);
+        let pods = workers.filter_map(|worker| worker.pod.as_ref());
+        let mut names: SortedSet<String> = pods.flat_map(|pod| objects.attachable(pod)).collect();
+        names.extend(self.csi.present());
+        Some(Effect::NodeStatus(NodeStatusChange::VolumesInUse(names.iter().cloned().collect())))
+    }
+}
+
+/// Volumes were attached or detached: pods that wait for a driver, to start or to end, try again at once.
+pub(super) fn on_attached(pods: &PodTable) -> Vec<Effect> {
+    vec![Effect::ReferencesChanged(pods.uids_where(has_driver_volumes))]
+}
+
+fn has_driver_volumes(pod: &Pod) -> bool {
+    let mut volumes = pod.spec.volumes.iter();
+    volumes.any(|volume| matches!(volume.source, VolumeSource::Csi(_)) || Topic::claim(pod, volume).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::sync_loop::testing::{pod, with_node};
+    use crate::platform::rt;
+
+    #[test]
+    fn volumes_in_use_are_reported_in_a_cluster_only() {
+        with_node(|node| {
+            let mut drivers = CsiDrivers::new(node.csi, Duration::from_secs(60));
+            assert_eq!(drivers.round(&node.pods), None);
+            drivers.set_in_cluster();
+            let none = Effect::NodeStatus(NodeStatusChange::VolumesInUse(Vec::new()));
+            assert_eq!(drivers.round(&node.pods), Some(none));
+        });
+    }
+
+    #[test]
+    fn a_driver_wakes_no_pod_without_its_volumes() {
+        with_node(|mut node| {
+            node.pods.apply([Effect::Update(pod("a"))], rt::now());
+            assert_eq!(on_attached(&node.pods), [Effect::ReferencesChanged(Vec::new())]);
+        });
+    }
+}

@@ -1,0 +1,271 @@
+//! The eviction manager: schedules the checks for node pressure, and evicts pods.
+//!
+//! Far from every threshold a check follows each relist, which needs no timer. Near a threshold a check runs every ten
+//! seconds, as upstream's does at all times, and at once when the kernel reports memory stalls.
+
+mod observation;
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_channel::Sender;
+
+use crate::control::pod_workers::{State, Worker};
+use crate::control::sync_loop::effect::{Effect, EndCause, EndPod, NodeStatusChange};
+use crate::control::sync_loop::pod_table::PodTable;
+use crate::kubelet::admission::{Rejection, check_pressure};
+use crate::kubelet::eviction::{Candidate, Starved};
+use crate::kubelet::status::Failed;
+use crate::platform::config::Eviction;
+use crate::platform::host::clock;
+use crate::platform::host::memory_pressure::{MEMORY_PRESSURE, MemoryStalls};
+use crate::platform::rt;
+use crate::state::pods::{PodEvent, PodEviction, PressureObservation, SyncEvent};
+use crate::types::api::{EventKind, Pod, PodUid, Reason};
+use crate::types::error::ErrorChain;
+
+pub(super) use observation::{AT_ONCE, measure, observe};
+
+use observation::{Memory, PressureCheck};
+
+/// Upstream's monitoring interval.
+const PERIOD: Duration = Duration::from_secs(10);
+/// The longest wait for an evicted pod to end before another pod is evicted.
+const CLEANUP: Duration = Duration::from_secs(30);
+/// The wait for the removal of dead containers before the next check.
+const GIVING_BACK: Duration = Duration::from_secs(2);
+/// The shortest time between two memory stalls that are reported.
+const STALL_REST: Duration = Duration::from_secs(2);
+
+pub(super) struct EvictionManager {
+    settings: Rc<Eviction>,
+    memory: Rc<RefCell<Memory>>,
+    inbox: Sender<SyncEvent>,
+    task: Option<rt::Task<()>>,
+    /// The next check that no relist brings.
+    due: Option<Instant>,
+    asked: bool,
+    /// The kernel reports memory stalls, or no threshold is about memory.
+    hears_of_memory: bool,
+    /// Evicted pods, and until when the next eviction waits for their end.
+    leaving: Option<(Vec<PodUid>, Instant)>,
+    #[expect(dead_code, reason = "dropping the task ends it")]
+    stalls: Option<rt::Task<()>>,
+}
+
+impl EvictionManager {
+    pub(super) fn new(settings: &Eviction, inbox: Sender<SyncEvent>) -> Self {
+        let has_memory = settings.thresholds.iter().any(|t| Starved::of(t.signal) == Starved::Memory);
+        let stalls = if has_memory { MemoryStalls::watch(Path::new(MEMORY_PRESSURE)).ok() } else { None };
+        if has_memory && stalls.is_none() {
+            log!(info, "this kernel does not tell when memory is short: it is looked at every ten seconds then");
+        }
+        Self {
+            settings: Rc::new(settings.clone()),
+            memory: Rc::default(),
+            inbox: inbox.clone(),
+            task: None,
+            due: None,
+            asked: false,
+            hears_of_memory: !has_memory || stalls.is_some(),
+            leaving: None,
+            stalls: stalls.map(|stalls| rt::spawn(follow(stalls, inbox))),
+        }
+    }
+
+    pub(super) fn on_relisted(&mut self) {
+        self.asked = true;
+    }
+
+    pub(super) fn on_memory_stalled(&mut self) {
+        self.asked = true;
+    }
+
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Pods are held to their own limits of local storage.
+    pub(super) fn limits_storage(&self) -> bool {
+        self.settings.local_storage
+    }
+
+    /// No evicted pod is being waited for.
+    pub(super) fn is_settled(&self) -> bool {
+        self.leaving.is_none()
+    }
+
+    fn is_on(&self) -> bool {
+        !self.settings.thresholds.is_empty() || self.settings.local_storage
+    }
+
+    fn is_busy(&self) -> bool {
+        self.task.as_ref().is_some_and(|task| !task.is_finished())
+    }
+
+    fn is_spared(&self, pod: &Pod) -> bool {
+        pod.is_spared(self.settings.static_pods)
+    }
+
+    /// Begins a check if one is due.
+    pub(super) fn round(&mut self, pods: &PodTable, now: Instant) {
+        if self.due.is_some_and(|due| due <= now) {
+            self.due = None;
+            self.asked = true;
+        }
+        if let Some((leaving, until)) = &self.leaving {
+            let is_here =
+                |uid: &PodUid| pods.worker(uid).is_some_and(|worker| worker.wanted && worker.state != State::Finished);
+            if *until > now && leaving.iter().any(is_here) {
+                return;
+            }
+            self.leaving = None;
+            self.asked = true;
+        }
+        if self.asked && !self.is_busy() && self.is_on() && pods.can_work() {
+            self.asked = false;
+            self.begin(pods);
+        }
+    }
+
+    fn begin(&mut self, pods: &PodTable) {
+        let check = PressureCheck {
+            settings: Rc::clone(&self.settings),
+            memory: Rc::clone(&self.memory),
+            runtime: Rc::clone(pods.runtime()),
+            candidates: self.candidates(pods),
+            has_dead: has_dead(pods),
+            // A source that has not told everything may have a pod for any image.
+            pods: pods.all_sources_ready().then(|| pods.pods_with_images()),
+        };
+        let inbox = self.inbox.clone();
+        self.task = Some(rt::spawn(async move {
+            // The loop outlives its tasks.
+            let _ = inbox.send(SyncEvent::PressureLooked(check.run().await)).await;
+        }));
+    }
+
+    /// The running pods that may be evicted.
+    pub(super) fn candidates(&self, pods: &PodTable) -> Vec<Candidate> {
+        let seen = pods.observed();
+        let candidate = |worker: &Worker| {
+            let pod = worker.pod.as_ref().filter(|_| worker.state == State::Sync && worker.wanted)?;
+            let observed = seen.pod(&pod.metadata.uid).filter(|observed| !observed.is_gone())?;
+            (!self.is_spared(pod)).then(|| Candidate { pod: Arc::clone(pod), observed: Rc::clone(observed) })
+        };
+        pods.workers().iter().filter_map(candidate).collect()
+    }
+
+    /// A check has ended.
+    pub(super) fn on_observation(&mut self, seen: PressureObservation, pods: &PodTable, now: Instant) -> Vec<Effect> {
+        let (changed, conditions) = {
+            let mut node_state = pods.node_state_mut();
+            let pressures = &mut node_state.pressures;
+            let changed = pressures.set(&seen.pressures, &pods.runtime().node.node_name, clock::now());
+            (changed, pressures.conditions().collect())
+        };
+        let mut effects = vec![Effect::NodeStatus(NodeStatusChange::Pressures(conditions))];
+        effects.extend(changed.into_iter().chain(seen.events).map(Effect::RecordNode));
+        let is_calm = seen.pressures.is_empty() && !seen.is_close && self.hears_of_memory;
+        self.due = (!is_calm).then(|| now + PERIOD);
+        if seen.wants_dead && pods.workers().can_give_back(&pods.observed()) {
+            effects.push(Effect::RemoveDeadContainers);
+            self.due = Some(now + GIVING_BACK);
+        }
+        effects.extend(self.on_evictions(seen.evictions, pods, now));
+        effects
+    }
+
+    /// Ends the pods that have not ended meanwhile. No check ends others until these have ended.
+    pub(super) fn on_evictions(&mut self, evictions: Vec<PodEviction>, pods: &PodTable, now: Instant) -> Vec<Effect> {
+        let runs = |eviction: &PodEviction| pods.syncing(&eviction.uid).is_some_and(|worker| worker.wanted);
+        let ends: Vec<EndPod> = evictions.into_iter().filter(runs).map(evict).collect();
+        if !ends.is_empty() {
+            self.due = Some(now + CLEANUP);
+            self.leaving = Some((ends.iter().map(|end| end.uid.clone()).collect(), now + CLEANUP));
+        }
+        ends.into_iter().map(Effect::End).collect()
+    }
+
+    /// Under pressure the node admits no pod that it would have to evict. A pod that runs was admitted before.
+    pub(super) fn admits(&self, pod: &Pod, pods: &PodTable) -> Result<(), Rejection> {
+        if pods.observed().pod(&pod.metadata.uid).is_some_and(|observed| !observed.is_gone()) {
+            return Ok(());
+        }
+        check_pressure(pod, &pods.node_state().pressures.held(), self.is_spared(pod))
+    }
+}
+
+fn evict(PodEviction { uid, message, grace, is_disruption }: PodEviction) -> EndPod {
+    let event = PodEvent::of_pod(&uid, EventKind::Warning, Reason::EVICTED, message.as_str());
+    let disruption = is_disruption.then(|| message.clone().into());
+    let failed = Failed { reason: Reason::EVICTED, message: message.into(), disruption };
+    EndPod { uid, cause: EndCause::Evicted, failed, grace, event: Some(event) }
+}
+
+fn has_dead(pods: &PodTable) -> bool {
+    let seen = pods.observed();
+    let finished = pods.workers().iter().filter(|worker| worker.can_give_back());
+    finished.into_iter().any(|worker| seen.pod(&worker.identity.uid).is_some_and(|pod| !pod.containers.is_empty()))
+}
+
+/// Reports each memory stall to the sync loop.
+async fn follow(stalls: MemoryStalls, inbox: Sender<SyncEvent>) {
+    loop {
+        if let Err(error) = stalls.happened().await {
+            log!(warn, "it is not told any more when memory is short", error = ErrorChain(&error));
+            return;
+        }
+        log!(debug, "processes wait for memory");
+        if inbox.send(SyncEvent::MemoryStalled).await.is_err() {
+            return;
+        }
+        rt::sleep(STALL_REST).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::sync_loop::testing::{pod, with_node};
+
+    fn eviction(uid: &str) -> PodEviction {
+        let (uid, message) = (uid.into(), "The node was low on resource: memory.".to_owned());
+        PodEviction { uid, message, grace: AT_ONCE, is_disruption: true }
+    }
+
+    #[test]
+    fn an_evicted_pod_is_waited_for_and_a_pod_that_has_ended_is_not_evicted() {
+        with_node(|mut node| {
+            let now = rt::now();
+            node.pods.apply([Effect::Update(pod("a"))], now);
+            let mut manager = EvictionManager::new(&Eviction::default(), node.inbox.clone());
+            let effects = manager.on_evictions(vec![eviction("a"), eviction("gone")], &node.pods, now);
+            assert_eq!(effects, [Effect::End(evict(eviction("a")))]);
+            assert_eq!(manager.next_due(), Some(now + CLEANUP));
+            node.pods.apply(effects, now);
+            manager.round(&node.pods, now);
+            assert!(!manager.is_settled());
+            manager.round(&node.pods, now + CLEANUP);
+            assert!(manager.is_settled());
+        });
+    }
+
+    #[test]
+    fn a_check_that_finds_no_pressure_near_schedules_no_check() {
+        with_node(|node| {
+            let now = rt::now();
+            let settings = Eviction { thresholds: Vec::new(), ..Eviction::default() };
+            let mut manager = EvictionManager::new(&settings, node.inbox.clone());
+            let effects = manager.on_observation(PressureObservation::default(), &node.pods, now);
+            assert!(matches!(effects.as_slice(), [Effect::NodeStatus(NodeStatusChange::Pressures(_))]), "{effects:?}");
+            assert_eq!(manager.next_due(), None);
+            let close = PressureObservation { is_close: true, ..PressureObservation::default() };
+            manager.on_observation(close, &node.pods, now);
+            assert_eq!(manager.next_due(), Some(now + PERIOD));
+        });
+    }
+}

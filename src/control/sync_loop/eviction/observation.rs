@@ -1,0 +1,150 @@
+//! One check for node pressure: observes the node, reclaims what it can, and chooses a pod to evict.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::kubelet::eviction::{
+    self, Candidate, Layout, Measure, Measured, Observations, Places, PodUsage, Starved, ThresholdState, is_close,
+    is_resolved, node_was_low, rank,
+};
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::platform::cgroups::CgroupName;
+use crate::platform::config::{Eviction, Threshold};
+use crate::platform::rt;
+use crate::state::pods::{NodeEvent, PodEviction, PressureObservation};
+use crate::types::api::{EventKind, Pod, Reason};
+use crate::types::metrics::{self, Count};
+
+/// The grace period of pods that are evicted at once.
+pub(in crate::control::sync_loop) const AT_ONCE: Duration = Duration::from_secs(1);
+/// The longest time to measure all pods when a disk is full.
+const MEASURING: Duration = Duration::from_secs(10);
+/// The shortest time between two searches for unused images.
+const RECLAIM_PERIOD: Duration = Duration::from_secs(60);
+
+/// What is known from earlier checks.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    thresholds: ThresholdState,
+    /// The resource that is being reclaimed, as the last event says.
+    told: Option<Starved>,
+    reclaimed: Option<Instant>,
+}
+
+/// One observation of the node, and what is reclaimed before pods are evicted.
+pub(super) struct PressureCheck {
+    pub(super) settings: Rc<Eviction>,
+    pub(super) memory: Rc<RefCell<Memory>>,
+    pub(super) runtime: Rc<PodRuntime>,
+    pub(super) candidates: Vec<Candidate>,
+    /// Containers of pods that have ended are left.
+    pub(super) has_dead: bool,
+    /// The pods of all sources; `None` while a source has not told its pods.
+    pub(super) pods: Option<Vec<Arc<Pod>>>,
+}
+
+impl PressureCheck {
+    pub(super) async fn run(self) -> PressureObservation {
+        let (seen, layout) = observe(&self.runtime).await;
+        let thresholds = layout.thresholds(&self.settings.thresholds);
+        let now = rt::now();
+        let verdict = self.memory.borrow_mut().thresholds.take(&thresholds, &seen, self.settings.transition, now);
+        let mut look = PressureObservation {
+            pressures: verdict.pressures,
+            is_close: is_close(&thresholds, &seen),
+            ..PressureObservation::default()
+        };
+        let Some(first) = verdict.starved.first() else {
+            self.memory.borrow_mut().told = None;
+            return look;
+        };
+        let starved = Starved::of(first.signal);
+        log!(debug, "the node is short of something", signal = first.signal.as_str(), disks = format!("{layout:?}"));
+        if self.memory.borrow_mut().told.replace(starved) != Some(starved) {
+            let message = format!("Attempting to reclaim {}", starved.as_str());
+            look.events.push(NodeEvent::new(EventKind::Warning, Reason::EVICTION_THRESHOLD_MET, message));
+        }
+        look.wants_dead = self.has_dead && layout.reclaims(first.signal).dead_containers;
+        if self.reclaims(first, layout, &thresholds, now).await || look.wants_dead {
+            return look;
+        }
+        look.evictions.extend(self.first_to_go(first, layout, &verdict.starved, &seen).await);
+        look
+    }
+
+    /// Removes unused images. True if that was enough.
+    async fn reclaims(&self, first: &Threshold, layout: Layout, thresholds: &[Threshold], now: Instant) -> bool {
+        let lately = |last: Instant| now.saturating_duration_since(last) < RECLAIM_PERIOD;
+        if !layout.reclaims(first.signal).images || self.memory.borrow().reclaimed.is_some_and(lately) {
+            return false;
+        }
+        let Some(pods) = &self.pods else { return false };
+        self.memory.borrow_mut().reclaimed = Some(now);
+        match self.runtime.free_images(pods).await {
+            Ok(bytes) => log!(info, "images that nothing needs were removed for want of room", bytes = bytes),
+            Err(error) => log!(warn, "images not removed for want of room", error = format!("{error:?}")),
+        }
+        let (seen, _) = observe(&self.runtime).await;
+        is_resolved(thresholds, &seen)
+    }
+
+    /// The pod that is evicted; `None` if none may be.
+    async fn first_to_go(
+        &self,
+        first: &Threshold,
+        layout: Layout,
+        starved: &[Threshold],
+        seen: &Observations,
+    ) -> Option<PodEviction> {
+        let (measure, parts) = (measure(&self.runtime), layout.parts(first.signal));
+        let end = rt::now() + MEASURING;
+        let resource = Starved::of(first.signal);
+        let mut usages: Vec<Option<PodUsage>> = Vec::new();
+        for candidate in &self.candidates {
+            usages.push(match resource {
+                Starved::Memory | Starved::Pids => measure.memory(candidate).await,
+                Starved::Storage | Starved::Inodes => {
+                    let left = end.saturating_duration_since(rt::now());
+                    rt::deadline(left, measure.disk(candidate, parts.layers)).await.ok()
+                }
+            });
+        }
+        // A pod on a disk that hangs has no usage: a pod that was measured is evicted.
+        let any = matches!(resource, Starved::Storage | Starved::Inodes) && usages.iter().any(Option::is_some);
+        let measured = self.candidates.iter().zip(&usages).filter(|(_, usage)| usage.is_some() || !any);
+        let mut pods: Vec<Measured<'_>> =
+            measured.map(|(candidate, usage)| Measured { pod: &candidate.pod, usage: usage.as_ref() }).collect();
+        rank(&mut pods, resource, parts);
+        let gone = pods.first()?;
+        metrics::count(Count::Evictions, &[first.signal.as_str()]);
+        Some(PodEviction {
+            uid: gone.pod.metadata.uid.clone(),
+            message: node_was_low(resource, starved, seen, gone),
+            grace: if first.is_hard() { AT_ONCE } else { self.settings.max_pod_grace },
+            is_disruption: true,
+        })
+    }
+}
+
+/// The node's free resources, and the layout of its disks.
+pub(in crate::control::sync_loop) async fn observe(runtime: &PodRuntime) -> (Observations, Layout) {
+    let node = &runtime.node;
+    let disks = runtime.disks().await;
+    let (images, layers) = disks.map_or((None, None), |(images, layers)| (Some(images), layers));
+    let driver = runtime.cgroup_driver();
+    let kubepods = node
+        .pod_cgroups
+        .as_ref()
+        .map(|groups| CgroupName::kubepods(&groups.root).path(driver.unwrap_or(groups.driver)));
+    let places = Places { cgroup_v2: node.cgroup_v2, kubepods, node: node.root_dir.clone(), images, layers };
+    rt::blocking(move || eviction::observe(&places)).await
+}
+
+pub(in crate::control::sync_loop) fn measure(runtime: &PodRuntime) -> Measure {
+    let driver = runtime.cgroup_driver();
+    let groups = runtime.node.pod_cgroups.as_ref();
+    let groups = groups.map(|groups| (driver.unwrap_or(groups.driver), groups.root.clone()));
+    Measure { cri: runtime.cri(), dirs: runtime.dirs.clone(), groups }
+}

@@ -1,0 +1,101 @@
+//! Which part decides about each event, in one line. Where several parts decide, a method says in which order.
+
+use std::time::Instant;
+
+use crate::control::sync_loop::activity::doing;
+use crate::control::sync_loop::effect::Effect;
+use crate::control::sync_loop::{SyncLoop, csi_drivers, pending_resizes};
+use crate::state::pods::{NodeTerms, RuntimeState, SyncEvent, WorkDone};
+
+impl SyncLoop {
+    pub(super) fn handle(&mut self, event: SyncEvent, now: Instant) {
+        self.health.begin(doing(&event));
+        let (pods, parts) = (&self.pods, &mut self.parts);
+        let effects = match event {
+            SyncEvent::Sources(update) => return self.on_sources(update, now),
+            SyncEvent::Observed(observation) => return self.observe(observation.pod, &observation.look, now),
+            SyncEvent::Relisted(relist) => return self.on_relist(relist, now),
+            SyncEvent::Runtime(state) => return self.on_runtime(state, now),
+            SyncEvent::WorkDone(done) => return self.on_work_done(done, now),
+            SyncEvent::Probed(result) => return self.pods.probed(result),
+            SyncEvent::Happened(event) => vec![Effect::Record(event)],
+            SyncEvent::NodeHappened(event) => vec![Effect::RecordNode(event)],
+            SyncEvent::NodeHeard(terms) => return self.on_node_terms(terms, now),
+            SyncEvent::OomKilled(kill) => parts.oom.on_oom_kill(kill),
+            SyncEvent::Groupless(uid, sandbox) => vec![Effect::ReplaceSandbox { uid, sandbox }],
+            SyncEvent::MemoryStalled => return parts.eviction.on_memory_stalled(),
+            SyncEvent::PressureLooked(seen) => parts.eviction.on_observation(seen, pods, now),
+            SyncEvent::OverStorageLimits(evictions) => parts.eviction.on_evictions(evictions, pods, now),
+            SyncEvent::Object(news) => parts.objects.on_object(news, pods, &parts.csi_drivers),
+            SyncEvent::ImagesCame => parts.image_garbage.on_images_came(pods, now),
+            SyncEvent::DevicesChanged => parts.devices.on_changed(pods),
+            SyncEvent::CsiDriversChanged => return self.on_csi_drivers_changed(now),
+            SyncEvent::DevicesRefused(uid, why) => parts.admission.on_devices_refused(&uid, &why, pods),
+            SyncEvent::VolumesRefused(uid, message) => parts.admission.on_volumes_refused(&uid, message, pods),
+            SyncEvent::Reported(done) => return parts.reporting.on_reported(&done, now),
+            SyncEvent::StatusesAdmitted => return parts.reporting.on_statuses_admitted(),
+            SyncEvent::Mirrored(done) => return parts.reporting.on_mirrored(done, now),
+            SyncEvent::RestartRequest(request) => vec![Effect::Restart(request)],
+            SyncEvent::VersionAsked(asked) => parts.versions.on_asked(asked, pods),
+            SyncEvent::VersionsKept(fault) => parts.versions.on_written(fault, pods, now),
+            SyncEvent::Placed(placed) => return parts.cpus.on_placed(placed),
+            SyncEvent::NodeShutsDown(shuts_down) => return self.on_node_shuts_down(shuts_down, now),
+            SyncEvent::Beat => return,
+        };
+        self.apply(effects, now);
+    }
+
+    pub(super) fn apply(&mut self, effects: Vec<Effect>, now: Instant) {
+        self.pods.apply(effects, now);
+        if self.pods.take_reconcile() && self.pods.is_relisted() {
+            self.reconcile(now);
+        }
+    }
+
+    fn on_runtime(&mut self, state: RuntimeState, now: Instant) {
+        self.pods.record_runtime(state, now);
+        self.parts.cgroups.on_runtime(&self.pods);
+        self.parts.cgroups.look_after(&self.pods);
+        self.pods.sync_all();
+    }
+
+    /// The API server has told what it has of the node.
+    fn on_node_terms(&mut self, terms: NodeTerms, now: Instant) {
+        self.parts.reporting.on_node_terms(&terms);
+        let is_news = self.parts.objects.on_node_terms(&terms, &self.pods);
+        self.parts.admission.on_node_terms(terms);
+        if is_news {
+            self.parts.objects.follow(&self.pods);
+            self.pods.apply(csi_drivers::on_attached(&self.pods), now);
+        }
+    }
+
+    fn on_csi_drivers_changed(&mut self, now: Instant) {
+        self.parts.objects.follow(&self.pods);
+        let effects = self.parts.csi_drivers.on_changed(&self.pods);
+        self.pods.apply(effects, now);
+    }
+
+    fn on_work_done(&mut self, WorkDone { uid, observation, result }: WorkDone, now: Instant) {
+        let is_observed = observation.is_some();
+        if let Some(observation) = observation {
+            self.observe(observation.pod, &observation.look, now);
+        }
+        let resizing = self.pods.work_done(&uid, is_observed, &result, now);
+        let event = pending_resizes::on_work_done(&uid, &resizing, self.pods.workers().resizing(&uid));
+        self.pods.apply(event, now);
+        self.parts.devices.release(&self.pods);
+    }
+
+    /// A cancelled shutdown lets the static pods run again that have ended for it.
+    fn on_node_shuts_down(&mut self, shuts_down: bool, now: Instant) {
+        let effects = self.parts.shutdown.on_node_shuts_down(shuts_down, now);
+        let is_cancelled = !effects.is_empty() && !shuts_down;
+        self.pods.apply(effects, now);
+        if is_cancelled {
+            for pod in self.parts.shutdown.ended_static_pods(&self.pods) {
+                self.recreate(&pod, now);
+            }
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! The answers of the local socket, from the state of the node.
+
+use std::cell::RefCell;
+use std::future::ready;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_channel::Sender;
+use serde_json::{Value, json};
+
+use crate::control::cluster::SyncScheduler;
+use crate::control::pod_sources::local_pods::LocalPods;
+use crate::control::pod_sources::merge::SourceView;
+use crate::control::pod_sources::versions::VersionView;
+use crate::control::server::{
+    Absent, ApiServerStatus, ArchiveStatus, ArchivesStatus, CertificateState, CertificateStatus, ConditionStatus,
+    Found, ImageEntry, LocalApi, LogQuery, LogSource, MissingImage, NodeStatus, OfflineStatus, Page, PodEntry,
+    PodQuery, PullStatus, RuntimeStatus, SourceStatus, SyncHealth, SyncStatus, VersionStatus, Watchdog,
+};
+use crate::control::sync_loop::node_state::NodeState;
+use crate::control::sync_loop::node_stats::NodeStats;
+use crate::control::sync_loop::pod_requests::{self, elsewhere, is_taken, name_on_node};
+use crate::control::sync_loop::sync_status::sync_status;
+use crate::kubelet::certificates::{CertificateEntry, CertificateStatuses, Standing, Which};
+use crate::kubelet::images::{ArchiveView, PullUnderWay, PullsUnderWay};
+use crate::kubelet::kuberuntime::KnownImage;
+use crate::kubelet::offline::OfflineStore;
+use crate::kubelet::status::run_to_read;
+use crate::platform::apiserver::Client;
+use crate::platform::config::Config;
+use crate::platform::rt;
+use crate::state::pods::{
+    ContainerState, ObservedCache, ObservedPod, PodAnswer, PodChange, PodChangeKind, PodDirs, PressureCondition,
+    RestartRequest, SourcePod, SyncEvent, VersionAsk, VersionAsked,
+};
+use crate::types::api::{Event, Pod, PodUid, Time};
+
+/// Answers the local socket from the state of the node.
+pub(crate) struct NodeLocalApi {
+    pub(crate) node_state: Rc<RefCell<NodeState>>,
+    pub(crate) seen: Rc<RefCell<ObservedCache>>,
+    pub(crate) dirs: PodDirs,
+    pub(crate) config: Rc<Config>,
+    pub(crate) addresses: Vec<String>,
+    pub(crate) processors: u32,
+    pub(crate) health: SyncHealth,
+    pub(crate) watchdog: Watchdog,
+    pub(crate) pulls: PullsUnderWay,
+    /// `None` without a cluster.
+    pub(crate) cluster: Option<Client>,
+    pub(crate) exchanges: Option<SyncScheduler>,
+    pub(crate) certificates: Rc<CertificateStatuses>,
+    pub(crate) figures: Rc<NodeStats>,
+    pub(crate) local_pods: LocalPods,
+    pub(crate) inbox: Sender<SyncEvent>,
+    pub(crate) started: Instant,
+}
+
+impl LocalApi for NodeLocalApi {
+    fn status(&self) -> NodeStatus {
+        let node_state = self.node_state.borrow();
+        let runtime = &node_state.runtime;
+        NodeStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            node: self.config.node.name.clone(),
+            addresses: self.addresses.clone(),
+            processors: self.processors,
+            uptime_seconds: rt::elapsed(self.started).as_secs(),
+            healthy: self.health.stalled(rt::now()).is_none(),
+            watchdog: self.watchdog.status(),
+            last_stall: self.watchdog.last_stall(),
+            runtime: RuntimeStatus {
+                endpoint: self.config.runtime.endpoint.display().to_string(),
+                name: runtime.name.clone(),
+                version: runtime.version.clone(),
+                ready: runtime.ready,
+                network_ready: runtime.network_ready,
+                message: runtime.message.clone(),
+            },
+            conditions: node_state.pressures.conditions().map(condition_status).collect(),
+            sources: node_state.sources.views().map(source_status).collect(),
+            pods: u64::try_from(node_state.sources.pods().count()).unwrap_or(u64::MAX),
+            versions: node_state.versions.views().map(version_status).collect(),
+            pulls: self.pulls.list().iter().map(pull_status).collect(),
+            image_archives: self.archives_status(),
+            missing_images: None,
+            api_server: self.cluster.as_ref().map(api_server_status),
+            sync: self.exchanges.as_ref().map(|exchanges| sync_status(exchanges, &self.config, &node_state)),
+            offline: node_state.store.as_ref().map(offline_status),
+            certificates: self.certificates.entries().map(certificate_status).collect(),
+            errors: node_state.errors.iter().cloned().collect(),
+        }
+    }
+
+    fn pods(&self, each: &mut dyn FnMut(PodEntry)) {
+        let node_state = self.node_state.borrow();
+        for pod in node_state.sources.pods() {
+            each(node_state.entry(&pod.pod, &pod.origin));
+        }
+        for pod in node_state.ending.values() {
+            each(node_state.entry(pod, ""));
+        }
+    }
+
+    fn running_pods(&self, each: &mut dyn FnMut(Value)) {
+        self.seen.borrow().iter().map(|pod| running_pod(pod)).for_each(each);
+    }
+
+    fn page(&self, page: Page) -> Pin<Box<dyn Future<Output = Vec<u8>>>> {
+        if page == Page::Configuration {
+            let driver = self.figures.runtime.cgroup_driver().unwrap_or(self.config.cgroups.driver);
+            return Box::pin(ready(self.config.given.page(driver)));
+        }
+        Box::pin(Rc::clone(&self.figures).page(page))
+    }
+
+    fn images(&self) -> Found<Vec<ImageEntry>> {
+        let (runtime, pods) = (Rc::clone(&self.figures.runtime), self.node_state.borrow().known_pods());
+        Box::pin(async move {
+            let known = runtime.known_images(&pods).await.map_err(|error| error.to_string())?;
+            Ok(known.into_iter().map(image_entry).collect())
+        })
+    }
+
+    fn missing_images(&self) -> Found<Vec<MissingImage>> {
+        let (runtime, node_state) = (Rc::clone(&self.figures.runtime), self.node_state.borrow());
+        // What has ended needs none any more.
+        let is_over = |uid: &PodUid| node_state.statuses.status(uid).is_some_and(|status| status.phase.is_terminal());
+        let pods =
+            node_state.sources.pods().filter(|source| !is_over(node_state.running_uid(&source.pod.metadata.uid)));
+        let pods: Vec<Arc<Pod>> = pods.map(|source| Arc::clone(&source.pod)).collect();
+        Box::pin(async move {
+            let missing = runtime.missing_images(&pods).await.map_err(|error| error.to_string())?;
+            Ok(missing.into_iter().map(|(image, pods)| MissingImage { image, pods }).collect())
+        })
+    }
+
+    fn remove_image(&self, name: String) -> Found<String> {
+        let (runtime, node_state) = (Rc::clone(&self.figures.runtime), self.node_state.borrow());
+        let (pods, is_known) = (node_state.known_pods(), node_state.sources.all_ready());
+        Box::pin(async move {
+            // A source that has not told everything may have a pod for any image.
+            if !is_known {
+                return Err("not every pod is known yet: try again in a moment".to_owned());
+            }
+            runtime.remove_image(&name, &pods).await
+        })
+    }
+
+    fn sync(&self, wait: bool) -> Found<SyncStatus> {
+        let Some(exchanges) = self.exchanges.clone() else {
+            return Box::pin(ready(Err("this node has no cluster".to_owned())));
+        };
+        let (config, node_state) = (Rc::clone(&self.config), Rc::clone(&self.node_state));
+        Box::pin(async move {
+            exchanges.ask(wait).await;
+            Ok(sync_status(&exchanges, &config, &node_state.borrow()))
+        })
+    }
+
+    fn log(&self, asked: &LogQuery) -> Result<LogSource, String> {
+        let LogQuery { namespace, pod: name, container, previous, .. } = asked;
+        let mut node_state = self.node_state.borrow_mut();
+        let asked = PodQuery::new(namespace, name, None);
+        let Some(uid) = node_state.uid_of(&asked) else { return Err(format!("pod {name:?} does not exist")) };
+        let nothing = Arc::default();
+        let id = run_to_read(name, node_state.statuses.status(uid).unwrap_or(&nothing), container, *previous)?;
+        let seen = self.seen.borrow();
+        let run = seen.pod(uid).and_then(|pod| Some((pod, pod.containers.iter().find(|run| run.id == id)?)));
+        let Some((pod, run)) = run else {
+            return Err(format!("the runtime has container {container:?} of pod {name:?} no more"));
+        };
+        let log = self.dirs.log(namespace, name, uid, container, run.restart_count);
+        Ok(LogSource { log, ended: node_state.followers.add(pod, &run.id) })
+    }
+
+    fn running_container(&self, pod: &PodQuery, name: &str) -> Result<String, Absent> {
+        let (node_state, seen) = (self.node_state.borrow(), self.seen.borrow());
+        let uid = node_state.uid_of(pod).ok_or(Absent::Pod)?;
+        let container = seen.pod(uid).and_then(|pod| pod.container(name)).filter(|container| container.is_running());
+        container.map(|container| container.id.clone()).ok_or_else(|| Absent::Container(name.to_owned()))
+    }
+
+    fn sandbox(&self, pod: &PodQuery) -> Result<String, Absent> {
+        let (node_state, seen) = (self.node_state.borrow(), self.seen.borrow());
+        let sandbox = node_state.uid_of(pod).and_then(|uid| seen.pod(uid)?.ready_sandbox());
+        sandbox.map(|sandbox| sandbox.id.clone()).ok_or(Absent::Pod)
+    }
+
+    fn change(&self, change: PodChange) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
+        if let PodChangeKind::Restart(container) = &change.what {
+            let asked = self.restart(&change, container.as_deref());
+            let inbox = self.inbox.clone();
+            return Box::pin(async move {
+                let asked = match asked {
+                    Ok(asked) => asked,
+                    Err(refused) => return refused,
+                };
+                let containers = asked.containers.clone();
+                // It fails only when the agent ends.
+                let _ = inbox.send(SyncEvent::RestartRequest(asked)).await;
+                PodAnswer::Restarts(containers)
+            });
+        }
+        if let PodChangeKind::Versions(what) = change.what {
+            return self.ask_of_versions(&change, what);
+        }
+        let node = &self.config.node.name;
+        let node_state = self.node_state.borrow();
+        if let (PodChangeKind::Put(_), Some(why)) = (&change.what, is_taken(&change, node, node_state.sources.pods())) {
+            return Box::pin(ready(PodAnswer::Conflict(why)));
+        }
+        let elsewhere = elsewhere(&change, node, node_state.sources.pods());
+        let pods = self.local_pods.clone();
+        Box::pin(async move {
+            match (pods.ask(change).await, elsewhere) {
+                (PodAnswer::Missing(_), Some(elsewhere)) => PodAnswer::Conflict(elsewhere),
+                (answer, _) => answer,
+            }
+        })
+    }
+
+    fn events(&self, each: &mut dyn FnMut(Event)) {
+        self.node_state.borrow().events.borrow().events(&self.config.node.name).for_each(each);
+    }
+}
+
+impl NodeLocalApi {
+    fn archives_status(&self) -> ArchivesStatus {
+        let archives = self.figures.runtime.image_archives();
+        let file = |ArchiveView { file, stamp, state, images, message }| ArchiveStatus {
+            file,
+            size_bytes: stamp.size,
+            modified_nanos: stamp.modified,
+            state: state.to_owned(),
+            images,
+            message,
+        };
+        ArchivesStatus {
+            directory: self.config.images.archives.display().to_string(),
+            files: archives.views().into_iter().map(file).collect(),
+            message: archives.problem(),
+        }
+    }
+
+    /// The pod of that name, which is its name on the node or in its manifest.
+    fn find<'a>(&self, node_state: &'a NodeState, change: &PodChange) -> Result<&'a SourcePod, PodAnswer> {
+        let PodChange { namespace, name, .. } = change;
+        let names = [name.clone(), name_on_node(name, &self.config.node.name)];
+        let found = node_state.sources.pods().find(|pod| {
+            let metadata = &pod.pod.metadata;
+            metadata.namespace == *namespace && names.contains(&metadata.name)
+        });
+        found.ok_or_else(|| PodAnswer::Missing(format!("there is no pod {namespace}/{name}")))
+    }
+
+    /// The sync loop changes the version, and answers when it is on the disk.
+    fn ask_of_versions(&self, change: &PodChange, what: VersionAsk) -> Pin<Box<dyn Future<Output = PodAnswer>>> {
+        let pod = match self.find(&self.node_state.borrow(), change) {
+            Ok(found) => Arc::clone(&found.pod),
+            Err(missing) => return Box::pin(ready(missing)),
+        };
+        let inbox = self.inbox.clone();
+        Box::pin(async move {
+            let (answer, answered) = async_channel::bounded(1);
+            // Both fail only when the agent ends.
+            let _ = inbox.send(SyncEvent::VersionAsked(VersionAsked { pod, what, answer })).await;
+            answered.recv().await.unwrap_or_else(|_| PodAnswer::Failed("coracle is ending".to_owned()))
+        })
+    }
+
+    /// The containers of the pod that restart.
+    fn restart(&self, change: &PodChange, container: Option<&str>) -> Result<RestartRequest, PodAnswer> {
+        let (node_state, seen) = (self.node_state.borrow(), self.seen.borrow());
+        let found = self.find(&node_state, change)?;
+        let uid = node_state.running_uid(&found.pod.metadata.uid);
+        let phase = node_state.statuses.status(uid).map_or(found.pod.status.phase, |status| status.phase);
+        let asked = pod_requests::restart(&found.pod, phase, seen.pod(uid).map(|pod| &**pod), container)?;
+        Ok(RestartRequest { uid: uid.clone(), ..asked })
+    }
+}
+
+fn version_status(VersionView { pod, state, earlier }: VersionView) -> VersionStatus {
+    let (state, message) = state.unwrap_or_default();
+    VersionStatus { pod, state: state.to_owned(), message, earlier: u64::try_from(earlier).unwrap_or(u64::MAX) }
+}
+
+fn image_entry(KnownImage { image, users }: KnownImage) -> ImageEntry {
+    ImageEntry {
+        id: image.id,
+        tags: image.repo_tags,
+        digests: image.repo_digests,
+        size_bytes: image.size,
+        pinned: image.pinned,
+        pods: users.into_iter().collect(),
+    }
+}
+
+/// As the kubelet shows what the runtime has (`ToAPIPod`): the containers that run, and no list where none does.
+fn running_pod(pod: &ObservedPod) -> Value {
+    let running = pod.containers.iter().filter(|one| matches!(one.state, ContainerState::Running { .. }));
+    let containers: Vec<Value> =
+        running.map(|one| json!({"name": one.name, "image": one.image, "resources": {}})).collect();
+    let containers = if containers.is_empty() { Value::Null } else { Value::Array(containers) };
+    json!({
+        "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid.as_str()},
+        "spec": {"containers": containers},
+        "status": {},
+    })
+}
+
+fn pull_status(pull: &PullUnderWay) -> PullStatus {
+    PullStatus {
+        image: pull.image.clone(),
+        pod: pull.pod.clone(),
+        begun: pull.begun.is_some(),
+        seconds: rt::elapsed(pull.begun.unwrap_or(pull.asked)).as_secs(),
+    }
+}
+
+fn api_server_status(client: &Client) -> ApiServerStatus {
+    let traffic = client.traffic();
+    ApiServerStatus {
+        server: client.server(),
+        connected: client.is_connected(),
+        message: client.failure().map(|error| error.to_string()).unwrap_or_default(),
+        connections: traffic.connections(),
+        sent_bytes: traffic.bytes_sent(),
+        received_bytes: traffic.bytes_received(),
+    }
+}
+
+fn offline_status(store: &OfflineStore) -> OfflineStatus {
+    let book = store.book();
+    OfflineStatus {
+        records: u64::try_from(book.records).unwrap_or(u64::MAX),
+        bytes: book.bytes,
+        written_bytes: book.written,
+        changed: book.changed.map(|moment| moment.to_string()).unwrap_or_default(),
+        in_use: store.counts(),
+        set_aside: book.damaged + book.other_format,
+        unopened: book.unopened,
+        left_out: book.left_out,
+        secrets: book.secrets,
+        message: book.fault.unwrap_or_default(),
+    }
+}
+
+fn certificate_status((which, entry): (Which, CertificateEntry)) -> CertificateStatus {
+    let state = match entry.standing {
+        None => CertificateState::Missing,
+        Some(Standing::Good { .. }) => CertificateState::Good,
+        Some(Standing::Due) => CertificateState::Due,
+        Some(Standing::Expired) => CertificateState::Expired,
+    };
+    let date = |second: i64| Time::from_unix_nanos(second.saturating_mul(1_000_000_000)).to_string();
+    CertificateStatus {
+        name: which.name().to_owned(),
+        state,
+        not_after: entry.not_after.map(date).unwrap_or_default(),
+        message: entry.fault.unwrap_or_default(),
+    }
+}
+
+fn condition_status(condition: PressureCondition) -> ConditionStatus {
+    ConditionStatus {
+        kind: condition.pressure.as_str().to_owned(),
+        status: if condition.holds { "True" } else { "False" }.to_owned(),
+        last_transition_time: condition.since.to_string(),
+        reason: condition.reason.as_str().to_owned(),
+        message: condition.message.to_owned(),
+    }
+}
+
+fn source_status(view: SourceView) -> SourceStatus {
+    SourceStatus {
+        name: view.name.as_str().to_owned(),
+        pods: u64::try_from(view.pods).unwrap_or(u64::MAX),
+        ready: view.ready,
+        errors: view.problems.iter().map(ToString::to_string).collect(),
+    }
+}

@@ -1,0 +1,109 @@
+//! Watches the objects of the API server that the node's pods refer to, and no others.
+
+use std::rc::Rc;
+
+use crate::control::cluster::Follower;
+use crate::control::sync_loop::csi_drivers::CsiDrivers;
+use crate::control::sync_loop::effect::Effect;
+use crate::control::sync_loop::pod_table::PodTable;
+use crate::kubelet::csi::Csi;
+use crate::kubelet::offline::OfflineStore;
+use crate::state::objects::{ObjectEvent, Topic};
+use crate::state::pods::NodeTerms;
+use crate::types::sorted::SortedSet;
+
+pub(super) struct ObjectWatch {
+    csi: Rc<Csi>,
+    /// `None` without a cluster.
+    watched: Option<Watched>,
+    /// The store holds nothing of pods that no longer exist.
+    store_is_tidy: bool,
+}
+
+struct Watched {
+    follower: Follower,
+    store: OfflineStore,
+}
+
+impl ObjectWatch {
+    pub(super) fn new(csi: Rc<Csi>) -> Self {
+        Self { csi, watched: None, store_is_tidy: false }
+    }
+
+    pub(super) fn set_cluster(&mut self, follower: Follower, store: OfflineStore) {
+        self.watched = Some(Watched { follower, store });
+    }
+
+    /// The API server has told what it has of the node. True if the attached volumes have changed.
+    pub(super) fn on_node_terms(&self, terms: &NodeTerms, pods: &PodTable) -> bool {
+        if let Some(watched) = &self.watched {
+            watched.store.remember_node(terms);
+        }
+        pods.runtime().objects.borrow_mut().set_attached(terms.attached.clone())
+    }
+
+    pub(super) fn on_object(&mut self, news: ObjectEvent, pods: &PodTable, drivers: &CsiDrivers) -> Vec<Effect> {
+        let (ObjectEvent::Heard(topic, _) | ObjectEvent::Failed(topic, _)) = &news;
+        let topic = topic.clone();
+        let is_news = pods.runtime().objects.borrow_mut().hear(news);
+        // A claim or a driver may name further objects.
+        if is_news && matches!(topic, Topic::Claim { .. } | Topic::CsiDriver(_)) || !self.store_is_tidy {
+            self.follow(pods);
+        }
+        if !is_news {
+            return Vec::new();
+        }
+        if matches!(topic, Topic::CsiDriver(_)) {
+            drivers.schedule_allocatable(pods);
+        }
+        let objects = pods.runtime().objects.borrow();
+        let refers = pods.uids_where(|pod| pod.is_of_cluster() && objects.topics(pod).contains(&topic));
+        vec![Effect::ReferencesChanged(refers)]
+    }
+
+    /// Watches what the pods refer to now.
+    pub(super) fn follow(&mut self, pods: &PodTable) {
+        let Some(Watched { follower, store }) = &mut self.watched else { return };
+        let node_state = pods.node_state();
+        let mut objects = pods.runtime().objects.borrow_mut();
+        let topics: SortedSet<Topic> = {
+            let pods = node_state.sources.pods().map(|source| &*source.pod).filter(|pod| pod.is_of_cluster());
+            let of_pods = pods.filter(|pod| !pod.status.phase.is_terminal()).flat_map(|pod| objects.topics(pod));
+            // The driver's object says how often the driver is asked, whether it has volumes or not.
+            of_pods.chain(self.csi.registered().into_iter().map(Topic::CsiDriver)).collect()
+        };
+        let all_heard = topics.iter().all(|topic| objects.is_heard(topic));
+        for topic in follower.follow(topics) {
+            objects.forget(&topic);
+        }
+        // When all pods and all that they refer to are known, the rest of the store is of no use.
+        if !self.store_is_tidy && all_heard && node_state.sources.all_ready() {
+            self.store_is_tidy = true;
+            store.forget_what_is_left();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::sync_loop::testing::{Node, pod, with_node};
+    use crate::platform::rt;
+    use crate::state::objects::{ObjectEvent, Topic};
+    use crate::types::api::Pod;
+
+    /// A pod of the cluster that refers to nothing, and an object that nothing refers to.
+    #[test]
+    fn an_object_that_no_pod_refers_to_wakes_no_pod() {
+        with_node(|mut node: Node| {
+            let mut of_cluster = Pod::clone(&pod("a"));
+            of_cluster.spec.node_name = "node".to_owned();
+            node.pods.apply([Effect::Update(of_cluster.into())], rt::now());
+            let mut watch = ObjectWatch::new(Rc::clone(&node.csi));
+            let drivers = CsiDrivers::new(node.csi, std::time::Duration::from_secs(60));
+            let event = ObjectEvent::Failed(Topic::CsiDriver("driver".to_owned()), String::new());
+            let effects = watch.on_object(event, &node.pods, &drivers);
+            assert!(effects.iter().all(|effect| *effect == Effect::ReferencesChanged(Vec::new())), "{effects:?}");
+        });
+    }
+}

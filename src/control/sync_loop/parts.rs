@@ -1,0 +1,98 @@
+//! The parts of the sync loop. Each owns its own fields, reads the pod table and returns effects.
+
+use std::rc::Rc;
+
+use async_channel::Sender;
+
+use crate::control::cluster::{Follower, StatusManager};
+use crate::control::sync_loop::admission::PodAdmission;
+use crate::control::sync_loop::cpu_assignment::CpuAssignment;
+use crate::control::sync_loop::csi_drivers::CsiDrivers;
+use crate::control::sync_loop::deadlines::Deadlines;
+use crate::control::sync_loop::devices::DeviceAllocations;
+use crate::control::sync_loop::eviction::EvictionManager;
+use crate::control::sync_loop::image_gc::ImageGarbage;
+use crate::control::sync_loop::node_cgroups::NodeCgroups;
+use crate::control::sync_loop::object_watch::ObjectWatch;
+use crate::control::sync_loop::oom::OomWatcher;
+use crate::control::sync_loop::orphans::Orphans;
+use crate::control::sync_loop::pending_resizes::PendingResizes;
+use crate::control::sync_loop::reporting::Reporting;
+use crate::control::sync_loop::shutdown::NodeShutdown;
+use crate::control::sync_loop::storage_limits::StorageLimits;
+use crate::control::sync_loop::versions::PodVersions;
+use crate::kubelet::admission::Admission;
+use crate::kubelet::container_manager::ContainerManager;
+use crate::kubelet::csi::Csi;
+use crate::kubelet::devices::Devices;
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::kubelet::offline::OfflineStore;
+use crate::kubelet::resource_managers::ResourceManagers;
+use crate::platform::apiserver::Client;
+use crate::platform::config::Config;
+use crate::state::pods::SyncEvent;
+
+pub(super) struct Parts {
+    pub(super) admission: PodAdmission,
+    pub(super) cpus: CpuAssignment,
+    pub(super) cgroups: NodeCgroups,
+    pub(super) csi_drivers: CsiDrivers,
+    pub(super) deadlines: Deadlines,
+    pub(super) devices: DeviceAllocations,
+    pub(super) eviction: EvictionManager,
+    pub(super) image_garbage: ImageGarbage,
+    pub(super) objects: ObjectWatch,
+    pub(super) oom: OomWatcher,
+    pub(super) orphans: Orphans,
+    pub(super) reporting: Reporting,
+    pub(super) resizes: PendingResizes,
+    pub(super) shutdown: NodeShutdown,
+    pub(super) storage_limits: StorageLimits,
+    pub(super) versions: PodVersions,
+}
+
+/// Managers and drivers that the parts ask.
+pub(super) struct Drivers {
+    pub(super) managers: ResourceManagers,
+    pub(super) devices: Rc<Devices>,
+    pub(super) csi: Rc<Csi>,
+}
+
+impl Parts {
+    pub(super) fn new(
+        config: &Config,
+        runtime: &PodRuntime,
+        groups: Rc<ContainerManager>,
+        drivers: Drivers,
+        inbox: &Sender<SyncEvent>,
+    ) -> Self {
+        let Drivers { managers, devices, csi } = drivers;
+        let admission = Admission::new(config, &runtime.node.allocatable, runtime.node.max_pods);
+        Self {
+            admission: PodAdmission::new(admission, Rc::clone(&devices)),
+            cpus: CpuAssignment::new(managers, inbox.clone()),
+            cgroups: NodeCgroups::new(Rc::clone(&groups), inbox.clone()),
+            csi_drivers: CsiDrivers::new(Rc::clone(&csi), config.pods.sync_frequency),
+            deadlines: Deadlines::default(),
+            devices: DeviceAllocations::new(devices),
+            eviction: EvictionManager::new(&config.eviction, inbox.clone()),
+            image_garbage: ImageGarbage::default(),
+            objects: ObjectWatch::new(Rc::clone(&csi)),
+            oom: OomWatcher::new(groups, inbox),
+            orphans: Orphans::new(csi),
+            reporting: Reporting::default(),
+            resizes: PendingResizes::default(),
+            shutdown: NodeShutdown::new(&config.shutdown_phases, inbox.clone()),
+            storage_limits: StorageLimits::new(inbox.clone()),
+            versions: PodVersions::new(inbox.clone()),
+        }
+    }
+
+    /// The node belongs to a cluster.
+    pub(super) fn join(&mut self, client: &Client, store: &OfflineStore, node: &str, inbox: &Sender<SyncEvent>) {
+        self.reporting.set_manager(StatusManager::new(client.clone(), node, inbox.clone()));
+        let follower = Follower::new(client.clone(), store.clone(), inbox.clone());
+        self.objects.set_cluster(follower, store.clone());
+        self.csi_drivers.set_in_cluster();
+    }
+}

@@ -1,0 +1,125 @@
+//! Carries out effects. The only place that admits a pod, and the only place that ends one.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::PodTable;
+use crate::control::sync_loop::effect::{Effect, EndCause, EndPod};
+use crate::platform::host::clock;
+use crate::types::api::{Pod, PodUid};
+
+impl PodTable {
+    /// Carries out the effects in their order.
+    pub(in crate::control::sync_loop) fn apply(&mut self, effects: impl IntoIterator<Item = Effect>, now: Instant) {
+        for effect in effects {
+            self.apply_one(effect, now);
+        }
+    }
+
+    fn apply_one(&mut self, effect: Effect, now: Instant) {
+        match effect {
+            Effect::Admit { uid, after } => self.admit(uid, after),
+            Effect::Delete(pod) => self.delete(&pod),
+            Effect::End(end) => self.end(end, now),
+            Effect::EndOrphan(pod) => {
+                log!(info, "ending a pod that no source has", pod = pod.uid, name = pod.name);
+                self.workers.orphan(&pod);
+            }
+            Effect::NodeStatus(change) => self.reports.node_status(change),
+            Effect::ReferencesChanged(pods) => self.workers.objects_changed(|pod| pods.contains(&pod.metadata.uid)),
+            Effect::MarkStatus(uid) => self.mark_status(uid),
+            Effect::Record(event) => self.record(event, now),
+            Effect::Reconcile => self.reconcile = true,
+            Effect::RecordError(message) => self.record_error(&message),
+            Effect::RecordNode(event) => self.record_node(event, now),
+            Effect::Remove(uid) => self.remove(uid),
+            Effect::RemoveDeadContainers => self.workers.give_back(&self.observed.borrow()),
+            Effect::ReplaceSandbox { uid, sandbox } => self.workers.found_groupless(&uid, sandbox),
+            Effect::Restart(request) => self.workers.restart(request),
+            Effect::Supersede(uid) => self.workers.unwanted(&uid),
+            Effect::UpdateStatus(pod) => {
+                self.workers.told(&pod);
+                self.mark_status(pod.metadata.uid.clone());
+            }
+            Effect::Update(pod) => {
+                self.workers.wanted(&pod);
+                self.mark_status(pod.metadata.uid.clone());
+            }
+        }
+    }
+
+    pub(in crate::control::sync_loop) fn mark_status(&mut self, uid: PodUid) {
+        self.dirty.insert(uid);
+    }
+
+    fn admit(&mut self, uid: PodUid, after: Vec<PodUid>) {
+        self.workers.wait_for(&uid, after);
+        self.admitted.insert(uid);
+    }
+
+    /// Ends a pod that its source still has. What the pod was given (processors, devices, volumes) is released when its
+    /// worker has stopped its containers, whatever the cause.
+    fn end(&mut self, end: EndPod, now: Instant) {
+        let EndPod { uid, cause, failed, grace, event } = end;
+        if let Some(event) = event {
+            self.record(event, now);
+        }
+        if cause.replaces_reason() || self.syncing(&uid).is_some() {
+            self.failed.insert(uid.clone(), failed);
+        }
+        if cause.gives_up_place() {
+            self.admitted.remove(&uid);
+        }
+        if cause.watches_grace() {
+            self.workers.kill(&uid, grace);
+        } else {
+            self.workers.end_within(&uid, grace);
+        }
+        self.mark_status(uid);
+    }
+
+    /// The pod is shown until its worker has ended.
+    fn remove(&mut self, uid: PodUid) {
+        self.workers.unwanted(&uid);
+        if let Some(pod) = self.workers.worker(&uid).and_then(|worker| worker.pod.as_ref()) {
+            let mut pod = Pod::clone(pod);
+            pod.metadata.deletion_timestamp = Some(clock::now());
+            self.node_state.borrow_mut().ending.insert(uid.clone(), Arc::new(pod));
+        }
+        self.mark_status(uid);
+    }
+
+    /// The worker ends, and stays until the API server no longer has the pod.
+    fn delete(&mut self, pod: &Arc<Pod>) {
+        self.workers.wanted(pod);
+        self.workers.deleted(&pod.metadata.uid, pod.deletion_grace());
+        self.mark_status(pod.metadata.uid.clone());
+    }
+}
+
+impl EndCause {
+    /// Upstream ends these pods with `killPodNow`, which records `ExceededGracePeriod`. The others end in `syncPod`.
+    fn watches_grace(self) -> bool {
+        match self {
+            Self::Evicted | Self::NodeShutdown | Self::Preempted => true,
+            Self::DeadlineExceeded | Self::Rejected => false,
+        }
+    }
+
+    /// A pod keeps its place until its containers have stopped, as upstream's active pods do. A rejected pod has none, and
+    /// the place of a preempted pod belongs to the pod that waits for its end.
+    fn gives_up_place(self) -> bool {
+        match self {
+            Self::Preempted | Self::Rejected => true,
+            Self::DeadlineExceeded | Self::Evicted | Self::NodeShutdown => false,
+        }
+    }
+
+    /// The status of a pod that was already ending tells the new reason, as upstream does for preempted pods.
+    fn replaces_reason(self) -> bool {
+        self == Self::Preempted
+    }
+}
+
+#[cfg(test)]
+mod tests;

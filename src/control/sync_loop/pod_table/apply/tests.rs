@@ -1,0 +1,78 @@
+use std::time::Duration;
+
+use super::*;
+use crate::control::pod_workers::State;
+use crate::control::sync_loop::testing::{Node, pod, with_node};
+use crate::kubelet::status::Failed;
+use crate::platform::rt;
+use crate::state::pods::PodEvent;
+use crate::types::api::{EventKind, Reason};
+
+const CAUSES: [EndCause; 5] =
+    [EndCause::DeadlineExceeded, EndCause::Evicted, EndCause::NodeShutdown, EndCause::Preempted, EndCause::Rejected];
+
+fn end(uid: &PodUid, cause: EndCause, reason: Reason) -> Effect {
+    let event = Some(PodEvent::of_pod(uid, EventKind::Warning, reason.clone(), "message"));
+    let failed = Failed { reason, message: "message".into(), disruption: None };
+    Effect::End(EndPod { uid: uid.clone(), cause, failed, grace: Duration::from_secs(7), event })
+}
+
+fn admitted(node: &mut Node, uid: &str) -> PodUid {
+    let uid = PodUid::from(uid);
+    let admit = Effect::Admit { uid: uid.clone(), after: Vec::new() };
+    node.pods.apply([Effect::Update(pod(uid.as_str())), admit], rt::now());
+    uid
+}
+
+#[test]
+fn every_end_terminates_the_worker_and_records_its_reason() {
+    with_node(|mut node| {
+        for cause in CAUSES {
+            let uid = admitted(&mut node, &format!("{cause:?}"));
+            node.pods.take_dirty();
+            node.pods.apply([end(&uid, cause, Reason::EVICTED)], rt::now());
+            let state = node.pods.worker(&uid).map(|worker| worker.state);
+            assert_eq!(state, Some(State::Terminating { grace: Duration::from_secs(7) }), "{cause:?}");
+            assert_eq!(node.pods.failed.get(&uid).map(|failed| &failed.reason), Some(&Reason::EVICTED));
+            assert!(node.pods.take_dirty().contains(&uid), "{cause:?}");
+        }
+        let recorded = node.pods.node_state().events.borrow().events("node").count();
+        assert_eq!(recorded, CAUSES.len());
+    });
+}
+
+#[test]
+fn a_pod_that_ends_already_keeps_its_reason_and_the_shorter_grace() {
+    with_node(|mut node| {
+        let uid = admitted(&mut node, "a");
+        node.pods.apply([Effect::Remove(uid.clone())], rt::now());
+        node.pods.apply([end(&uid, EndCause::NodeShutdown, Reason::TERMINATED)], rt::now());
+        let state = node.pods.worker(&uid).map(|worker| worker.state);
+        assert_eq!(state, Some(State::Terminating { grace: Duration::from_secs(7) }));
+        assert!(node.pods.failed.get(&uid).is_none());
+    });
+}
+
+#[test]
+fn a_removed_pod_is_shown_as_ending_until_it_is_forgotten() {
+    with_node(|mut node| {
+        let uid = admitted(&mut node, "a");
+        node.pods.apply([Effect::Remove(uid.clone())], rt::now());
+        assert!(node.pods.node_state().ending.contains_key(&uid));
+        node.pods.forget(&uid);
+        assert!(node.pods.node_state().ending.is_empty());
+        assert!(!node.pods.is_admitted(&uid) && !node.pods.take_dirty().contains(&uid));
+    });
+}
+
+#[test]
+fn a_pod_keeps_its_place_unless_it_was_preempted_or_rejected() {
+    with_node(|mut node| {
+        for cause in CAUSES {
+            let uid = admitted(&mut node, &format!("{cause:?}"));
+            node.pods.apply([end(&uid, cause, Reason::EVICTED)], rt::now());
+            let keeps = !matches!(cause, EndCause::Preempted | EndCause::Rejected);
+            assert_eq!(node.pods.is_admitted(&uid), keeps, "{cause:?}");
+        }
+    });
+}

@@ -1,0 +1,183 @@
+//! The pods of the node: their workers, what the runtime has of them, and what the node has decided about them.
+//!
+//! Parts of the sync loop read the table and return effects. [`PodTable::apply`] is the only place that admits a pod and
+//! the only place that ends one.
+
+mod apply;
+mod event_dedup;
+mod node_reports;
+mod observe;
+mod status;
+mod work;
+
+use std::cell::{Ref, RefCell, RefMut};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_channel::Sender;
+
+use crate::control::cluster::EventSender;
+use crate::control::pleg::Pleg;
+use crate::control::pod_workers::{PodWorkers, State, Worker};
+use crate::control::sync_loop::NodeState;
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::kubelet::logs::{LogLimits, LogManager};
+use crate::kubelet::node::StatusInputs;
+use crate::kubelet::probes::Probes;
+use crate::kubelet::status::Failed;
+use crate::platform::config::Config;
+use crate::state::pods::{ObservedCache, SyncEvent};
+use crate::types::api::{Pod, PodUid};
+use crate::types::sorted::{SortedMap, SortedSet};
+
+use node_reports::NodeReports;
+
+/// Longest delay of background work while pods are starting.
+const PODS_FIRST: Duration = Duration::from_secs(10);
+
+pub(super) struct PodTable {
+    node_state: Rc<RefCell<NodeState>>,
+    observed: Rc<RefCell<ObservedCache>>,
+    runtime: Rc<PodRuntime>,
+    workers: PodWorkers,
+    probes: Probes,
+    pleg: Pleg,
+    logs: LogManager,
+    reports: NodeReports,
+    /// Why the node ends pods that their source still has.
+    failed: SortedMap<PodUid, Failed>,
+    /// The pods that have a place on the node.
+    admitted: SortedSet<PodUid>,
+    /// Pods whose status is computed again in this round.
+    dirty: SortedSet<PodUid>,
+    /// A relist has ended: a pod that the runtime did not list does not run.
+    relisted: bool,
+    /// The pods are to be brought in line with what their sources want.
+    reconcile: bool,
+}
+
+impl PodTable {
+    pub(super) fn new(
+        config: &Config,
+        runtime: Rc<PodRuntime>,
+        workers: PodWorkers,
+        node_state: Rc<RefCell<NodeState>>,
+        inbox: Sender<SyncEvent>,
+    ) -> Self {
+        let limits = LogLimits {
+            file_bytes: config.logs.max_bytes,
+            files: config.logs.max_files,
+            workers: config.logs.max_workers,
+            interval: config.logs.monitor_interval,
+        };
+        Self {
+            node_state,
+            observed: runtime.seen(),
+            workers,
+            probes: Probes::new(runtime.cri(), runtime.dialer(), runtime.node.own_address(), inbox.clone()),
+            pleg: Pleg::new(Rc::clone(&runtime), config.pods.sync_frequency, inbox),
+            logs: LogManager::start(runtime.cri(), limits),
+            runtime,
+            reports: NodeReports::default(),
+            failed: SortedMap::new(),
+            admitted: SortedSet::new(),
+            dirty: SortedSet::new(),
+            relisted: false,
+            reconcile: false,
+        }
+    }
+
+    pub(super) fn set_event_sender(&mut self, sender: Option<EventSender>) {
+        self.reports.sender = sender;
+    }
+
+    pub(super) fn set_status_inputs(&mut self, inputs: Rc<StatusInputs>) {
+        self.reports.status = inputs;
+    }
+
+    pub(super) fn runtime(&self) -> &Rc<PodRuntime> {
+        &self.runtime
+    }
+
+    pub(super) fn workers(&self) -> &PodWorkers {
+        &self.workers
+    }
+
+    pub(super) fn worker(&self, uid: &PodUid) -> Option<&Worker> {
+        self.workers.worker(uid)
+    }
+
+    /// The pod's worker, if the pod has not begun to end.
+    pub(super) fn syncing(&self, uid: &PodUid) -> Option<&Worker> {
+        self.worker(uid).filter(|worker| worker.state == State::Sync)
+    }
+
+    pub(super) fn observed(&self) -> Ref<'_, ObservedCache> {
+        self.observed.borrow()
+    }
+
+    pub(super) fn node_state(&self) -> Ref<'_, NodeState> {
+        self.node_state.borrow()
+    }
+
+    /// For what a part owns of the state that the local socket shows.
+    pub(super) fn node_state_mut(&self) -> RefMut<'_, NodeState> {
+        self.node_state.borrow_mut()
+    }
+
+    pub(super) fn shared_node_state(&self) -> Rc<RefCell<NodeState>> {
+        Rc::clone(&self.node_state)
+    }
+
+    pub(super) fn failed(&self) -> impl Iterator<Item = (&PodUid, &Failed)> {
+        self.failed.iter()
+    }
+
+    pub(super) fn is_admitted(&self, uid: &PodUid) -> bool {
+        self.admitted.contains(uid)
+    }
+
+    pub(super) fn is_relisted(&self) -> bool {
+        self.relisted
+    }
+
+    /// True once after `Effect::Reconcile`.
+    pub(super) fn take_reconcile(&mut self) -> bool {
+        std::mem::take(&mut self.reconcile)
+    }
+
+    /// Every source has told its pods.
+    pub(super) fn all_sources_ready(&self) -> bool {
+        self.node_state.borrow().sources.all_ready()
+    }
+
+    /// Without the runtime a try would only count as a failure of each pod.
+    pub(super) fn can_work(&self) -> bool {
+        self.relisted && self.node_state.borrow().runtime.ready
+    }
+
+    /// Background work that was asked for at `asked` may begin: no worker is busy, or the work has waited for long.
+    pub(super) fn is_idle(&self, asked: Instant, now: Instant) -> bool {
+        let is_late = now.saturating_duration_since(asked) >= PODS_FIRST;
+        is_late || self.workers.iter().all(|worker| worker.busy.is_none())
+    }
+
+    /// The runtime lists the pod but has not told yet what is in it.
+    pub(super) fn is_unknown(&self, uid: &PodUid) -> bool {
+        self.workers.is_unseen(uid) && self.observed.borrow().pod(uid).is_none()
+    }
+
+    /// The pods for whose specs `refers` holds.
+    pub(super) fn uids_where(&self, refers: impl Fn(&Pod) -> bool) -> Vec<PodUid> {
+        let referring = self.workers.iter().filter(|worker| worker.pod.as_ref().is_some_and(|pod| refers(pod)));
+        referring.map(|worker| worker.identity.uid.clone()).collect()
+    }
+
+    /// The pods whose images are needed: those that exist, and the versions that may run again.
+    pub(super) fn pods_with_images(&self) -> Vec<Arc<Pod>> {
+        let node_state = self.node_state.borrow();
+        let pods = self.workers.iter().filter_map(|worker| worker.pod.as_ref());
+        pods.chain(node_state.versions.kept()).map(Arc::clone).collect()
+    }
+}

@@ -1,0 +1,83 @@
+//! What the node records of its pods and of itself: events, errors and the inputs of the node's status.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use super::PodTable;
+use super::event_dedup::EventDedup;
+use crate::control::cluster::EventSender;
+use crate::control::pod_workers::Identity;
+use crate::control::sync_loop::effect::NodeStatusChange;
+use crate::kubelet::node::StatusInputs;
+use crate::platform::host::clock;
+use crate::state::pods::{EventObject, NodeEvent, PodEvent, RuntimeState, SourceProblem, Told};
+use crate::types::api::{EventKind, ObjectKind, ObjectMeta, Pod, Reason};
+
+#[derive(Default)]
+pub(super) struct NodeReports {
+    pub(super) dedup: EventDedup,
+    /// `None` without a cluster.
+    pub(super) sender: Option<EventSender>,
+    pub(super) status: Rc<StatusInputs>,
+}
+
+impl NodeReports {
+    pub(super) fn node_status(&self, change: NodeStatusChange) {
+        match change {
+            NodeStatusChange::Devices(amounts) => self.status.devices(amounts),
+            NodeStatusChange::Pressures(conditions) => self.status.pressures(conditions),
+            NodeStatusChange::ShutsDown(shuts_down) => self.status.shuts_down(shuts_down),
+            NodeStatusChange::VolumesInUse(names) => self.status.volumes_in_use(names),
+        }
+    }
+}
+
+impl PodTable {
+    /// Events of a pod that has no worker any more are dropped.
+    pub(super) fn record(&mut self, event: PodEvent, now: Instant) {
+        let Some(worker) = self.workers.worker(&event.pod) else { return };
+        let Identity { uid, namespace, name } = worker.identity.clone();
+        self.reports.dedup.tell(&worker.identity.to_string(), &event);
+        let object = EventObject { kind: ObjectKind::Pod, namespace, name, uid };
+        let told = Told::of_pod(object, worker.pod.as_deref(), event);
+        self.note(told, now);
+    }
+
+    pub(super) fn record_node(&mut self, event: NodeEvent, now: Instant) {
+        match event.kind {
+            EventKind::Normal => log!(info, &event.message, reason = event.reason),
+            EventKind::Warning => log!(warn, &event.message, reason = event.reason),
+        }
+        self.note(Told::of_node(&self.runtime.node.node_name, event), now);
+    }
+
+    /// The pod is not accepted from its source and has no worker.
+    pub(in crate::control::sync_loop) fn record_ignored(&self, pod: &Pod, problem: &SourceProblem, now: Instant) {
+        log!(warn, "manifest problem", file = problem.origin, problem = problem.what);
+        let ObjectMeta { uid, namespace, name, .. } = &pod.metadata;
+        let object =
+            EventObject { kind: ObjectKind::Pod, namespace: namespace.clone(), name: name.clone(), uid: uid.clone() };
+        let event = PodEvent::of_pod(uid, EventKind::Warning, Reason::FAILED_VALIDATION, problem.what.as_str());
+        self.note(Told::of_pod(object, Some(pod), event), now);
+    }
+
+    /// Keeps the error to be shown by the local socket.
+    pub(in crate::control::sync_loop) fn record_error(&self, message: &str) {
+        self.node_state.borrow_mut().note_error(message, clock::now());
+    }
+
+    pub(in crate::control::sync_loop) fn record_runtime(&self, state: RuntimeState, now: Instant) {
+        self.reports.status.runtime(state.clone(), now);
+        if !state.message.is_empty() {
+            self.record_error(&state.message);
+        }
+        self.node_state.borrow_mut().runtime = state;
+    }
+
+    fn note(&self, told: Told, now: Instant) {
+        self.node_state.borrow().events.borrow_mut().note(told, clock::now(), now);
+        if let Some(sender) = &self.reports.sender {
+            sender.noted();
+        }
+    }
+}

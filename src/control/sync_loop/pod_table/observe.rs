@@ -1,0 +1,88 @@
+//! Takes in what was observed in the runtime.
+
+use std::rc::Rc;
+
+use super::PodTable;
+use crate::kubelet::logs::{KeptLog, link_name};
+use crate::state::pods::{Look, ObservedContainer, ObservedPod, PodDirs, ProbeResult, Relist, Taken};
+use crate::types::api::PodUid;
+use crate::types::sorted::SortedSet;
+
+impl PodTable {
+    /// True if the runtime has the pod and it is not as it was.
+    pub(in crate::control::sync_loop) fn observe(&mut self, pod: ObservedPod, look: &Look) -> bool {
+        let uid = pod.uid.clone();
+        let taken = self.observed.borrow_mut().observe(pod, look);
+        if taken != Taken::TooLate {
+            self.workers.seen(&uid);
+        }
+        if taken != Taken::News {
+            return false;
+        }
+        let observed = Rc::clone(&self.observed);
+        let observed = observed.borrow();
+        let pod = observed.pod(&uid);
+        let exists = pod.is_some();
+        self.node_state.borrow_mut().followers.see(&uid, pod.map(|pod| &**pod));
+        match pod {
+            Some(pod) => {
+                self.pleg.watch(pod);
+                self.logs.keep(&uid, kept_logs(&self.runtime.dirs, pod));
+            }
+            None => {
+                self.pleg.forget(&uid);
+                self.logs.keep(&uid, Vec::new());
+            }
+        }
+        self.workers.touch(&uid);
+        self.mark_status(uid);
+        exists
+    }
+
+    /// The pods as the relist has them: those that it lists, and those that it does not, which are empty then.
+    pub(in crate::control::sync_loop) fn take_relist(&mut self, relist: Relist) -> (Vec<ObservedPod>, Look) {
+        let listed: SortedSet<PodUid> = relist.pods.iter().chain(&relist.unseen).map(|pod| pod.uid.clone()).collect();
+        let gone: Vec<ObservedPod> = {
+            let observed = self.observed.borrow();
+            let gone = observed.iter().filter(|pod| !listed.contains(&pod.uid));
+            gone.map(|pod| ObservedPod::new(pod.uid.clone(), &pod.namespace, &pod.name)).collect()
+        };
+        self.workers.unseen(relist.unseen);
+        (relist.pods.into_iter().chain(gone).collect(), relist.look)
+    }
+
+    /// A relist has ended. True if it is the first one.
+    pub(in crate::control::sync_loop) fn relisted(&mut self) -> bool {
+        !std::mem::replace(&mut self.relisted, true)
+    }
+
+    pub(in crate::control::sync_loop) fn probed(&mut self, result: ProbeResult) {
+        if self.probes.take_in(&result) {
+            self.workers.touch(&result.pod);
+            self.mark_status(result.pod);
+        }
+    }
+
+    /// The pod as it was observed, but without the running containers whose `postStart` hook has not ended.
+    pub(super) fn as_started(&self, uid: &PodUid) -> Rc<ObservedPod> {
+        let Some(observed) = self.observed.borrow().pod(uid).cloned() else {
+            return Rc::new(ObservedPod::new(uid.clone(), "", ""));
+        };
+        match self.workers.hooked(uid) {
+            [] => observed,
+            hooked => Rc::new(observed.without_running(hooked)),
+        }
+    }
+}
+
+/// The log of each container that the runtime has of a pod.
+fn kept_logs(dirs: &PodDirs, pod: &ObservedPod) -> Vec<KeptLog> {
+    let (namespace, name) = (&pod.namespace, &pod.name);
+    let kept = |run: &ObservedContainer| KeptLog {
+        container_id: run.id.clone(),
+        log: dirs.log(namespace, name, &pod.uid, &run.name, run.restart_count),
+        link: dirs.log_links().join(link_name(namespace, name, &run.name, &run.id)),
+        runs: run.is_running(),
+    };
+    pod.containers.iter().map(kept).collect()
+}

@@ -1,0 +1,68 @@
+//! The statuses of pods.
+
+use std::time::Instant;
+
+use super::PodTable;
+use crate::control::pod_workers::{State, Worker};
+use crate::kubelet::status::{Resize, StatusInput, pod_status, terminated};
+use crate::platform::host::clock;
+use crate::state::pods::AllocatedDevices;
+use crate::types::api::{Pod, PodStatus, PodUid};
+use crate::types::sorted::SortedSet;
+
+impl PodTable {
+    /// The pods whose status is to be computed again.
+    pub(in crate::control::sync_loop) fn take_dirty(&mut self) -> SortedSet<PodUid> {
+        std::mem::take(&mut self.dirty)
+    }
+
+    /// Updates the probes of the pods that have changed. The next work of a pod depends on whether its containers count as
+    /// started, so this comes before the work.
+    pub(in crate::control::sync_loop) fn update_probes(&mut self, now: Instant) {
+        for uid in &self.dirty {
+            let Some(worker) = self.workers.worker(uid) else { continue };
+            let Some(pod) = &worker.pod else { continue };
+            let observed = self.as_started(uid);
+            self.probes.update(pod, &observed, worker.state != State::Sync, now);
+        }
+    }
+
+    pub(in crate::control::sync_loop) fn refresh_status(
+        &self,
+        uid: &PodUid,
+        resize: Resize<'_>,
+        devices: &[AllocatedDevices],
+    ) {
+        let Some(worker) = self.workers.worker(uid) else { return };
+        let Some(pod) = &worker.pod else { return };
+        let observed = self.as_started(uid);
+        let mut node_state = self.node_state.borrow_mut();
+        let status = pod_status(&StatusInput {
+            pod,
+            observed: &observed,
+            previous: node_state.statuses.status(uid).map(|status| &**status),
+            waiting: &worker.waiting,
+            backing_off: self.workers.backing_off(uid),
+            probed: self.probes.probed(uid),
+            host_ips: &self.runtime.node.node_ips,
+            runtime_name: &node_state.runtime.name,
+            now: clock::now(),
+            ended: worker.state != State::Sync,
+            failed: self.failed.get(uid),
+            resize,
+            devices,
+        });
+        let status = self.last_status(worker, pod, status);
+        node_state.statuses.set(uid, status);
+    }
+
+    /// Of a pod that has ended, the containers that were not observed to end are shown as lost.
+    fn last_status(&self, worker: &Worker, pod: &Pod, status: PodStatus) -> PodStatus {
+        let has_ended = matches!(worker.state, State::Terminated | State::Finished);
+        let has_begun = self.admitted.contains(&worker.identity.uid);
+        match has_ended && has_begun && !pod.is_static() {
+            true => terminated(pod, &status, clock::now()),
+            false => status,
+        }
+    }
+}

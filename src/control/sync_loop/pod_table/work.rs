@@ -1,0 +1,87 @@
+//! The work of the pod workers.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::PodTable;
+use crate::control::pod_workers::{Kind, Resizing};
+use crate::platform::host::clock;
+use crate::state::pods::{PodEvent, WorkResult};
+use crate::types::api::{EventKind, Pod, PodUid, Reason};
+
+impl PodTable {
+    /// Starts the next work of every worker that has some. Returns the pods whose workers have ended, each with the pod
+    /// that has come under its uid meanwhile.
+    pub(in crate::control::sync_loop) fn start_work(&mut self, now: Instant) -> Vec<(PodUid, Option<Arc<Pod>>)> {
+        let runtime = &self.node_state.borrow().runtime;
+        self.workers.start_work(&self.observed.borrow(), &self.probes, runtime, now)
+    }
+
+    /// Takes in the end of a worker's work. Returns how the resize of the pod stood before.
+    pub(in crate::control::sync_loop) fn work_done(
+        &mut self,
+        uid: &PodUid,
+        is_observed: bool,
+        result: &WorkResult,
+        now: Instant,
+    ) -> Resizing {
+        if let WorkResult::Synced { failure: Some(failure), .. } | WorkResult::Failed { failure } = result {
+            let name = self.workers.worker(uid).map_or_else(|| uid.to_string(), |worker| worker.identity.to_string());
+            if !matches!(result, WorkResult::Synced { warnings, .. } if !warnings.is_empty()) {
+                log!(warn, "pod not synced", pod = name, error = failure);
+            }
+            self.node_state.borrow_mut().note_error(&format!("{name}: {failure}"), clock::now());
+        }
+        self.record_failure(uid, result, now);
+        if let WorkResult::Synced { warnings, .. } | WorkResult::Refreshed { warnings, .. } = result {
+            for (reason, message) in warnings {
+                self.record(PodEvent::of_pod(uid, EventKind::Warning, reason.clone(), message.as_str()), now);
+            }
+        }
+        let resizing = self.workers.resizing(uid).clone();
+        self.workers.work_done(uid, is_observed, result, now);
+        self.mark_status(uid.clone());
+        resizing
+    }
+
+    /// Records what upstream has an event for, beyond the warnings of the work itself.
+    fn record_failure(&mut self, uid: &PodUid, result: &WorkResult, now: Instant) {
+        let busy = self.workers.worker(uid).and_then(|worker| worker.busy);
+        let (reason, message) = match (busy, result) {
+            (Some(Kind::Look), WorkResult::Synced { failure: Some(failure), .. }) => {
+                (Reason::FAILED_SYNC, format!("error determining status: {failure}"))
+            }
+            (Some(Kind::Stop), WorkResult::Failed { failure }) => {
+                (Reason::FAILED_KILL_POD, format!("error killing pod: {failure}"))
+            }
+            _ => return,
+        };
+        self.record(PodEvent::of_pod(uid, EventKind::Warning, reason, message), now);
+    }
+
+    /// Refreshes the volumes whose contents are published again and again.
+    pub(in crate::control::sync_loop) fn refresh_republished_volumes(&mut self) {
+        let objects = self.runtime.objects.borrow();
+        self.workers.volumes_due(|pod| objects.is_republished(pod));
+    }
+
+    /// Every worker looks for work in this round.
+    pub(in crate::control::sync_loop) fn sync_all(&mut self) {
+        self.workers.touch_all();
+    }
+
+    /// The pod's worker has ended for good.
+    pub(in crate::control::sync_loop) fn forget(&mut self, uid: &PodUid) {
+        self.pleg.forget(uid);
+        self.probes.forget(uid);
+        self.reports.dedup.forget(uid);
+        let mut node_state = self.node_state.borrow_mut();
+        node_state.statuses.forget(uid);
+        node_state.ending.remove(uid);
+        drop(node_state);
+        self.dirty.remove(uid);
+        self.failed.remove(uid);
+        self.admitted.remove(uid);
+        log!(info, "pod gone", uid = uid);
+    }
+}

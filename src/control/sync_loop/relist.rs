@@ -1,0 +1,50 @@
+//! What the sync loop does when the runtime was observed.
+
+use std::time::Instant;
+
+use crate::control::sync_loop::SyncLoop;
+use crate::state::pods::{Look, ObservedPod, Relist};
+
+impl SyncLoop {
+    pub(super) fn on_relist(&mut self, relist: Relist, now: Instant) {
+        let (observed, look) = self.pods.take_relist(relist);
+        for pod in observed {
+            self.observe(pod, &look, now);
+        }
+        if self.pods.relisted() {
+            self.parts.cpus.on_first_relist(&self.pods);
+            self.parts.devices.on_first_relist(&self.pods);
+            self.reconcile(now);
+        } else {
+            self.end_orphans(now);
+            self.retry_resizes(now);
+        }
+        self.parts.cpus.look_again();
+        self.parts.cgroups.look_after(&self.pods);
+        self.pods.refresh_republished_volumes();
+        self.parts.csi_drivers.on_relisted(&self.pods);
+        // Pods that need nothing are synced too: the relist is the one timer of all periodic syncs.
+        self.pods.sync_all();
+        self.parts.image_garbage.on_relisted(now);
+        self.parts.eviction.on_relisted();
+        if self.parts.eviction.limits_storage() {
+            self.parts.storage_limits.on_relisted();
+        }
+    }
+
+    /// Ends orphaned pods, and removes the directories of pods that no longer exist.
+    pub(super) fn end_orphans(&mut self, now: Instant) {
+        let effects = self.parts.orphans.round(&self.pods);
+        self.pods.apply(effects, now);
+        self.parts.orphans.remove_directories(&self.pods);
+    }
+
+    /// Takes in what was observed of one pod.
+    pub(super) fn observe(&mut self, mut pod: ObservedPod, look: &Look, now: Instant) {
+        let effects = self.parts.oom.on_observed(&mut pod, &self.pods);
+        self.pods.apply(effects, now);
+        if self.pods.observe(pod, look) {
+            self.parts.cpus.look_again();
+        }
+    }
+}

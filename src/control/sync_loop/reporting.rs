@@ -1,0 +1,129 @@
+//! Reports the statuses of pods to the API server, and keeps the mirror pods of static pods.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::control::cluster::StatusManager;
+use crate::control::pod_workers::State;
+use crate::control::sync_loop::effect::Effect;
+use crate::control::sync_loop::pod_table::PodTable;
+use crate::platform::host::clock;
+use crate::state::pods::{MirrorDone, NodeTerms, ReportDone, SourcePod};
+use crate::types::api::{Pod, PodUid};
+
+#[derive(Default)]
+pub(super) struct Reporting {
+    /// `None` without a cluster.
+    manager: Option<StatusManager>,
+}
+
+impl Reporting {
+    pub(super) fn set_manager(&mut self, manager: StatusManager) {
+        self.manager = Some(manager);
+    }
+
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.manager.as_ref().and_then(StatusManager::due)
+    }
+
+    pub(super) fn is_reporting(&self) -> bool {
+        self.manager.as_ref().is_some_and(StatusManager::is_telling)
+    }
+
+    pub(super) fn on_node_terms(&mut self, terms: &NodeTerms) {
+        if let Some(manager) = &mut self.manager {
+            manager.node_is(&terms.uid);
+        }
+    }
+
+    pub(super) fn on_reported(&mut self, done: &ReportDone, now: Instant) {
+        if let Some(manager) = &mut self.manager {
+            manager.reported(done, now);
+        }
+    }
+
+    pub(super) fn on_mirrored(&mut self, done: MirrorDone, now: Instant) {
+        if let Some(manager) = &mut self.manager {
+            manager.mirrored(done, now);
+        }
+    }
+
+    /// The API server takes statuses again. The manager starts what waits in this round.
+    pub(super) fn on_statuses_admitted(&mut self) {
+        if let Some(manager) = &mut self.manager {
+            manager.admitted();
+        }
+    }
+
+    /// The status that the API server has of the pod counts before the node reports one.
+    pub(super) fn on_api_pod(&mut self, pod: &Pod) {
+        if let Some(manager) = self.manager.as_mut().filter(|_| !pod.is_static()) {
+            manager.see(pod);
+        }
+    }
+
+    /// The API server has listed its pods. The list counts, whatever was reported before.
+    pub(super) fn on_listed(&mut self, pods: &[SourcePod]) -> Vec<Effect> {
+        let Some(manager) = &mut self.manager else { return Vec::new() };
+        manager.relisted(pods);
+        pods.iter().map(|source| Effect::MarkStatus(source.pod.metadata.uid.clone())).collect()
+    }
+
+    /// The static pods have changed, or their mirror pods.
+    pub(super) fn on_sources_changed(&mut self, pods: &PodTable) -> Vec<Effect> {
+        let Some(manager) = &mut self.manager else { return Vec::new() };
+        let node_state = pods.node_state();
+        let sources = &node_state.sources;
+        let own = sources.pods().map(|source| &source.pod).filter(|pod| pod.is_static());
+        let own = own.map(|pod| (node_state.running_uid(&pod.metadata.uid).clone(), Arc::clone(pod)));
+        let own: Vec<(PodUid, Arc<Pod>)> = own.collect();
+        let effects = own.iter().map(|(uid, _)| Effect::MarkStatus(uid.clone())).collect();
+        manager.see_mirrors(own, sources.all_ready(), sources.mirrors().to_vec());
+        effects
+    }
+
+    /// The pod has another status.
+    pub(super) fn on_status(&mut self, uid: &PodUid, pods: &PodTable) {
+        let Some(manager) = &mut self.manager else { return };
+        let Some(worker) = pods.worker(uid) else { return };
+        let node_state = pods.node_state();
+        let Some(status) = node_state.statuses.status(uid) else { return };
+        let may_run = matches!(worker.state, State::Sync | State::Terminating { .. });
+        manager.tell(uid, status, may_run, clock::now());
+        let deleted = worker.pod.as_ref().filter(|pod| !pod.is_static());
+        let deleted = deleted.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some());
+        if deleted && worker.state == State::Finished {
+            manager.gone(uid);
+        }
+    }
+
+    pub(super) fn forget(&mut self, uid: &PodUid) {
+        if let Some(manager) = &mut self.manager {
+            manager.forget(uid);
+        }
+    }
+
+    /// Starts the reports that are due.
+    pub(super) fn round(&mut self, pods: &PodTable, now: Instant) {
+        if let Some(manager) = &mut self.manager {
+            manager.start(now);
+            pods.node_state_mut().untold = manager.untold();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::sync_loop::testing::with_node;
+
+    #[test]
+    fn without_a_cluster_nothing_is_reported() {
+        with_node(|node| {
+            let mut reporting = Reporting::default();
+            assert_eq!(reporting.on_sources_changed(&node.pods), []);
+            assert_eq!(reporting.on_listed(&[]), []);
+            assert_eq!((reporting.next_due(), reporting.is_reporting()), (None, false));
+        });
+    }
+}

@@ -1,0 +1,99 @@
+//! One round of the sync loop: the parts in their order.
+
+use std::time::Instant;
+
+use crate::control::server::Doing;
+use crate::control::sync_loop::SyncLoop;
+use crate::types::api::PodUid;
+
+impl SyncLoop {
+    /// Starts the work that is next everywhere, and brings the statuses up to date.
+    pub(super) fn round(&mut self, now: Instant) {
+        self.health.begin(Doing::Deadlines);
+        let effects = self.parts.deadlines.round(&self.pods, now);
+        self.pods.apply(effects, now);
+        self.health.begin(Doing::Shutdown);
+        let effects = self.parts.shutdown.round(&self.pods, now);
+        self.pods.apply(effects, now);
+        self.health.begin(Doing::Probes);
+        self.pods.update_probes(now);
+        if self.pods.can_work() {
+            self.start_work(now);
+            self.health.begin(Doing::CpuAssignment);
+            self.parts.cgroups.round(&self.pods);
+            self.parts.cpus.round(&self.pods);
+        }
+        self.health.begin(Doing::Volumes);
+        let effect = self.parts.csi_drivers.round(&self.pods);
+        self.pods.apply(effect, now);
+        self.health.begin(Doing::Images);
+        self.parts.image_garbage.round(&self.pods, now);
+        self.health.begin(Doing::NodePressure);
+        if self.parts.eviction.is_settled() {
+            self.parts.storage_limits.round(&self.pods, &self.parts.eviction);
+        }
+        self.parts.eviction.round(&self.pods, now);
+        self.health.begin(Doing::Statuses);
+        self.refresh_statuses(now);
+        self.health.begin(Doing::Versions);
+        let effects = self.parts.versions.round(&self.pods, now);
+        self.apply(effects, now);
+        self.health.begin(Doing::Reporting);
+        self.parts.reporting.round(&self.pods, now);
+        self.health.begin(Doing::ShutdownEnd);
+        let is_reporting = self.parts.reporting.is_reporting();
+        self.parts.shutdown.release_inhibitor(is_reporting, now);
+    }
+
+    /// Starts the pods' work, until no pod ends that another pod waits for.
+    fn start_work(&mut self, now: Instant) {
+        loop {
+            self.health.begin(Doing::StartingWork);
+            let ended = self.pods.start_work(now);
+            if ended.is_empty() {
+                return;
+            }
+            for (uid, successor) in ended {
+                self.forget(&uid);
+                if let Some(pod) = successor {
+                    self.add(&pod, now);
+                }
+            }
+            self.health.begin(Doing::PendingResizes);
+            // Pods may have waited for the resources of those that ended.
+            self.retry_resizes(now);
+        }
+    }
+
+    /// Tries the deferred resizes again. Each that fits takes room from the next.
+    pub(super) fn retry_resizes(&mut self, now: Instant) {
+        for pod in self.parts.resizes.deferred() {
+            let (pods, parts) = (&self.pods, &mut self.parts);
+            let effects = parts.resizes.retry(&pod, pods, parts.cpus.managers());
+            if !effects.is_empty() {
+                self.parts.cgroups.on_pods_changed();
+            }
+            self.pods.apply(effects, now);
+        }
+    }
+
+    fn forget(&mut self, uid: &PodUid) {
+        self.pods.forget(uid);
+        self.parts.reporting.forget(uid);
+        self.parts.deadlines.forget(uid);
+        self.parts.resizes.forget(uid);
+        self.parts.cgroups.on_pods_changed();
+    }
+
+    fn refresh_statuses(&mut self, now: Instant) {
+        for uid in self.pods.take_dirty() {
+            // The status of a pod that was not observed yet would say that its containers are lost.
+            if !self.pods.is_unknown(&uid) {
+                let resize = self.parts.resizes.of(&uid, self.pods.workers().resizing(&uid));
+                self.pods.refresh_status(&uid, resize, &self.parts.devices.shown(&uid));
+                self.parts.reporting.on_status(&uid, &self.pods);
+            }
+            self.parts.deadlines.on_status(&uid, &self.pods, now);
+        }
+    }
+}

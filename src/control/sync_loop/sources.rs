@@ -1,0 +1,173 @@
+//! Brings the pods in line with what their sources want. Removal comes before addition.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::control::pod_sources::static_pod::is_own_uid;
+use crate::control::pod_workers::State;
+use crate::control::sync_loop::admission::{Gates, in_order_of_admission};
+use crate::control::sync_loop::effect::Effect;
+use crate::control::sync_loop::pod_table::PodTable;
+use crate::control::sync_loop::versions::PodVersions;
+use crate::control::sync_loop::{SyncLoop, adoption};
+use crate::platform::host::clock;
+use crate::state::objects::{ObjectKey, references};
+use crate::state::pods::{SourceName, SourceProblem, SourceUpdate};
+use crate::types::api::{Pod, PodUid};
+use crate::types::sorted::SortedSet;
+
+impl SyncLoop {
+    /// What a source wants counts after the first relist: until then a pod that runs cannot be told from a pod that must
+    /// be started.
+    pub(super) fn on_sources(&mut self, update: SourceUpdate, now: Instant) {
+        let update = PodVersions::on_sources(update, &self.pods);
+        let relisted = update.relisted.then(|| update.pods.clone());
+        let has_objects = update.source != SourceName::Api;
+        receive(update, &self.pods);
+        if has_objects {
+            let effects = take_objects(&self.pods);
+            self.pods.apply(effects, now);
+        }
+        if let Some(relisted) = relisted {
+            let effects = self.parts.reporting.on_listed(&relisted);
+            self.pods.apply(effects, now);
+        }
+        if self.pods.is_relisted() {
+            self.reconcile(now);
+        }
+    }
+
+    pub(super) fn reconcile(&mut self, now: Instant) {
+        let changes = {
+            let observed = self.pods.observed();
+            let runs = |uid: &PodUid| observed.pod(uid).is_some() || self.pods.workers().is_unseen(uid);
+            self.pods.node_state_mut().sources.changes(runs)
+        };
+        for (pod, problem) in &changes.ignored {
+            self.pods.record_ignored(pod, problem, now);
+        }
+        for uid in changes.removed {
+            let taken_over = self.pods.node_state_mut().takeovers.remove(&uid);
+            self.pods.apply([Effect::Remove(taken_over.unwrap_or(uid))], now);
+        }
+        for pod in &changes.updated {
+            let pod = under_running_uid(pod, &self.pods);
+            self.update(&pod, now);
+        }
+        for pod in changes.reconciled {
+            self.parts.reporting.on_api_pod(&pod);
+            self.pods.apply([Effect::UpdateStatus(pod)], now);
+        }
+        let added = changes.added.iter().map(|pod| under_running_uid(pod, &self.pods)).collect();
+        for pod in in_order_of_admission(added, &self.pods) {
+            self.add(&pod, now);
+        }
+        self.parts.cgroups.on_pods_changed();
+        let effects = self.parts.reporting.on_sources_changed(&self.pods);
+        self.pods.apply(effects, now);
+        self.parts.objects.follow(&self.pods);
+        self.end_orphans(now);
+    }
+
+    /// The source changed the pod.
+    fn update(&mut self, pod: &Arc<Pod>, now: Instant) {
+        self.parts.reporting.on_api_pod(pod);
+        if pod.metadata.deletion_timestamp.is_some() {
+            self.pods.apply([Effect::Delete(Arc::clone(pod))], now);
+        } else if is_recreated(pod, &self.pods) {
+            self.recreate(pod, now);
+        } else {
+            let (pods, parts) = (&self.pods, &mut self.parts);
+            let effects = parts.resizes.on_update(pod, pods, parts.cpus.managers());
+            self.pods.apply(effects, now);
+        }
+    }
+
+    /// A source has a pod that it had not before.
+    pub(super) fn add(&mut self, pod: &Arc<Pod>, now: Instant) {
+        let uid = &pod.metadata.uid;
+        self.parts.reporting.on_api_pod(pod);
+        if !pod.is_static() && (pod.metadata.deletion_timestamp.is_some() || pod.status.phase.is_terminal()) {
+            // A pod that has ended never starts again, whatever is left of it in the runtime.
+            self.pods.apply([Effect::Delete(Arc::clone(pod))], now);
+            return;
+        }
+        self.pods.apply([Effect::Update(Arc::clone(pod))], now);
+        // A pod with this uid that is still ending ends first.
+        if self.pods.worker(uid).is_some_and(|worker| worker.successor.is_none()) {
+            let (pods, parts) = (&self.pods, &mut self.parts);
+            let gates = Gates { eviction: parts.eviction.admits(pod, pods), shutdown: parts.shutdown.admits() };
+            let effects = parts.admission.on_new_pod(pod, pods, &mut parts.cpus, gates);
+            self.pods.apply(effects, now);
+        }
+    }
+
+    /// The pod has ended and comes again.
+    pub(super) fn recreate(&mut self, pod: &Arc<Pod>, now: Instant) {
+        self.pods.apply([Effect::Supersede(pod.metadata.uid.clone())], now);
+        self.add(pod, now);
+    }
+}
+
+fn receive(update: SourceUpdate, pods: &PodTable) {
+    let mut node_state = pods.node_state_mut();
+    for problem in &update.problems {
+        node_state.note_error(&problem.to_string(), clock::now());
+    }
+    node_state.sources.receive(update);
+    if node_state.sources.all_ready() {
+        node_state.versions.all_told();
+    }
+}
+
+/// Objects in manifests count at once: pods that come with them find them.
+fn take_objects(pods: &PodTable) -> Vec<Effect> {
+    let objects = pods.node_state().sources.objects();
+    let changes = pods.runtime().objects.borrow_mut().replace(&objects);
+    let refused = changes.refused.into_iter().map(|(object, what)| SourceProblem {
+        origin: object.origin,
+        what,
+        keeps_last_good: false,
+        since: object.since,
+    });
+    let refused = pods.node_state_mut().sources.refuse(refused.collect());
+    for SourceProblem { origin, what, .. } in refused {
+        log!(warn, "manifest problem", file = origin, problem = what);
+    }
+    let changed: SortedSet<ObjectKey> = changes.keys;
+    let refers = |pod: &Pod| !pod.is_of_cluster() && references(pod).iter().any(|key| changed.contains(key));
+    vec![Effect::ReferencesChanged(pods.uids_where(refers))]
+}
+
+/// The pod, under the uid that another kubelet started it with if it did.
+fn under_running_uid(pod: &Arc<Pod>, pods: &PodTable) -> Arc<Pod> {
+    let manifest_uid = &pod.metadata.uid;
+    let mut node_state = pods.node_state_mut();
+    let uid = match node_state.takeovers.get(manifest_uid) {
+        Some(uid) => uid.clone(),
+        None => {
+            let observed = pods.observed();
+            let all = observed.iter().map(|rc| &**rc).chain(pods.workers().all_unseen());
+            if all.clone().any(|observed| observed.uid == *manifest_uid) {
+                return Arc::clone(pod);
+            }
+            let free = all.filter(|observed| pods.worker(&observed.uid).is_none());
+            match adoption::running_uid(pod, free) {
+                Some(uid) => uid,
+                None => return Arc::clone(pod),
+            }
+        }
+    };
+    node_state.takeovers.insert(manifest_uid.clone(), uid.clone());
+    let mut taken = Pod::clone(pod);
+    taken.metadata.uid = uid;
+    Arc::new(taken)
+}
+
+/// The pod has ended and its manifest asks for other resources: that is another pod, because the uid covers only what
+/// cannot be changed while the pod runs.
+fn is_recreated(pod: &Pod, pods: &PodTable) -> bool {
+    let uid = &pod.metadata.uid;
+    let has_ended = pods.worker(uid).is_some_and(|worker| worker.wanted && worker.state != State::Sync);
+    has_ended && is_own_uid(uid.as_str())
+}

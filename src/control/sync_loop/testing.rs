@@ -1,0 +1,80 @@
+//! A pod table for the tests of the parts, with a runtime that does not answer.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_channel::Receiver;
+
+use crate::control::pod_sources::merge::Sources;
+use crate::control::pod_workers::{self, PodWorkers};
+use crate::control::sync_loop::NodeState;
+use crate::control::sync_loop::pod_table::PodTable;
+use crate::kubelet::container_manager::ContainerManager;
+use crate::kubelet::csi::Csi;
+use crate::kubelet::devices::Devices;
+use crate::kubelet::images::Images;
+use crate::kubelet::kuberuntime::{PodRuntime, golden};
+use crate::platform::config::Config;
+use crate::platform::cri::{ImageService, RuntimeService};
+use crate::platform::rpc::Client;
+use crate::platform::rt;
+use crate::state::pods::{ObservedPod, Relist, SyncEvent};
+use crate::types::api::Pod;
+
+pub(super) struct Node {
+    pub(super) pods: PodTable,
+    pub(super) devices: Rc<Devices>,
+    pub(super) csi: Rc<Csi>,
+    pub(super) groups: Rc<ContainerManager>,
+    pub(super) inbox: async_channel::Sender<SyncEvent>,
+    #[expect(dead_code, reason = "the inbox stays open")]
+    events: Receiver<SyncEvent>,
+}
+
+impl Node {
+    /// The runtime lists these pods and does not tell what is in them.
+    pub(super) fn list(&mut self, unseen: Vec<ObservedPod>) {
+        let look = self.pods.runtime().seen().borrow_mut().begin();
+        self.pods.take_relist(Relist { pods: Vec::new(), unseen, look });
+    }
+}
+
+/// Runs the test with a node that has no pods.
+pub(super) fn with_node(test: impl FnOnce(Node) + Send + 'static) {
+    let run = rt::simulate(1, |_| async move { test(node().await) });
+    assert_eq!(run, Ok(()));
+}
+
+async fn node() -> Node {
+    let (inbox, events) = async_channel::bounded(100);
+    let config = Config::default();
+    let client = Client::new("/nowhere");
+    let cri = RuntimeService::new(client.clone(), Duration::from_secs(1));
+    let images = Images::new(ImageService::new(client, Duration::from_secs(1)), &config, inbox.clone());
+    let runtime = Rc::new(PodRuntime::new(cri, images, golden::node(), Rc::default(), inbox.clone()));
+    let groups = Rc::new(ContainerManager::new(Path::new("/nowhere"), None));
+    let devices = Devices::open(Path::new("/nowhere"), Vec::new(), inbox.clone()).await;
+    let csi = Csi::new(Path::new("/nowhere"), "n", inbox.clone(), None);
+    let of_workers = pod_workers::Dependencies {
+        runtime: Rc::clone(&runtime),
+        groups: Rc::clone(&groups),
+        devices: Rc::clone(&devices),
+        csi: Rc::clone(&csi),
+        inbox: inbox.clone(),
+    };
+    let workers = PodWorkers::new(of_workers, Duration::from_secs(300));
+    let node_state = Rc::new(RefCell::new(NodeState::new(Sources::new(&[]))));
+    let pods = PodTable::new(&config, runtime, workers, node_state, inbox.clone());
+    Node { pods, devices, csi, groups, inbox, events }
+}
+
+pub(super) fn pod(uid: &str) -> Arc<Pod> {
+    let mut pod = Pod::default();
+    pod.metadata.uid = uid.into();
+    pod.metadata.name = uid.to_owned();
+    pod.metadata.namespace = "default".to_owned();
+    Arc::new(pod)
+}

@@ -1,0 +1,99 @@
+//! The API server's client and what the node exchanges with the API server.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use super::handles::Handles;
+use crate::control::cluster::{EventSender, SyncScheduler};
+use crate::control::pod_sources::api::ApiSource;
+use crate::kubelet::certificates::{self, ClientCertificate, Names, Places, Store};
+use crate::kubelet::node::{NodeProfile, NodeRegistration};
+use crate::kubelet::offline::{KeyPlaces, OFFLINE, OfflineStore};
+use crate::platform::apiserver::{Client, Gate, Source};
+use crate::platform::config::Config;
+use crate::platform::cri::ImageService;
+use crate::platform::net::Dialer;
+use crate::platform::rt;
+use crate::state::pods::EventRing;
+
+#[derive(Clone)]
+pub(super) struct Cluster {
+    pub(super) client: Client,
+    dialer: Dialer,
+    /// Decides when the client may speak to the API server.
+    pub(super) scheduler: SyncScheduler,
+    pub(super) store: OfflineStore,
+}
+
+impl Cluster {
+    /// `None` without a kubeconfig.
+    pub(super) async fn open(config: &Config) -> Option<Self> {
+        let kubeconfig = config.cluster.kubeconfig.clone()?;
+        let sync = &config.cluster.sync;
+        let gate = Gate::new(SyncScheduler::first(&sync.mode), sync.bytes_per_day);
+        let dialer = Dialer::of_api_server();
+        let client = Client::behind(gate, Source::Kubeconfig(kubeconfig), dialer.clone());
+        let scheduler = SyncScheduler::new(client.clone(), sync.mode.clone(), &config.process.local_socket);
+        let store = OfflineStore::open(config.root_dir.join(OFFLINE), key_places(config)).await;
+        Some(Self { client, dialer, scheduler, store })
+    }
+
+    /// Starts sending events, which the ring queues from now on.
+    pub(super) fn event_sender(&self, handles: &Handles) -> EventSender {
+        let config = &handles.config;
+        let ring = Rc::new(RefCell::new(EventRing::with_queue(rt::random())));
+        handles.node_state.borrow_mut().events = Rc::clone(&ring);
+        EventSender::start(self.client.clone(), &config.node.name, &config.cluster.reporting, ring)
+    }
+
+    /// `profile`: of the Node object. `images`: for the images in the node status.
+    pub(super) fn spawn(self, handles: &Handles, profile: NodeProfile, images: ImageService) -> Vec<rt::Task<()>> {
+        let registration = NodeRegistration {
+            client: self.client.clone(),
+            profile,
+            reporting: handles.config.cluster.reporting.clone(),
+            news: Rc::clone(&handles.news),
+            images,
+            inbox: handles.inbox.clone(),
+        };
+        let api_source = ApiSource {
+            client: self.client.clone(),
+            node: handles.config.node.name.clone(),
+            news: Rc::clone(&handles.news),
+            store: self.store.clone(),
+            inbox: handles.inbox.clone(),
+        };
+        let certificate = client_certificate(handles, self.client, self.dialer);
+        let mut tasks = vec![rt::spawn(self.scheduler.run())];
+        tasks.extend(registration.start());
+        tasks.push(rt::spawn(api_source.run()));
+        tasks.push(rt::spawn(certificates::keep_client_certificate(certificate)));
+        tasks
+    }
+}
+
+fn client_certificate(handles: &Handles, client: Client, dialer: Dialer) -> ClientCertificate {
+    let config = &handles.config;
+    ClientCertificate {
+        names: Names::of_node(&config.node.name),
+        places: Places {
+            kubeconfig: config.cluster.kubeconfig.clone().unwrap_or_default(),
+            bootstrap_kubeconfig: config.identity.bootstrap_kubeconfig.clone(),
+            store: Store::new(config.identity.cert_dir.clone(), "kubelet-client"),
+        },
+        rotates: config.identity.rotate_certificates,
+        client,
+        dialer,
+        book: Rc::clone(&handles.certificates),
+        inbox: handles.inbox.clone(),
+    }
+}
+
+fn key_places(config: &Config) -> KeyPlaces {
+    KeyPlaces {
+        credentials: std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from),
+        file: config.offline.key_file.clone(),
+        plain: config.offline.plain_secrets,
+    }
+}

@@ -1,0 +1,41 @@
+//! Ends the agent: stops its tasks and writes what is not on disk yet. Pods are left running.
+
+use std::process::ExitCode;
+
+use crate::control::server::Watchdog;
+use crate::control::sync_loop::{LoopEnd, Part};
+use crate::kubelet::offline::OfflineStore;
+use crate::platform::rt;
+
+/// What runs beside the sync loop.
+pub(super) struct Background {
+    pub(super) tasks: Vec<rt::Task<()>>,
+    pub(super) watchdog: Watchdog,
+    /// `None` without a cluster.
+    pub(super) store: Option<OfflineStore>,
+    /// Writes the store; it has to run until the store is flushed.
+    pub(super) writer: Option<rt::Task<()>>,
+}
+
+impl Background {
+    /// `end`: why the sync loop ended; `None` if the process was asked to end.
+    pub(super) async fn drain(self, end: Option<LoopEnd>) -> ExitCode {
+        match end {
+            Some(LoopEnd::Spins { rounds, part }) => {
+                let part = part.map_or("events", Part::name);
+                self.watchdog.note_spin(rounds, part);
+                log!(error, "sync loop went round without waiting, restart needed", rounds = rounds, part = part);
+            }
+            Some(LoopEnd::NoSenders) => log!(error, "sync loop has no senders left, restart needed"),
+            None => {}
+        }
+        self.watchdog.end();
+        log!(info, "ending, the pods run on");
+        drop(self.tasks);
+        if let Some(store) = self.store {
+            store.flush().await;
+        }
+        drop(self.writer);
+        if end.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    }
+}

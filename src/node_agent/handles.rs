@@ -1,0 +1,24 @@
+//! Handles that most parts of the agent hold.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use async_channel::Sender;
+
+use crate::control::server::SyncHealth;
+use crate::control::sync_loop::NodeState;
+use crate::kubelet::certificates::CertificateStatuses;
+use crate::kubelet::node::StatusInputs;
+use crate::platform::config::Config;
+use crate::state::pods::SyncEvent;
+
+/// Handles that most parts hold.
+pub(super) struct Handles {
+    pub(super) config: Rc<Config>,
+    /// The sync loop's inbox.
+    pub(super) inbox: Sender<SyncEvent>,
+    pub(super) health: SyncHealth,
+    pub(super) node_state: Rc<RefCell<NodeState>>,
+    pub(super) news: Rc<StatusInputs>,
+    pub(super) certificates: Rc<CertificateStatuses>,
+}

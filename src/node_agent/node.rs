@@ -1,0 +1,100 @@
+//! The machine, and what the configuration leaves of it for pods.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use super::StartError;
+use crate::kubelet::container_manager::{ContainerManager, Settings, kernel_parameters};
+use crate::kubelet::node::{Facts, Machine, NodeProfile, NodeSettings};
+use crate::kubelet::resource_managers::{self, ResourceManagers, Topology};
+use crate::platform::cgroups::HIERARCHY;
+use crate::platform::config::{Config, KernelParameters};
+use crate::platform::rt;
+use crate::types::api::{CPU, MEMORY};
+
+pub(super) struct Node {
+    pub(super) processors: u32,
+    pub(super) settings: NodeSettings,
+    /// For the Node object.
+    pub(super) profile: NodeProfile,
+    pub(super) managers: ResourceManagers,
+    pub(super) groups: Rc<ContainerManager>,
+}
+
+impl Node {
+    pub(super) async fn open(config: &Config) -> Result<Self, StartError> {
+        let mut facts = Facts::read(Path::new("/"));
+        facts.read_storage(&config.root_dir);
+        check_reservations(config, &facts)?;
+        apply_kernel_parameters(config)?;
+        let managers = open_managers(config, &facts).await?;
+        let groups = Rc::new(container_manager(config, &facts).with_placements(managers.placements()));
+        // A process in the root group, as on a machine without systemd, cannot tell from its own group.
+        facts.swap_limits |= groups.limits_swap();
+        let settings = NodeSettings::new(config, &facts);
+        let profile = NodeProfile::new(config, &facts, &Machine::read(Path::new("/")), &settings);
+        Ok(Self { processors: facts.cpus, settings, profile, managers, groups })
+    }
+}
+
+/// Refuses a reservation that the machine cannot keep.
+fn check_reservations(config: &Config, facts: &Facts) -> Result<(), StartError> {
+    let capacity = facts.allocatable(&[]);
+    for name in [CPU, MEMORY] {
+        let reserved = [&config.reserved.system, &config.reserved.kube].map(|list| list.get(name).copied());
+        let [system, kube] = reserved.map(Option::unwrap_or_default);
+        let wanted = system.plus(kube);
+        // Zero: the capacity is unknown.
+        if let Some(has) = capacity.get(name).filter(|has| !has.is_zero() && wanted > **has) {
+            return Err(StartError::Settings(format!(
+                "systemReserved and kubeReserved: {wanted} of {name} for both, but the machine has {has}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Sets or checks the kernel parameters that pods rely on. Fails if they are checked and one differs.
+fn apply_kernel_parameters(config: &Config) -> Result<(), StartError> {
+    let root = Path::new("/proc/sys");
+    match config.process.kernel_parameters {
+        KernelParameters::Leave => Ok(()),
+        KernelParameters::Check => {
+            let faults: Vec<String> = kernel_parameters::check(root).iter().map(ToString::to_string).collect();
+            match faults.is_empty() {
+                true => Ok(()),
+                false => Err(StartError::Settings(format!("protectKernelDefaults: {}", faults.join("; ")))),
+            }
+        }
+        KernelParameters::Set => {
+            for fault in kernel_parameters::set(root) {
+                log!(warn, "kernel parameter not as it should be", error = fault);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The CPU, memory and topology managers, with what they had assigned before.
+async fn open_managers(config: &Config, facts: &Facts) -> Result<ResourceManagers, StartError> {
+    let topology = Topology::read(Path::new("/"));
+    let root_dir = config.root_dir.clone();
+    let states = rt::blocking(move || resource_managers::read_states(&root_dir)).await;
+    let nodes = resource_managers::read_memory(Path::new("/"), facts.memory_bytes);
+    let guarded = config.eviction.kept(facts.memory_bytes, facts.storage_bytes);
+    let kept = [&config.reserved.system, &config.reserved.kube, &guarded];
+    let kept = kept.iter().filter_map(|list| u64::try_from(list.get(MEMORY)?.value()).ok()).sum();
+    let managers = ResourceManagers::new(config, topology, states.cpus).map_err(StartError::Settings)?;
+    managers.with_memory(config, &nodes, kept, states.memory).map_err(StartError::Settings)
+}
+
+fn container_manager(config: &Config, facts: &Facts) -> ContainerManager {
+    if config.cgroups.per_qos && !facts.cgroup_v2 {
+        log!(
+            warn,
+            "no cgroup v2 with its memory controller: pods have no control groups of their own, and what is reserved is \
+             not enforced; the limits of their containers are the runtime's to keep"
+        );
+    }
+    ContainerManager::new(Path::new(HIERARCHY), Settings::new(config, facts))
+}

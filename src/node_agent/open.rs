@@ -1,0 +1,112 @@
+//! Opens the parts of the agent in the order in which they need each other.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Instant;
+
+use async_channel::Receiver;
+
+use super::StartError;
+use super::cluster::Cluster;
+use super::handles::Handles;
+use super::node::Node;
+use super::plugins::Plugins;
+use super::runtime::Runtime;
+use super::sources::PodSources;
+use crate::control::pod_sources::merge::Sources;
+use crate::control::pod_sources::versions::Versions;
+use crate::control::server::{LocalServer, SyncHealth, Watchdog};
+use crate::control::sync_loop::{self, NodeState, SyncLoop};
+use crate::kubelet::node::NodeProfile;
+use crate::platform::config::Config;
+use crate::platform::rt;
+use crate::state::pods::{NodeEvent, SyncEvent};
+use crate::types::api::{EventKind, Reason};
+
+/// All parts of the agent: open, and not yet running but for the watchdog and the event sender.
+pub(super) struct Agent {
+    pub(super) handles: Handles,
+    pub(super) started: Instant,
+    pub(super) local: LocalServer,
+    pub(super) processors: u32,
+    pub(super) profile: NodeProfile,
+    pub(super) runtime: Runtime,
+    /// `None` without a kubeconfig.
+    pub(super) cluster: Option<Cluster>,
+    pub(super) sources: PodSources,
+    pub(super) plugins: Plugins,
+    pub(super) watchdog: Watchdog,
+    /// The watchdog's questions whether tasks other than the sync loop run.
+    pub(super) turns: Receiver<()>,
+    pub(super) sync_loop: SyncLoop,
+}
+
+impl Agent {
+    pub(super) async fn open(config: Rc<Config>) -> Result<Self, StartError> {
+        // Binding comes first: it fails if another agent runs on this node.
+        let local = LocalServer::bind(&config.process.local_socket).map_err(StartError::LocalSocket)?;
+        let started = rt::now();
+        let health = SyncHealth::new(config.pods.sync_frequency, started);
+        let Node { processors, settings, profile, managers, groups } = Node::open(&config).await?;
+        let (inbox, events) = async_channel::bounded(sync_loop::INBOX);
+        let starting = NodeEvent::new(EventKind::Normal, Reason::STARTING, "Starting kubelet.");
+        // The inbox is still empty.
+        let _ = inbox.try_send(SyncEvent::NodeHappened(starting));
+        let runtime = Runtime::open(&config, settings, managers.placements(), &inbox).await;
+        let cluster = Cluster::open(&config).await;
+        let sources = PodSources::open(&config)?;
+        let node_state = open_node_state(&config, &sources, cluster.as_ref()).await;
+        let (news, certificates) = (Rc::default(), Rc::default());
+        let handles = Handles { config, inbox, health, node_state, news, certificates };
+        let (turn, turns) = async_channel::bounded(1);
+        let watchdog = Watchdog::start(&handles.config, handles.health.pulse(), handles.inbox.clone(), turn);
+        let plugins = Plugins::open(&handles, cluster.as_ref(), &managers).await;
+        let dependencies = sync_loop::Dependencies {
+            runtime: Rc::clone(&runtime.pods),
+            groups,
+            managers,
+            devices: Rc::clone(&plugins.devices),
+            csi: Rc::clone(&plugins.csi),
+            node_state: Rc::clone(&handles.node_state),
+            health: handles.health.clone(),
+            sender: handles.inbox.clone(),
+            inbox: events,
+        };
+        let sync_loop = handles.connect(SyncLoop::new(&handles.config, dependencies), cluster.as_ref());
+        Ok(Self {
+            handles,
+            started,
+            local,
+            processors,
+            profile,
+            runtime,
+            cluster,
+            sources,
+            plugins,
+            watchdog,
+            turns,
+            sync_loop,
+        })
+    }
+}
+
+impl Handles {
+    /// Gives the sync loop its ways to the node status and, if there is one, to the cluster.
+    fn connect(&self, sync_loop: SyncLoop, cluster: Option<&Cluster>) -> SyncLoop {
+        let sync_loop = sync_loop.telling(Rc::clone(&self.news));
+        let Some(cluster) = cluster else { return sync_loop };
+        let event_sender = cluster.event_sender(self);
+        let sync_loop = sync_loop.in_cluster(&cluster.client, &cluster.store, &self.config.node.name);
+        sync_loop.sending_events(Some(event_sender))
+    }
+}
+
+/// The state of the sync loop, with the versions of pods from disk.
+async fn open_node_state(config: &Config, sources: &PodSources, cluster: Option<&Cluster>) -> Rc<RefCell<NodeState>> {
+    let directory = config.root_dir.join("coracle/versions");
+    let versions = rt::blocking(move || Versions::open(directory)).await;
+    let mut node_state = NodeState::new(Sources::new(&sources.names(config, cluster.is_some())));
+    node_state.versions = versions;
+    node_state.store = cluster.map(|cluster| cluster.store.clone());
+    Rc::new(RefCell::new(node_state))
+}

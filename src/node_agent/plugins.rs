@@ -1,0 +1,50 @@
+//! Device plugins and CSI drivers, and the socket that shows what containers have of devices, CPUs and memory.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::cluster::Cluster;
+use super::handles::Handles;
+use crate::kubelet::csi::{Csi, CsiNodeRegistration};
+use crate::kubelet::devices::{Devices, PodResourcesServer};
+use crate::kubelet::resource_managers::{Allocatable, ResourceManagers};
+use crate::platform::apiserver::Client;
+use crate::platform::plugin_manager;
+use crate::platform::rt;
+use crate::state::pods::Placements;
+
+pub(super) struct Plugins {
+    pub(super) devices: Rc<Devices>,
+    pub(super) csi: Rc<Csi>,
+    placements: Rc<RefCell<Placements>>,
+    allocatable: Allocatable,
+}
+
+impl Plugins {
+    pub(super) async fn open(handles: &Handles, cluster: Option<&Cluster>, managers: &ResourceManagers) -> Self {
+        let (config, inbox) = (&handles.config, &handles.inbox);
+        let client = cluster.map(|cluster| cluster.client.clone());
+        let csi = Csi::new(&config.root_dir, &config.node.name, inbox.clone(), client);
+        let devices = Devices::open(&config.root_dir, config.devices.clone(), inbox.clone()).await;
+        csi.find_present(&config.root_dir.join("pods")).await;
+        Self { devices, csi, placements: managers.placements(), allocatable: managers.allocatable() }
+    }
+
+    /// `client`: for the CSINode object.
+    pub(super) fn spawn(self, handles: &Handles, client: Option<Client>) -> Vec<rt::Task<()>> {
+        let Self { devices, csi, placements, allocatable } = self;
+        let root = handles.config.root_dir.clone();
+        let takers = vec![devices.taker(), csi.taker()];
+        let mut tasks = vec![rt::spawn(plugin_manager::run(root.join("plugins_registry"), takers))];
+        if let Some(client) = client {
+            let registration = CsiNodeRegistration { client, csi, news: Rc::clone(&handles.news) };
+            tasks.push(rt::spawn(registration.run()));
+        }
+        let node_state = Rc::clone(&handles.node_state);
+        let pods = Box::new(move || node_state.borrow().active_pods());
+        let server = PodResourcesServer { root, devices: Rc::clone(&devices), pods, placements, allocatable };
+        tasks.push(rt::spawn(server.serve()));
+        tasks.push(rt::spawn(devices.run()));
+        tasks
+    }
+}

@@ -1,0 +1,70 @@
+//! The container runtime: its clients, and the pods and images in it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use async_channel::Sender;
+
+use crate::control::server::Streaming;
+use crate::kubelet::images::{ImageArchives, Images, Importer};
+use crate::kubelet::kuberuntime::PodRuntime;
+use crate::kubelet::node::NodeSettings;
+use crate::platform::config::Config;
+use crate::platform::cri::{ImageService, RuntimeService};
+use crate::platform::rpc;
+use crate::state::pods::{Placements, SyncEvent};
+
+pub(super) struct Runtime {
+    pub(super) pods: Rc<PodRuntime>,
+    pub(super) image_service: ImageService,
+    pub(super) importer: Importer,
+}
+
+/// The clients of the runtime and of the service that has its images, which is mostly the runtime, too.
+struct Services {
+    runtime: RuntimeService,
+    images: ImageService,
+}
+
+impl Runtime {
+    pub(super) async fn open(
+        config: &Config,
+        settings: NodeSettings,
+        placements: Rc<RefCell<Placements>>,
+        inbox: &Sender<SyncEvent>,
+    ) -> Self {
+        let services = Services::of(config);
+        let record = config.root_dir.join("coracle/image-archives.json");
+        let (archives, woken) = ImageArchives::open(&record).await;
+        let importer = Importer {
+            directory: config.images.archives.clone(),
+            record,
+            endpoint: config.runtime.image_endpoint.clone(),
+            images: services.images.clone(),
+            runtime: services.runtime.clone(),
+            archives: archives.clone(),
+            woken,
+            inbox: inbox.clone(),
+        };
+        let images = Images::new(services.images.clone(), config, inbox.clone()).with_archives(archives);
+        let pods = PodRuntime::new(services.runtime, images, settings, Rc::default(), inbox.clone());
+        Self { pods: Rc::new(pods.with_placements(placements)), image_service: services.images, importer }
+    }
+
+    pub(super) fn streaming(&self) -> Streaming {
+        Streaming { cri: self.pods.cri(), dialer: self.pods.dialer() }
+    }
+}
+
+impl Services {
+    fn of(config: &Config) -> Self {
+        let (endpoint, image_endpoint) = (&config.runtime.endpoint, &config.runtime.image_endpoint);
+        let client = rpc::Client::new(&endpoint.to_string_lossy());
+        let image_client = match image_endpoint == endpoint {
+            true => client.clone(),
+            false => rpc::Client::new(&image_endpoint.to_string_lossy()),
+        };
+        let timeout = config.runtime.request_timeout;
+        Self { runtime: RuntimeService::new(client, timeout), images: ImageService::new(image_client, timeout) }
+    }
+}

@@ -1,0 +1,86 @@
+//! The servers of the agent: the local socket, the kubelet's API, the read-only port, the status page and healthz.
+
+use std::rc::Rc;
+
+use super::handles::Handles;
+use crate::control::server::{KubeletApiServer, LocalApi, LocalServer, ReadOnlyServer, StatusPage, Streaming, health};
+use crate::kubelet::certificates::{self, ServingCertificate, ServingCertificateCell, ServingSource};
+use crate::platform::apiserver::Client;
+use crate::platform::config::{Authorization, Config, ServingIdentity};
+use crate::platform::rt;
+
+pub(super) struct Servers {
+    pub(super) local: LocalServer,
+    /// What the servers answer from.
+    pub(super) api: Rc<dyn LocalApi>,
+    pub(super) streaming: Streaming,
+    /// `None` without a cluster.
+    pub(super) client: Option<Client>,
+}
+
+impl Servers {
+    pub(super) fn spawn(self, handles: &Handles) -> Vec<rt::Task<()>> {
+        let Self { local, api, streaming, client } = self;
+        let (config, health) = (&handles.config, &handles.health);
+        let mut tasks = vec![rt::spawn(local.with_streaming(streaming.clone()).serve(Rc::clone(&api)))];
+        if let Some(address) = config.identity.server.read_only {
+            let server = ReadOnlyServer { address, health: health.clone(), api: Rc::clone(&api) };
+            tasks.push(rt::spawn(server.serve()));
+        }
+        if opens_kubelet_api(config, client.is_some()) {
+            let shown = ServingCertificateCell::default();
+            let certificate = serving_certificate(handles, client.clone(), shown.clone());
+            tasks.push(rt::spawn(certificates::keep_serving_certificate(certificate)));
+            let server = KubeletApiServer::new(config, client, shown, health.clone(), Rc::clone(&api), streaming);
+            tasks.push(rt::spawn(server.serve()));
+        }
+        if let Some(address) = config.health.status_page {
+            let page = StatusPage::new(address, &config.node.name, api, health.clone());
+            tasks.push(rt::spawn(page.serve()));
+        }
+        tasks.extend(config.health.healthz.map(|address| rt::spawn(health::serve(address, health.clone()))));
+        tasks
+    }
+}
+
+/// Whether the kubelet's API is served. Without anybody who could be let in, it is not.
+fn opens_kubelet_api(config: &Config, in_cluster: bool) -> bool {
+    let identity = &config.identity;
+    let has_clients = in_cluster || identity.client_ca_file.is_some() || identity.server.anonymous;
+    let opens = identity.server.enabled && has_clients;
+    if opens && !in_cluster && identity.server.authorization != Authorization::AlwaysAllow {
+        log!(
+            warn,
+            "the node's server refuses everybody: authorization.mode is Webhook, and there is no cluster to ask"
+        );
+    }
+    opens
+}
+
+fn serving_certificate(handles: &Handles, client: Option<Client>, shown: ServingCertificateCell) -> ServingCertificate {
+    ServingCertificate {
+        node_name: handles.config.node.name.clone(),
+        source: serving_source(handles, client),
+        shown,
+        book: Rc::clone(&handles.certificates),
+        inbox: handles.inbox.clone(),
+    }
+}
+
+fn serving_source(handles: &Handles, client: Option<Client>) -> ServingSource {
+    let identity = &handles.config.identity;
+    let directory = identity.cert_dir.clone();
+    match (&identity.serving, client) {
+        (ServingIdentity::Files { certificate, key }, _) => {
+            ServingSource::Files { certificate: certificate.clone(), key: key.clone() }
+        }
+        (ServingIdentity::Cluster, Some(client)) => {
+            ServingSource::Cluster { client, news: Rc::clone(&handles.news), directory }
+        }
+        (ServingIdentity::Cluster, None) => {
+            log!(warn, "serverTLSBootstrap has no effect: there is no cluster to ask for a certificate");
+            ServingSource::OwnMaking { directory }
+        }
+        (ServingIdentity::SelfSigned, _) => ServingSource::OwnMaking { directory },
+    }
+}

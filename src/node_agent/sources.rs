@@ -1,0 +1,81 @@
+//! The sources of pods other than the API server: manifests, a URL, and pods that were applied on the node.
+
+use async_channel::{Receiver, Sender};
+
+use super::StartError;
+use super::handles::Handles;
+use crate::control::pod_sources::local_pods::{self, Asked, LocalPods};
+use crate::control::pod_sources::static_file;
+use crate::control::pod_sources::url_pods::{self, PublicKey, UrlPods};
+use crate::platform::config::Config;
+use crate::platform::host::file;
+use crate::platform::net::{Dialer, Url};
+use crate::platform::rt;
+use crate::state::pods::{SourceName, SyncEvent};
+
+pub(super) struct PodSources {
+    url: Option<UrlPods>,
+    pub(super) local: LocalPods,
+    asked: Receiver<Asked>,
+}
+
+impl PodSources {
+    pub(super) fn open(config: &Config) -> Result<Self, StartError> {
+        let url = url_pods(config).map_err(StartError::Settings)?;
+        let (local, asked) = LocalPods::new();
+        Ok(Self { url, local, asked })
+    }
+
+    /// The sources that the node has pods from.
+    pub(super) fn names(&self, config: &Config, in_cluster: bool) -> Vec<SourceName> {
+        let file = config.static_pods.path.as_ref().map(|_| SourceName::File);
+        let url = self.url.as_ref().map(|_| SourceName::Http);
+        let api = in_cluster.then_some(SourceName::Api);
+        file.into_iter().chain([SourceName::Local]).chain(url).chain(api).collect()
+    }
+
+    /// `dialer`: for the URL.
+    pub(super) fn spawn(self, handles: &Handles, dialer: Dialer) -> Vec<rt::Task<()>> {
+        let (config, inbox) = (&handles.config, &handles.inbox);
+        let mut tasks = Vec::new();
+        tasks.extend(file_source(config, inbox.clone()));
+        tasks.extend(self.url.map(|pods| rt::spawn(url_pods::run(pods, dialer, inbox.clone()))));
+        let directory = config.root_dir.join("coracle/pods");
+        tasks.push(rt::spawn(local_pods::run(directory, config.node.name.clone(), self.asked, inbox.clone())));
+        tasks
+    }
+}
+
+fn file_source(config: &Config, inbox: Sender<SyncEvent>) -> Option<rt::Task<()>> {
+    let path = config.static_pods.path.clone()?;
+    log!(info, "pods from manifests", path = path.display());
+    let (node_name, frequency) = (config.node.name.clone(), config.static_pods.check_frequency);
+    Some(rt::spawn(static_file::run(path, node_name, frequency, static_file::boot_over(), inbox)))
+}
+
+/// The source of pods at a URL, if one is configured; else one line about the setting that is wrong.
+fn url_pods(config: &Config) -> Result<Option<UrlPods>, String> {
+    let Some(source) = &config.static_pods.url else { return Ok(None) };
+    let url = Url::parse(&source.url).ok_or_else(|| format!("staticPodURL: {:?} is no URL", source.url))?;
+    let key = match &source.public_key {
+        Some(path) => {
+            let text = file::read_all(path, 1 << 16);
+            let text = text.map_err(|error| format!("--manifest-public-key: {}: {error}", path.display()))?;
+            let key = PublicKey::parse(&text);
+            Some(key.ok_or_else(|| format!("--manifest-public-key: {}: {}", path.display(), url_pods::EXPECTED))?)
+        }
+        None => None,
+    };
+    log!(info, "pods from a URL", url = source.url, signed = key.is_some());
+    Ok(Some(UrlPods {
+        url,
+        shown: source.url.clone(),
+        headers: source.headers.clone(),
+        every: source.every,
+        limit: url_pods::LIMIT,
+        authorities: source.authorities.clone(),
+        key,
+        kept: config.root_dir.join("coracle/pods-from-url"),
+        node_name: config.node.name.clone(),
+    }))
+}

@@ -1,0 +1,90 @@
+//! Spawns the tasks of the agent.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use async_channel::Receiver;
+
+use super::drain::Background;
+use super::open::Agent;
+use super::servers::Servers;
+use crate::control::server::{LocalApi, Pulse};
+use crate::control::sync_loop::{LoopEnd, NodeLocalApi, NodeStats};
+use crate::kubelet::stats::{self, Stats};
+use crate::platform::rt;
+
+/// The agent at work.
+pub(super) struct Running {
+    pub(super) sync_loop: rt::Task<LoopEnd>,
+    pub(super) background: Background,
+}
+
+impl Agent {
+    pub(super) fn spawn(self) -> Running {
+        let api = self.local_api();
+        let Self { handles, local, profile, runtime, cluster, sources, plugins, watchdog, turns, sync_loop, .. } = self;
+        let client = cluster.as_ref().map(|cluster| cluster.client.clone());
+        let store = cluster.as_ref().map(|cluster| cluster.store.clone());
+        let profile = profile.known_before(plugins.devices.is_known_node());
+        let servers = Servers { local, api, streaming: runtime.streaming(), client: client.clone() };
+        let sync_loop = rt::spawn(sync_loop.run());
+        let mut tasks = vec![rt::spawn(take_turns(turns, handles.health.pulse()))];
+        tasks.extend(servers.spawn(&handles));
+        tasks.extend(plugins.spawn(&handles, client));
+        if let Some(cluster) = cluster {
+            tasks.extend(cluster.spawn(&handles, profile, runtime.image_service));
+        }
+        let writer = store.clone().map(|store| rt::spawn(store.run()));
+        tasks.push(rt::spawn(runtime.importer.run()));
+        tasks.extend(sources.spawn(&handles, runtime.pods.dialer()));
+        Running { sync_loop, background: Background { tasks, watchdog, store, writer } }
+    }
+
+    /// What the agent tells the command line and its other servers.
+    fn local_api(&self) -> Rc<dyn LocalApi> {
+        let (handles, runtime) = (&self.handles, &self.runtime.pods);
+        let client = self.cluster.as_ref().map(|cluster| cluster.client.clone());
+        Rc::new(NodeLocalApi {
+            node_state: Rc::clone(&handles.node_state),
+            seen: runtime.seen(),
+            dirs: runtime.dirs.clone(),
+            config: Rc::clone(&handles.config),
+            addresses: runtime.node.node_ips.iter().map(ToString::to_string).collect(),
+            processors: self.processors,
+            health: handles.health.clone(),
+            watchdog: self.watchdog.clone(),
+            pulls: runtime.pulls_under_way(),
+            cluster: client,
+            exchanges: self.cluster.as_ref().map(|cluster| cluster.scheduler.clone()),
+            certificates: Rc::clone(&handles.certificates),
+            figures: Rc::new(self.node_stats()),
+            local_pods: self.sources.local.clone(),
+            inbox: handles.inbox.clone(),
+            started: self.started,
+        })
+    }
+
+    fn node_stats(&self) -> NodeStats {
+        let (handles, runtime) = (&self.handles, &self.runtime.pods);
+        let sources = stats::Dependencies {
+            dirs: runtime.dirs.clone(),
+            cri: runtime.cri(),
+            images: self.runtime.image_service.clone(),
+            csi: Rc::clone(&self.plugins.csi),
+        };
+        NodeStats {
+            node_state: Rc::clone(&handles.node_state),
+            runtime: Rc::clone(runtime),
+            stats: Stats::new(&runtime.node, sources),
+            cluster: self.cluster.as_ref().map(|cluster| cluster.client.clone()),
+            certificates: Rc::clone(&handles.certificates),
+        }
+    }
+}
+
+/// Shows the watchdog that tasks other than the sync loop run. At rest, the watchdog alone wakes it.
+async fn take_turns(asked: Receiver<()>, pulse: Arc<Pulse>) {
+    while asked.recv().await.is_ok() {
+        pulse.turn();
+    }
+}

@@ -1,0 +1,79 @@
+//! The control groups of pods and the limits in them. Pure.
+
+use std::time::Duration;
+
+use super::check::{Problem, conflict};
+use super::fields::Fields;
+
+/// Control groups: `cgroupDriver`, `cgroupRoot`, `cgroupsPerQOS`, `cpuCFSQuota`, `cpuCFSQuotaPeriod`,
+/// `singleProcessOOMKill` and `memorySwap`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CgroupSettings {
+    pub(crate) driver: CgroupDriver,
+    /// Empty: the root of the hierarchy.
+    pub(crate) root: String,
+    pub(crate) per_qos: bool,
+    pub(crate) cpu_cfs_quota: bool,
+    pub(crate) cpu_cfs_quota_period: Duration,
+    /// `None`: the hierarchy decides (v1: one process, v2: the whole container).
+    pub(crate) single_process_oom_kill: Option<bool>,
+    pub(crate) swap: SwapBehavior,
+}
+
+/// Creates the control groups of pods, and decides how they are named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CgroupDriver {
+    Cgroupfs,
+    Systemd,
+}
+
+/// Whether containers may swap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum SwapBehavior {
+    #[default]
+    NoSwap,
+    /// Those of burstable pods may, in proportion to their memory requests.
+    LimitedSwap,
+}
+
+impl Default for CgroupSettings {
+    fn default() -> Self {
+        Self {
+            driver: CgroupDriver::Cgroupfs,
+            root: String::new(),
+            per_qos: true,
+            cpu_cfs_quota: true,
+            cpu_cfs_quota_period: Duration::from_millis(100),
+            single_process_oom_kill: None,
+            swap: SwapBehavior::NoSwap,
+        }
+    }
+}
+
+pub(super) fn read(fields: &Fields<'_>) -> Result<CgroupSettings, Problem> {
+    const ROOT: &str = "cgroupRoot";
+    let mut cgroups = CgroupSettings {
+        root: fields.text(ROOT).unwrap_or_default().to_owned(),
+        single_process_oom_kill: fields.bool("singleProcessOOMKill"),
+        ..CgroupSettings::default()
+    };
+    check_path(ROOT, &cgroups.root)?;
+    if fields.text("cgroupDriver") == Some("systemd") {
+        cgroups.driver = CgroupDriver::Systemd;
+    }
+    fields.replace("cgroupsPerQOS", Fields::bool, &mut cgroups.per_qos);
+    fields.replace("cpuCFSQuota", Fields::bool, &mut cgroups.cpu_cfs_quota);
+    fields.replace("cpuCFSQuotaPeriod", Fields::duration, &mut cgroups.cpu_cfs_quota_period);
+    if fields.text("memorySwap.swapBehavior") == Some("LimitedSwap") {
+        cgroups.swap = SwapBehavior::LimitedSwap;
+    }
+    Ok(cgroups)
+}
+
+/// Refuses a `group` that leads out of its place in the hierarchy. `field`: where it is configured.
+pub(super) fn check_path(field: &str, group: &str) -> Result<(), Problem> {
+    match group.split('/').any(|part| matches!(part, "." | "..")) {
+        true => Err(conflict(field, format!("expected a path without . and .., found {group:?}"))),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,25 @@
+//! The bounds of a server. Pure.
+
+/// How much memory clients can take of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// Bytes of one request message.
+    pub message: u32,
+    /// Bytes of all unanswered requests on one connection.
+    pub connection: usize,
+    pub connections: usize,
+}
+
+impl Default for ServerLimits {
+    /// For sockets that plugins and monitors of this node call: their requests are a few hundred bytes.
+    fn default() -> Self {
+        Self { message: 64 * 1024, connection: 256 * 1024, connections: 32 }
+    }
+}
+
+impl ServerLimits {
+    /// For servers that play a container runtime: the message limit of most gRPC servers.
+    pub const fn large() -> Self {
+        Self { message: 4 * 1024 * 1024, connection: usize::MAX, connections: 100 }
+    }
+}
